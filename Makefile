@@ -1,0 +1,89 @@
+# Needs python3 (3.11 or newer, with pip) and make. Everything else comes from the lock files.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+
+# uv: the one on PATH, else our own copy, pinned with hashes in requirements-boot.lock.
+# (The redirection makes old versions of make run this through a shell.)
+UV    := $(or $(shell command -v uv 2>/dev/null),.boot/bin/uv)
+BIN   := .venv/bin
+READY := .venv/.ready
+
+# pyright asks the network for a newer pyright before each run unless told not to.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# The interpreter is the machine's: uv must not fetch another one.
+export UV_PYTHON_DOWNLOADS := never
+# Several checkouts may share one cache on another disk; hard links would only warn there.
+export UV_LINK_MODE := copy
+
+COMPILE := pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench wheel coverage format lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## create .venv from the lock file (the targets below do it by themselves)
+
+demo: $(READY) ## see exactly-once survive crashes, in about ten seconds
+	@$(BIN)/once demo
+
+test: $(READY) ## run every test
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+check: $(READY) ## lint, format, types, staircase, and the fast tests
+	@$(BIN)/ruff check --quiet . && echo "ruff check    ok"
+	@$(BIN)/ruff format --quiet --check . && echo "ruff format   ok" || { echo "not formatted: run 'make format'" >&2; exit 1; }
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+bench: $(READY) ## measure this machine
+	@$(BIN)/once bench --all
+
+wheel: $(READY) ## build the wheel and try it in an environment of its own
+	@rm -rf build/wheel dist
+	@$(BIN)/hatchling build -t wheel
+	@$(UV) venv --quiet --python $(BIN)/python build/wheel
+	@$(UV) pip install --quiet --python build/wheel/bin/python --require-hashes -r requirements.lock
+	@$(UV) pip install --quiet --python build/wheel/bin/python --no-deps dist/*.whl
+	@cd build/wheel && bin/python -m oncemq --version && bin/once --help >/dev/null
+	@echo "the wheel works: $$(ls dist/*.whl)"
+
+coverage: $(READY) ## which lines of core, wire and storage the fast tests leave out
+	@$(BIN)/coverage run -m pytest -q -m "not slow"
+	@$(BIN)/coverage report
+
+format: $(READY) ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+
+lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
+	@$(UV) $(COMPILE) --upgrade pyproject.toml -o requirements.lock
+	@$(UV) $(COMPILE) --upgrade --group dev pyproject.toml -o requirements-dev.lock
+	@echo uv | $(UV) $(COMPILE) --upgrade - -o requirements-boot.lock
+	@! grep -n '://' requirements*.lock || { echo "a lock file names a host: see above" >&2; exit 1; }
+
+clean: ## remove what make made
+	@rm -rf .venv .boot build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+
+$(READY): pyproject.toml requirements-dev.lock | $(UV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "OnceMQ needs Python 3.11 or newer and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 setup" >&2; exit 1; }
+	@echo "setting up .venv ..."
+	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" .venv
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+.boot/bin/uv: requirements-boot.lock
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { \
+	  echo "'$(PYTHON)' has no pip, which is needed once, to fetch uv. Install one of:" >&2; \
+	  echo "  pip   Debian and Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip; else: $(PYTHON) -m ensurepip" >&2; \
+	  echo "  uv    any way you like; it is used when it is on PATH" >&2; exit 1; }
+	@echo "fetching uv into .boot ..."
+	@rm -rf .boot
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action ignore \
+	  --require-hashes --target .boot -r requirements-boot.lock
+	@touch $@
