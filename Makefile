@@ -18,6 +18,12 @@ export UV_LINK_MODE := copy
 
 COMPILE := pip compile --quiet --universal --generate-hashes --no-header --no-annotate --python-version 3.11
 
+define NEEDS_PYTHON
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+  echo "OnceMQ needs Python 3.11 or newer; '$(PYTHON)' says: $$($(PYTHON) --version 2>&1)" >&2; \
+  echo "Install one, or name one that you have: make PYTHON=python3.12 setup" >&2; exit 1; }
+endef
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench wheel coverage format lock clean
 
@@ -25,6 +31,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv from the lock file (the targets below do it by themselves)
+	@echo ".venv is ready"
 
 demo: $(READY) ## see exactly-once survive crashes, in about ten seconds
 	@$(BIN)/once demo
@@ -36,7 +43,7 @@ check: $(READY) ## lint, format, types, staircase, and the fast tests
 	@$(BIN)/ruff check --quiet . && echo "ruff check    ok"
 	@$(BIN)/ruff format --quiet --check . && echo "ruff format   ok" || { echo "not formatted: run 'make format'" >&2; exit 1; }
 	@$(BIN)/pyright
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 bench: $(READY) ## measure this machine
@@ -68,16 +75,16 @@ clean: ## remove what make made
 	@rm -rf .venv .boot build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 
 $(READY): pyproject.toml requirements-dev.lock | $(UV)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "OnceMQ needs Python 3.11 or newer and '$(PYTHON)' is not: $$($(PYTHON) --version 2>&1)." >&2; \
-	  echo "Name another one: make PYTHON=python3.12 setup" >&2; exit 1; }
+	@$(NEEDS_PYTHON)
 	@echo "setting up .venv ..."
-	@$(UV) venv --quiet --clear --python "$$(command -v $(PYTHON))" .venv
+	@rm -rf .venv
+	@$(UV) venv --quiet --python "$$(command -v $(PYTHON))" .venv
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 .boot/bin/uv: requirements-boot.lock
+	@$(NEEDS_PYTHON)
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { \
 	  echo "'$(PYTHON)' has no pip, which is needed once, to fetch uv. Install one of:" >&2; \
 	  echo "  pip   Debian and Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip; else: $(PYTHON) -m ensurepip" >&2; \
