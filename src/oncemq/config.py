@@ -1,0 +1,329 @@
+"""The settings: one frozen `Config`, and where each of its values comes from.
+
+Law: a flag beats an `ONCEMQ_*` variable, which beats the TOML file, which beats the default.
+A setting that nobody knows is an error that names the nearest one: a misspelt setting that is
+passed over in silence is found weeks later, in production.
+
+Every value is text first (flag, variable and TOML alike) and goes through the one parser of
+its setting, so that `10GiB` and `500ms` mean the same wherever they are written.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from oncemq.errors import ConfigError
+
+DEFAULT = "default"
+SERVER = "tcp://127.0.0.1:5556"
+PREFIX = "ONCEMQ_"
+FILE_VARIABLE = "ONCEMQ_CONFIG"
+FILE_NAME = "oncemq.toml"
+
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_BYTES = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40} | {
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)")
+_ADDRESS = re.compile(r"(tcp)://(.+):(\d{1,5}|\*)|(ipc|inproc)://(.+)")
+
+DURATION_MS_MAX = 36_500 * _MS["d"]
+SIZE_MAX = 1 << 60
+SYNC_MS_MAX = 60_000
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
+
+
+def _data_home() -> Path:
+    return default_data(os.environ)
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting, ready to use. `origin` says where a value comes from."""
+
+    server: tuple[str, ...] = (SERVER,)
+    id: str | None = None  # None: anonymous, or the command line's USER@HOST
+    state: Path | None = None  # None: the client's own default
+    timeout: float = 10.0  # seconds
+    data: Path = msgspec.field(default_factory=_data_home)
+    bind: str = SERVER
+    sync: str = "always"  # or interval:MS
+    segment_bytes: int = 64 << 20
+    disk_max: int | None = None  # None: as much as the disk has
+    message_max: int = 16 << 20
+    batch_max: int = 64 << 20
+    log_level: str = "info"
+    log_format: str = "text"
+    origins: dict[str, str] = {}
+
+    @property
+    def sync_ms(self) -> int:
+        """0: each put is synced before its answer. Else: synced at least this often."""
+        return 0 if self.sync == "always" else int(self.sync.removeprefix("interval:"))
+
+    def origin(self, name: str) -> str:
+        """Where the value of setting `name` comes from, in words."""
+        return self.origins.get(name, DEFAULT)
+
+
+# ------------------------------------------------------------------ quantities
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds in `7d`, `1.5h`, `5s`, `100ms`; a bare number is seconds."""
+    number, unit = _quantity(text)
+    if number is None or (unit or "s") not in _MS:
+        raise ConfigError(
+            f"{text!r} is not a duration; write a number and a unit: 500ms, 5s, 10m, 2h, 7d, 4w"
+        )
+    ms = round(number * _MS[unit or "s"])
+    if ms > DURATION_MS_MAX:
+        raise ConfigError(f"{text!r} is longer than a hundred years")
+    return ms
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `10GiB`, `64MiB`, `1.5MB`; a bare number is bytes."""
+    number, unit = _quantity(text)
+    if number is None or (unit or "b") not in _BYTES:
+        raise ConfigError(
+            f"{text!r} is not a size; write a number of bytes or a unit: 512KiB, 64MiB, 10GiB, 2TiB"
+        )
+    size = round(number * _BYTES[unit or "b"])
+    if size > SIZE_MAX:
+        raise ConfigError(f"{text!r} is more than any disk holds")
+    return size
+
+
+def _quantity(text: str) -> tuple[float | None, str]:
+    found = _QUANTITY.fullmatch(text.strip().lower())
+    return (float(found[1]), found[2]) if found else (None, "")
+
+
+def format_duration(ms: int) -> str:
+    """The shortest text that `parse_duration` reads back as exactly `ms`."""
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if ms % _MS[unit] == 0)
+    return f"{ms // _MS[unit]}{unit}"
+
+
+def format_size(size: int) -> str:
+    """The shortest text that `parse_size` reads back as exactly `size`."""
+    names = {"tib": "TiB", "gib": "GiB", "mib": "MiB", "kib": "KiB", "b": "B"}
+    unit = next(unit for unit in names if size % _BYTES[unit] == 0 and (size or unit == "b"))
+    return f"{size // _BYTES[unit]}{names[unit]}"
+
+
+# ------------------------------------------------------------------ one parser per setting
+
+
+def _positive_size(text: str) -> int:
+    if (size := parse_size(text)) < 1:
+        raise ConfigError(f"{text!r} leaves no room; give at least 1 byte")
+    return size
+
+
+def _size_or_none(text: str) -> int | None:
+    return None if text.strip().lower() == "none" else _positive_size(text)
+
+
+def _seconds(text: str) -> float:
+    if (ms := parse_duration(text)) < 1:
+        raise ConfigError(f"{text!r} leaves no time for an answer; give at least 1ms")
+    return ms / 1000
+
+
+def _address(text: str) -> str:
+    address = text.strip()
+    found = _ADDRESS.fullmatch(address)
+    port = found[3] if found else None
+    if found is None or (port and port.isdecimal() and int(port) > 65535):
+        host = address.removeprefix("tcp://").partition(":")[0].strip("/") or "127.0.0.1"
+        raise ConfigError(f"{text!r} is not an address; write it like tcp://{host}:5556")
+    return address
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(_address(part) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise ConfigError(f"no address is given; write it like {SERVER}")
+    if any(address.endswith(":*") for address in addresses):
+        raise ConfigError(f"{text!r} has no port to connect to; `*` is for `once serve --bind`")
+    return addresses
+
+
+def _client_id(text: str) -> str:
+    from oncemq.core.names import is_system, name_fault
+
+    if fault := name_fault(text, what="client id"):
+        raise ConfigError(fault)
+    if is_system(text):
+        raise ConfigError(f"the client id {text!r} starts with '_', which is the system's")
+    return text
+
+
+def _sync(text: str) -> str:
+    mode, _, interval = text.strip().lower().partition(":")
+    if mode == "always" and not interval:
+        return "always"
+    if mode != "interval" or not interval:
+        raise ConfigError(f"{text!r} is not a way to sync; write always, or interval:100 (ms)")
+    ms = int(interval) if interval.isdecimal() else parse_duration(interval)
+    if not 1 <= ms <= SYNC_MS_MAX:
+        raise ConfigError(f"{text!r} is out of range; sync every 1 to {SYNC_MS_MAX} ms")
+    return f"interval:{ms}"
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if (choice := text.strip().lower()) not in choices:
+            raise ConfigError(f"{text!r} is not known; choose from {', '.join(choices)}")
+        return choice
+
+    return parse
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{text!r} has no home directory to stand for `~`") from error
+
+
+class Setting(NamedTuple):
+    """One setting: how its text is read, and what it is for."""
+
+    parse: Callable[[str], object]
+    about: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "server": Setting(_addresses, "addresses of the server, tried in turn"),
+    "id": Setting(_client_id, "the client's name, which owns subscriptions and an outbox"),
+    "state": Setting(_path, "directory of the client's state"),
+    "timeout": Setting(_seconds, "how long a command waits for an answer"),
+    "data": Setting(_path, "directory of the server's log"),
+    "bind": Setting(_address, "address the server listens on"),
+    "sync": Setting(_sync, "always, or interval:MS"),
+    "segment_bytes": Setting(_positive_size, "size of one file of the log"),
+    "disk_max": Setting(_size_or_none, "most bytes the log may take, or none"),
+    "message_max": Setting(_positive_size, "most bytes of one message"),
+    "batch_max": Setting(_positive_size, "most bytes of one batch"),
+    "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
+    "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
+}
+
+PATHS = ("state", "data")
+
+
+# ------------------------------------------------------------------ from everywhere, in order
+
+
+def load(
+    flags: Mapping[str, str | None] | None = None,
+    *,
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Config:
+    """The settings as flags, environment and file give them. `file` is the flag `--config`."""
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {"data": default_data(environ)}
+    origins: dict[str, str] = {}
+    given = [*_from_file(file, environ), *_from_environment(environ), *_from_flags(flags or {})]
+    for name, text, origin in given:  # the weakest first, so the strongest stays
+        try:
+            values[name] = SETTINGS[name].parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {error.detail}") from error
+        origins[name] = origin
+    config = Config(**values, origins=origins)
+    if config.message_max > config.batch_max:
+        sizes = f"{format_size(config.message_max)}, more than batch_max"
+        raise ConfigError(f"message_max is {sizes} ({format_size(config.batch_max)}); raise that")
+    return config
+
+
+def default_data(environ: Mapping[str, str]) -> Path:
+    """`$XDG_DATA_HOME/oncemq`, else `~/.local/share/oncemq`."""
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "oncemq"
+
+
+Given = tuple[str, str, str]  # setting, text, origin
+
+
+def _from_flags(flags: Mapping[str, str | None]) -> list[Given]:
+    return [
+        (name, text, f"flag --{name.replace('_', '-')}")
+        for name, text in flags.items()
+        if text is not None
+    ]
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[Given]:
+    variables = {PREFIX + name.upper(): name for name in SETTINGS}
+    given: list[Given] = []
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or not text:
+            continue  # an empty variable is an unset one, as everywhere
+        if variable not in variables:
+            hint = nearest(variable, [*variables, FILE_VARIABLE])
+            raise ConfigError(f"unknown variable {variable}; {hint}")
+        given.append((variables[variable], text, f"variable {variable}"))
+    return given
+
+
+def _from_file(file: str | None, environ: Mapping[str, str]) -> list[Given]:
+    path = _file(file, environ)
+    if path is None:
+        return []
+    import tomllib
+
+    try:
+        with open(path, "rb") as stream:
+            table = tomllib.load(stream)
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from error
+    except ValueError as error:  # a TOML or a UTF-8 error: both are ValueErrors
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    return [(name, _text(path, name, value), f"file {path}") for name, value in table.items()]
+
+
+def _file(file: str | None, environ: Mapping[str, str]) -> Path | None:
+    """The file that was named, which must be there; else the first usual one that is."""
+    if named := file or environ.get(FILE_VARIABLE):
+        return _path(named)
+    usual = (Path(FILE_NAME), _xdg(environ, "XDG_CONFIG_HOME", ".config") / "oncemq/config.toml")
+    return next((path for path in usual if path.is_file()), None)
+
+
+def _text(path: Path, name: str, value: object) -> str:
+    """The value as it would be written in a flag."""
+    if name not in SETTINGS:
+        raise ConfigError(f"unknown setting {name!r} in {path}; {nearest(name, list(SETTINGS))}")
+    if isinstance(value, list) and name == "server":
+        return ",".join(str(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ConfigError(f"{name} in {path} must be text or a number, not {value!r}")
+    # A relative path in a file means beside that file, wherever the command is run from.
+    return str(path.parent / _path(str(value))) if name in PATHS else str(value)
+
+
+def _xdg(environ: Mapping[str, str], variable: str, fallback: str) -> Path:
+    """A base directory. The XDG rules say to pass over one that is not absolute."""
+    named = Path(environ.get(variable) or "")
+    return named if named.is_absolute() else Path(environ.get("HOME") or _path("~")) / fallback
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """`did you mean 'x'?`, or everything there is."""
+    from difflib import get_close_matches  # 5 ms that only a mistake has to pay
+
+    close = get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
