@@ -1,0 +1,276 @@
+"""All segments of a log, and which of them hold what of each topic. Owned by the loop thread.
+
+Law: segments stand in the order of their serials, and a topic's offsets grow with serials,
+so each topic's segments are in offset order too, without overlap; compaction replaces
+neighbours only, which keeps it so.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from oncemq.core.records import MessagesStored
+from oncemq.errors import Corrupt
+from oncemq.storage.disk import Disk, File
+from oncemq.storage.framing import Frame, parse
+from oncemq.storage.index import Entry, Extent, FileIndex
+from oncemq.storage.segment import COLD, Segment
+
+HANDLES_MAX = 128
+LARGE_BYTES = 64 << 10
+HEAD_BYTES = 4 << 10
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a stored batch lies. Good until the next `Log.complete`."""
+
+    segment: Segment
+    position: int
+    size: int
+    first_offset: int
+    count: int
+
+
+class Stored(NamedTuple):
+    """A batch as it was stored: the record, what its checksum starts from, the body."""
+
+    record: MessagesStored
+    seed: int
+    body: bytes
+
+
+class _Holders:
+    """The segments that hold one topic, with the first offset each has of it."""
+
+    __slots__ = ("firsts", "segments")
+
+    def __init__(self) -> None:
+        self.firsts = array("Q")
+        self.segments: list[Segment] = []
+
+
+class Catalog:
+    """Finds and reads batches."""
+
+    def __init__(self, disk: Disk, key: int) -> None:
+        self.segments: list[Segment] = []
+        self._disk = disk
+        self._key = key
+        self._holders: dict[int, _Holders] = {}
+        self._handles: OrderedDict[str, File] = OrderedDict()
+
+    # what is there
+
+    def add(self, segment: Segment) -> None:
+        """Take in a segment that comes after all others."""
+        self.segments.append(segment)
+        self._hold(segment)
+
+    def _hold(self, segment: Segment) -> None:
+        for topic_id in segment.index.topics():
+            extent = segment.index.extent(topic_id)
+            assert extent is not None
+            self.hold(topic_id, extent.first_offset, segment)
+
+    def hold(self, topic_id: int, first_offset: int, segment: Segment) -> None:
+        """A topic's first batch in this segment, which is the last one that has the topic."""
+        holders = self._holders.get(topic_id)
+        if holders is None:
+            holders = self._holders[topic_id] = _Holders()
+        holders.firsts.append(first_offset)
+        holders.segments.append(segment)
+
+    def replace(self, sources: Sequence[Segment], result: Segment | None) -> None:
+        """Put `result` where its sources (neighbours) stood; without one, just drop them."""
+        gone = set(map(id, sources))
+        at = next(i for i, segment in enumerate(self.segments) if id(segment) in gone)
+        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        if result is not None:
+            self.segments.insert(at, result)
+        topics = {topic_id for segment in sources for topic_id in segment.index.topics()}
+        for topic_id in topics:
+            self._replace_holders(topic_id, gone, result)
+        for segment in sources:
+            self.forget_handle(segment.path)
+
+    def _replace_holders(self, topic_id: int, gone: set[int], result: Segment | None) -> None:
+        extent = result.index.extent(topic_id) if result is not None else None
+        before = self._holders.pop(topic_id)
+        for first_offset, segment in zip(before.firsts, before.segments, strict=True):
+            if id(segment) not in gone:
+                self.hold(topic_id, first_offset, segment)
+            elif result is not None and extent is not None:
+                self.hold(topic_id, extent.first_offset, result)
+                extent = None  # it stands where the first of its sources stood
+
+    def forget_handle(self, path: str) -> None:
+        handle = self._handles.pop(path, None)
+        if handle is not None:
+            handle.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        for path in list(self._handles):
+            self.forget_handle(path)
+        for segment in self.segments:
+            if segment.file is not None:
+                segment.file.close()
+                segment.file = None
+
+    # finding
+
+    def extents(self, topic_id: int) -> list[Extent]:
+        """What each segment holds of the topic, oldest first."""
+        holders = self._holders.get(topic_id)
+        if holders is None:
+            return []
+        found = (segment.index.extent(topic_id) for segment in holders.segments)
+        return [extent for extent in found if extent is not None]
+
+    def places(self, topic_id: int, offset: int) -> Iterator[Place]:
+        """Batches in order, from the one holding `offset` (or the first after it) on."""
+        holders = self._holders.get(topic_id)
+        if holders is None:
+            return
+        start = max(0, bisect_right(holders.firsts, offset) - 1)
+        for segment in holders.segments[start:]:
+            for entry in segment.index.entries_from(topic_id, offset):
+                yield _place(segment, entry)
+
+    def offset_at(self, topic_id: int, timestamp: int) -> int | None:
+        """The first offset with a timestamp at or after this one; None when all are older."""
+        holders = self._holders.get(topic_id)
+        for segment in holders.segments if holders else ():
+            extent = segment.index.extent(topic_id)
+            if extent is None or extent.last_timestamp < timestamp:
+                continue
+            entry = next(segment.index.entries_since(topic_id, timestamp))
+            if segment.header.form != COLD:
+                return entry.first_offset  # a batch as it was put has one timestamp
+            return _offset_in(self.read(_place(segment, entry)).record, timestamp)
+        return None
+
+    # reading
+
+    def read(self, place: Place, *, verify: bool = False) -> Stored:
+        """The batch at a place; with `verify`, its body is checked against its checksum."""
+        file = self._file(place.segment)
+        large = place.size > LARGE_BYTES
+        data = file.read(place.position, HEAD_BYTES if large else place.size)
+        frame = parse(memoryview(data), 0, place.position, self._key)
+        if isinstance(frame, int) and large:  # a batch with very many runs
+            data = file.read(place.position, frame)
+            frame = parse(memoryview(data), 0, place.position, self._key)
+        if not isinstance(frame, Frame):
+            raise _damaged(place)
+        if frame.body is None:  # large: read the body alone, so that it is not copied again
+            return self._stored(
+                frame, place, file.read(frame.body_position, frame.body_bytes), verify=verify
+            )
+        return self._stored(frame, place, bytes(frame.body), verify=verify)
+
+    def read_many(
+        self, topic_id: int, offset: int, *, count_max: int, bytes_max: int
+    ) -> list[Stored]:
+        """Consecutive finished batches from the one holding `offset` on; at least one, if any."""
+        found: list[Stored] = []
+        run: list[Place] = []
+        end_offset = offset + count_max
+        total = 0
+        for place in self.places(topic_id, offset):
+            total += place.size
+            if place.position >= place.segment.visible or place.first_offset >= end_offset:
+                break
+            if total > bytes_max and total > place.size:
+                break
+            if run and not _adjacent(run[-1], place):
+                found.extend(self._read_run(run))
+                run = []
+            run.append(place)
+        found.extend(self._read_run(run))
+        return found
+
+    def _read_run(self, run: list[Place]) -> Iterator[Stored]:
+        """Batches that lie side by side, with one read (large ones one by one, uncopied)."""
+        if len(run) < 2 or run[0].size > LARGE_BYTES:
+            for place in run:
+                yield self.read(place)
+            return
+        start = run[0].position
+        data = self._file(run[0].segment).read(start, run[-1].position + run[-1].size - start)
+        view = memoryview(data)
+        for place in run:
+            frame = parse(view, place.position - start, start, self._key)
+            if not isinstance(frame, Frame) or frame.body is None:
+                raise _damaged(place)
+            yield self._stored(frame, place, bytes(frame.body), verify=False)
+
+    def _stored(self, frame: Frame, place: Place, body: bytes, *, verify: bool) -> Stored:
+        record = frame.record()
+        if (
+            not isinstance(record, MessagesStored)
+            or record.first_offset != place.first_offset
+            or len(body) != frame.body_bytes
+        ):
+            raise _damaged(place)
+        if verify and not frame.holds(body):
+            raise _damaged(place)
+        return Stored(record, frame.seed, body)
+
+    def _file(self, segment: Segment) -> File:
+        if segment.file is not None:
+            return segment.file
+        handle = self._handles.get(segment.path)
+        if handle is None:
+            handle = self._handles[segment.path] = self._disk.open(segment.path)
+            if len(self._handles) > HANDLES_MAX:
+                self._handles.popitem(last=False)[1].close()
+        else:
+            self._handles.move_to_end(segment.path)
+        return handle
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(segment.disk_bytes for segment in self.segments)
+
+    def seal(self, segment: Segment, index: FileIndex | None) -> None:
+        """A segment the writer sealed: its file is reopened when read, its index is on disk."""
+        segment.size = segment.end
+        if index is not None:
+            segment.index = index
+        if segment.file is not None:
+            segment.file.close()
+            segment.file = None
+
+
+def _place(segment: Segment, entry: Entry) -> Place:
+    return Place(segment, entry.position, entry.size, entry.first_offset, entry.count)
+
+
+def _adjacent(before: Place, after: Place) -> bool:
+    return (
+        before.segment is after.segment
+        and before.position + before.size == after.position
+        and before.size <= LARGE_BYTES
+        and after.size <= LARGE_BYTES
+    )
+
+
+def _offset_in(record: MessagesStored, timestamp: int) -> int:
+    offset = record.first_offset
+    for run in record.runs:
+        if run.timestamp >= timestamp:
+            break
+        offset += run.count
+    return offset
+
+
+def _damaged(place: Place) -> Corrupt:
+    return Corrupt(
+        f"{place.segment.path}: the batch at byte {place.position} (offset {place.first_offset}) "
+        "is not what was written; stop the server and run `once repair`"
+    )

@@ -1,0 +1,205 @@
+"""The disk, behind two ports; the only module that touches the operating system's files.
+
+Law: `write` writes everything or raises; `sync` returns only when the device said it has
+the bytes; a new directory is made durable in its parent. Files are 0600, directories 0700.
+What raises OSError here is never tried again by the log: the server stops.
+"""
+
+import fcntl
+import os
+import sys
+from collections.abc import Sequence
+from itertools import islice
+from typing import Protocol
+
+from oncemq.errors import Locked
+
+Buffer = bytes | bytearray | memoryview
+
+_ZEROS = bytes(1 << 20)
+_IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "pwritev") else 0
+
+
+class File(Protocol):
+    """One open file. Positions are given, so threads may share it."""
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None: ...
+    def read(self, position: int, size: int) -> bytes: ...
+    def sync(self) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def allocate(self, size: int) -> None: ...
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A tree of directories. Names are durable only after `sync_directory`."""
+
+    def open(self, path: str, create: bool = False) -> File: ...
+    def names(self, directory: str) -> list[str]: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def make_directory(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def free_bytes(self, directory: str) -> int: ...
+
+
+class Lock(Protocol):
+    """A lock on a directory, held until released or until the process dies."""
+
+    def release(self) -> None: ...
+
+
+class LockingDisk(Disk, Protocol):
+    """A disk on which a directory can be had for oneself."""
+
+    def lock(self, path: str) -> Lock: ...
+
+
+class LocalFile:
+    """A file of the local file system."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Write all the buffers, one after the other, from `position` on."""
+        if not _IOV_MAX:
+            for buffer in buffers:
+                self._write_one(memoryview(buffer), position)
+                position += len(buffer)
+            return
+        rest = iter(buffers)
+        while some := list(islice(rest, _IOV_MAX)):
+            total = sum(map(len, some))
+            written = os.pwritev(self._descriptor, some, position)
+            if written < total:
+                self._write_after(some, written, position)
+            position += total
+
+    def _write_after(self, buffers: list[Buffer], written: int, position: int) -> None:
+        """Finish a short write: skip what is written, write the rest piece by piece."""
+        for buffer in buffers:
+            size = len(buffer)
+            if written < size:
+                self._write_one(memoryview(buffer)[written:], position + written)
+            written = max(0, written - size)
+            position += size
+
+    def _write_one(self, view: memoryview, position: int) -> None:
+        while view:
+            written = os.pwrite(self._descriptor, view, position)
+            view = view[written:]
+            position += written
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        missing = size - len(data)
+        while missing and (data := os.pread(self._descriptor, missing, position + size - missing)):
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def sync(self) -> None:
+        """Return when the device has the bytes (and the size that makes them readable)."""
+        if sys.platform == "darwin":
+            fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)  # fsync there stops at the cache
+        elif hasattr(os, "fdatasync"):
+            os.fdatasync(self._descriptor)
+        else:
+            os.fsync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least `size` bytes, with the room on the device taken now."""
+        start = self.size()
+        if size <= start:
+            return
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, start, size - start)
+            return
+        while start < size:
+            step = min(len(_ZEROS), size - start)
+            self._write_one(memoryview(_ZEROS)[:step], start)
+            start += step
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalLock:
+    """An flock: the kernel releases it when the process dies, however it dies."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalDisk:
+    """The local file system."""
+
+    def open(self, path: str, create: bool = False) -> LocalFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return LocalFile(os.open(path, flags, 0o600))
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory (one that is there already is fine), durable in its parent."""
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+        self.sync_directory(os.path.dirname(os.path.abspath(path)))
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, directory: str) -> int:
+        state = os.statvfs(directory)
+        return state.f_bavail * state.f_frsize
+
+    def lock(self, path: str) -> LocalLock:
+        """Take the lock at once or raise Locked, naming the process that has it."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise Locked(
+                f"{path} is held by process {holder}; stop it, or use another directory"
+            ) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        return LocalLock(descriptor)

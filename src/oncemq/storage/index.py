@@ -1,0 +1,354 @@
+"""Where the batches of each topic lie in a segment: offset → position.
+
+The segment in use has its entries in memory (`MemoryIndex`). A sealed segment has them in an
+index file beside it (`FileIndex`): in memory only one row per topic stays, entries are read
+in checksummed blocks when asked for, and a few decoded blocks are remembered, so memory is
+flat however long the log.
+
+    header   magic u32 · checksum u32 · version u32 · topics u32 · identity 16s · fingerprint u32
+             chain u32 · first serial u64 · last serial u64 · segment bytes u64 · directory crc u32
+    rows     one per topic, by topic id: topic · first offset · end offset · first timestamp ·
+             last timestamp · bytes · position of its blocks · entries (u64 each)
+    blocks   up to 1,024 entries: offsets · positions · last timestamps · shapes (columns of
+             u64), then crc u32
+
+Law: an index is only a cache. It proves which segment it belongs to (fingerprint = the
+checksum of the segment's header); one that does not fit is made again from the segment.
+"""
+
+import struct
+import sys
+import zlib
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from oncemq.core.records import MessagesStored
+from oncemq.errors import Corrupt
+from oncemq.storage.disk import Disk, File
+
+BLOCK_ENTRIES = 1024
+CACHED_BLOCKS = 64
+
+_MAGIC = 0x58514D4F
+_VERSION = 1
+_HEADER = struct.Struct("<IIII16sIIQQQI")
+_ROW = struct.Struct("<8Q")
+_CRC = struct.Struct("<I")
+_SIZE_BITS = 32
+_SIZE_MASK = (1 << _SIZE_BITS) - 1
+
+
+class Extent(NamedTuple):
+    """What one segment holds of one topic."""
+
+    first_offset: int
+    end_offset: int
+    first_timestamp: int
+    last_timestamp: int
+    bytes: int
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One stored batch: where its frame lies."""
+
+    first_offset: int
+    count: int
+    position: int
+    size: int
+
+
+class Entries:
+    """Columns of entries in offset order."""
+
+    __slots__ = ("bytes", "first_timestamp", "offsets", "positions", "shapes", "timestamps")
+
+    def __init__(self, first_timestamp: int = 0) -> None:
+        self.offsets = array("Q")
+        self.positions = array("Q")
+        self.timestamps = array("Q")  # of each batch's last message
+        self.shapes = array("Q")  # messages in the batch << 32 | bytes of its frame
+        self.bytes = 0
+        self.first_timestamp = first_timestamp
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def entry(self, at: int) -> Entry:
+        shape = self.shapes[at]
+        return Entry(self.offsets[at], shape >> _SIZE_BITS, self.positions[at], shape & _SIZE_MASK)
+
+    def at_offset(self, offset: int) -> int:
+        """The place of the entry holding `offset`, or of the first one after it."""
+        at = bisect_right(self.offsets, offset) - 1
+        if at >= 0 and offset < self.offsets[at] + (self.shapes[at] >> _SIZE_BITS):
+            return at
+        return at + 1
+
+    def columns(self) -> tuple["array[int]", ...]:
+        return self.offsets, self.positions, self.timestamps, self.shapes
+
+    @property
+    def extent(self) -> Extent:
+        last = self.entry(len(self) - 1)
+        return Extent(
+            self.offsets[0],
+            last.first_offset + last.count,
+            self.first_timestamp,
+            self.timestamps[-1],
+            self.bytes,
+        )
+
+
+class Index(Protocol):
+    """What a segment's batches are, by topic."""
+
+    def topics(self) -> Iterator[int]: ...
+    def extent(self, topic_id: int) -> Extent | None: ...
+    def entries_from(self, topic_id: int, offset: int) -> Iterator[Entry]: ...
+    def entries_since(self, topic_id: int, timestamp: int) -> Iterator[Entry]: ...
+
+
+class MemoryIndex:
+    """The index of the segment in use. Owned by the loop thread; frozen when sealed."""
+
+    __slots__ = ("by_topic",)
+
+    def __init__(self) -> None:
+        self.by_topic: dict[int, Entries] = {}
+
+    def add(self, record: MessagesStored, position: int, size: int) -> bool:
+        """Remember where a batch lies; True when it is the first of its topic here."""
+        runs = record.runs
+        entries = self.by_topic.get(record.topic_id)
+        first = entries is None
+        if entries is None:
+            entries = self.by_topic[record.topic_id] = Entries(runs[0].timestamp)
+        entries.offsets.append(record.first_offset)
+        entries.positions.append(position)
+        entries.timestamps.append(runs[-1].timestamp)
+        entries.shapes.append(record.count << _SIZE_BITS | size)
+        entries.bytes += size
+        return first
+
+    def topics(self) -> Iterator[int]:
+        return iter(self.by_topic)
+
+    def extent(self, topic_id: int) -> Extent | None:
+        entries = self.by_topic.get(topic_id)
+        return entries.extent if entries else None
+
+    def entries_from(self, topic_id: int, offset: int) -> Iterator[Entry]:
+        """Entries in order, from the one holding `offset` (or the first after it) on."""
+        entries = self.by_topic.get(topic_id)
+        if entries:
+            for at in range(entries.at_offset(offset), len(entries)):
+                yield entries.entry(at)
+
+    def entries_since(self, topic_id: int, timestamp: int) -> Iterator[Entry]:
+        """Entries in order, from the first with a message at or after `timestamp` on."""
+        entries = self.by_topic.get(topic_id)
+        if entries:
+            for at in range(bisect_left(entries.timestamps, timestamp), len(entries)):
+                yield entries.entry(at)
+
+
+class BlockCache:
+    """The last decoded blocks of all index files. Owned by the loop thread."""
+
+    def __init__(self, blocks_max: int = CACHED_BLOCKS) -> None:
+        self._blocks: OrderedDict[tuple[str, int], Entries] = OrderedDict()
+        self._blocks_max = blocks_max
+
+    def get(self, path: str, position: int) -> Entries | None:
+        block = self._blocks.get((path, position))
+        if block is not None:
+            self._blocks.move_to_end((path, position))
+        return block
+
+    def put(self, path: str, position: int, block: Entries) -> None:
+        self._blocks[path, position] = block
+        if len(self._blocks) > self._blocks_max:
+            self._blocks.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """Which segment an index file stands for, and where that segment ends."""
+
+    identity: bytes
+    fingerprint: int
+    first_serial: int
+    last_serial: int
+    chain: int
+    end: int
+
+
+class FileIndex:
+    """The index of a sealed segment: rows in memory, blocks on demand."""
+
+    def __init__(self, disk: Disk, path: str, cache: BlockCache, rows: bytes, size: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._cache = cache
+        self._rows = rows
+        self._topics = array("Q", (row[0] for row in _ROW.iter_unpack(rows)))
+        self.size = size  # bytes of the index file
+
+    def topics(self) -> Iterator[int]:
+        return iter(self._topics)
+
+    def _row(self, topic_id: int) -> tuple[int, ...] | None:
+        at = bisect_left(self._topics, topic_id)
+        if at == len(self._topics) or self._topics[at] != topic_id:
+            return None
+        return _ROW.unpack_from(self._rows, at * _ROW.size)
+
+    def extent(self, topic_id: int) -> Extent | None:
+        row = self._row(topic_id)
+        return Extent(*row[1:6]) if row else None
+
+    def entries_from(self, topic_id: int, offset: int) -> Iterator[Entry]:
+        yield from self._entries(topic_id, offset, by_time=False)
+
+    def entries_since(self, topic_id: int, timestamp: int) -> Iterator[Entry]:
+        yield from self._entries(topic_id, timestamp, by_time=True)
+
+    def _entries(self, topic_id: int, wanted: int, *, by_time: bool) -> Iterator[Entry]:
+        row = self._row(topic_id)
+        if row is None:
+            return
+        start, count = row[6], row[7]
+        blocks = (count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
+        low, high = 0, blocks - 1
+        while low < high:  # the first block whose last entry reaches what is wanted
+            middle = (low + high) // 2
+            block = self._block(start, count, middle)
+            last = block.entry(len(block) - 1)
+            reach = block.timestamps[-1] if by_time else last.first_offset + last.count - 1
+            low, high = (low, middle) if reach >= wanted else (middle + 1, high)
+        for number in range(low, blocks):
+            block = self._block(start, count, number)
+            at = bisect_left(block.timestamps, wanted) if by_time else block.at_offset(wanted)
+            for place in range(at, len(block)):
+                yield block.entry(place)
+
+    def _block(self, start: int, count: int, number: int) -> Entries:
+        entries = min(BLOCK_ENTRIES, count - number * BLOCK_ENTRIES)
+        position = start + number * (BLOCK_ENTRIES * 32 + _CRC.size)
+        block = self._cache.get(self._path, position)
+        if block is None:
+            file = self._disk.open(self._path)
+            try:
+                data = file.read(position, entries * 32 + _CRC.size)
+            finally:
+                file.close()
+            block = _decode_block(data, entries)
+            if block is None:
+                raise Corrupt(
+                    f"{self._path} is damaged at byte {position}; remove this index file and "
+                    "start again: it is made anew from its segment"
+                )
+            self._cache.put(self._path, position, block)
+        return block
+
+
+def _decode_block(data: bytes, entries: int) -> Entries | None:
+    size = entries * 32
+    if len(data) != size + _CRC.size or zlib.crc32(data[:size]) != _CRC.unpack_from(data, size)[0]:
+        return None
+    block = Entries()
+    for number, column in enumerate(block.columns()):
+        column.frombytes(data[number * entries * 8 : (number + 1) * entries * 8])
+        if sys.byteorder == "big":
+            column.byteswap()
+    return block
+
+
+def _encode_block(entries: Entries, start: int) -> bytes:
+    pieces: list[bytes] = []
+    for column in entries.columns():
+        part = column[start : start + BLOCK_ENTRIES]
+        if sys.byteorder == "big":
+            part.byteswap()
+        pieces.append(part.tobytes())
+    data = b"".join(pieces)
+    return data + _CRC.pack(zlib.crc32(data))
+
+
+def write_index(disk: Disk, path: str, index: MemoryIndex, covered: Covered) -> None:
+    """Write the index file of a sealed segment; complete under its name, or not there."""
+    topics = sorted(index.by_topic)
+    position = _HEADER.size + len(topics) * _ROW.size
+    rows: list[bytes] = []
+    blocks: list[bytes] = []
+    for topic_id in topics:
+        entries = index.by_topic[topic_id]
+        rows.append(_ROW.pack(topic_id, *entries.extent, position, len(entries)))
+        for start in range(0, len(entries), BLOCK_ENTRIES):
+            blocks.append(_encode_block(entries, start))
+            position += len(blocks[-1])
+    directory = b"".join(rows)
+    header = bytearray(
+        _HEADER.pack(
+            _MAGIC,
+            0,
+            _VERSION,
+            len(topics),
+            covered.identity,
+            covered.fingerprint,
+            covered.chain,
+            covered.first_serial,
+            covered.last_serial,
+            covered.end,
+            zlib.crc32(directory),
+        )
+    )
+    _CRC.pack_into(header, 4, zlib.crc32(header[8:]))
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write([header, directory, *blocks], 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.rpartition("/")[0])
+
+
+def read_index(
+    disk: Disk, path: str, cache: BlockCache, *, identity: bytes, fingerprint: int
+) -> tuple[FileIndex, Covered] | None:
+    """The index file and what it covers; None when it is missing, damaged or another's."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return _read_rows(file, disk, path, cache, (identity, fingerprint))
+    finally:
+        file.close()
+
+
+def _read_rows(
+    file: File, disk: Disk, path: str, cache: BlockCache, belongs: tuple[bytes, int]
+) -> tuple[FileIndex, Covered] | None:
+    header = file.read(0, _HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    magic, checksum, version, topics, identity, fingerprint, chain, first, last, end, crc = (
+        _HEADER.unpack(header)
+    )
+    if magic != _MAGIC or version != _VERSION or zlib.crc32(header[8:]) != checksum:
+        return None
+    rows = file.read(_HEADER.size, topics * _ROW.size)
+    if (identity, fingerprint) != belongs or zlib.crc32(rows) != crc:
+        return None
+    index = FileIndex(disk, path, cache, rows, file.size())
+    return index, Covered(identity, fingerprint, first, last, chain, end)

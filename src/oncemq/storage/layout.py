@@ -1,0 +1,142 @@
+"""The data directory: its FORMAT file, its folders, what a crash may leave lying about.
+
+    DIR/FORMAT        JSON: format, identity, tag; last thing written when a log is made
+    DIR/lock          held (flock) while the log is open
+    DIR/log/          segments and their indexes
+    DIR/checkpoints/  the two newest checkpoints
+    DIR/torn/         copies of what recovery cut off · DIR/quarantine/ of what repair cut off
+
+Law: a directory without FORMAT is new, or was never finished, or is refused; it is never
+taken for an empty log when it holds records.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from oncemq.errors import Corrupt, StorageRefused
+from oncemq.storage.disk import Disk, File
+from oncemq.storage.framing import CHUNK_BYTES, frame_key
+from oncemq.storage.segment import HEADER_BYTES, new_log_segment
+
+VERSION = 1
+IDENTITY_BYTES = 16
+
+
+class Format(msgspec.Struct, frozen=True):
+    """What FORMAT says."""
+
+    format: int
+    identity: bytes
+    tag: int
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format: int
+
+
+def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], bytes]) -> Format:
+    """The directory's FORMAT; made, with an empty log, when the directory is new."""
+    found = read_format(disk, directory)
+    if found is not None:
+        return found
+    for folder in ("log", "checkpoints"):
+        disk.make_directory(f"{directory}/{folder}")
+    _must_be_new(disk, f"{directory}/log")
+    tag = int.from_bytes(random_bytes(4), "little") & 0x7FFFFFFF or 1
+    form = Format(VERSION, random_bytes(IDENTITY_BYTES), tag)
+    first = new_log_segment(f"{directory}/log", form.identity, 1, frame_key(form.identity))
+    replace_file(disk, first.path, first.header.encode())
+    replace_file(disk, f"{directory}/FORMAT", msgspec.json.format(msgspec.json.encode(form)))
+    return form
+
+
+def read_format(disk: Disk, directory: str) -> Format | None:
+    """What FORMAT says; None when there is none. A newer format is refused."""
+    path = f"{directory}/FORMAT"
+    if "FORMAT" not in disk.names(directory):
+        return None
+    file = disk.open(path)
+    try:
+        data = file.read(0, file.size())
+    finally:
+        file.close()
+    try:
+        version = msgspec.json.decode(data, type=_Version).format
+        if version > VERSION:
+            raise StorageRefused(
+                f"{directory} was written by a newer OnceMQ (format {version}); this one knows "
+                f"{VERSION}: run the newer version on it, or use another directory",
+                code="format_too_new",
+            )
+        form = msgspec.json.decode(data, type=Format)
+    except msgspec.MsgspecError as error:
+        raise Corrupt(f"{path} cannot be read ({error}); restore it from a backup") from error
+    if len(form.identity) != IDENTITY_BYTES:
+        raise Corrupt(f"{path} holds an identity of {len(form.identity)} bytes, not 16")
+    return form
+
+
+def _must_be_new(disk: Disk, folder: str) -> None:
+    """Without FORMAT, only what the making of a log leaves behind may lie here."""
+    for name in disk.names(folder):
+        file = disk.open(f"{folder}/{name}")
+        size = file.size()
+        file.close()
+        if size > HEADER_BYTES:
+            raise Corrupt(f"{folder} holds {name} but there is no FORMAT file beside it")
+        disk.remove(f"{folder}/{name}")
+
+
+def tidy(disk: Disk, directory: str) -> list[str]:
+    """Remove temporary files a crash left; the names removed."""
+    removed: list[str] = []
+    for folder in (directory, f"{directory}/log", f"{directory}/checkpoints"):
+        for name in disk.names(folder):
+            if name.endswith(".tmp"):
+                disk.remove(f"{folder}/{name}")
+                removed.append(name)
+    return removed
+
+
+def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """A small file, whole under its name or not there at all."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write([data], 0)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_directory(path.rpartition("/")[0])
+
+
+def save_copy(disk: Disk, source: File, start: int, path: str) -> None:
+    """Copy a file from `start` on (without the zeros at its end), durably."""
+    disk.make_directory(path.rpartition("/")[0])
+    copy = disk.open(path, create=True)
+    try:
+        copy.truncate(0)
+        position, end = start, _end_of_data(source, start)
+        while position < end:
+            chunk = source.read(position, min(CHUNK_BYTES, end - position))
+            copy.write([chunk], position - start)
+            position += len(chunk)
+        copy.sync()
+    finally:
+        copy.close()
+    disk.sync_directory(path.rpartition("/")[0])
+
+
+def _end_of_data(source: File, start: int) -> int:
+    """Where the zeros at the end of a file begin."""
+    end = source.size()
+    while end > start:
+        begin = max(start, end - CHUNK_BYTES)
+        kept = len(source.read(begin, end - begin).rstrip(b"\0"))
+        if kept:
+            return begin + kept
+        end = begin
+    return start

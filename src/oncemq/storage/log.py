@@ -1,0 +1,272 @@
+"""The log of a shard: every fact in one order, gathered, written and synced in groups.
+
+Threads: the loop thread calls everything but `write`, `sync_due` and `sync`, which belong to
+one writer thread. A `Group` is handed from the one to the other and back; groups are written
+strictly one after the other. Bytes get their place (segment, position) at `append`, in the
+loop thread; the writer only puts them there.
+
+Laws: `finished` comes after write and sync, and only then does anyone learn of the records.
+A segment is synced before the first byte of the next. An OSError in `write` is final: the log
+takes no further write (memory is never believed over disk).
+"""
+
+from dataclasses import dataclass
+
+from oncemq.core.names import Offset, Serial, TopicId
+from oncemq.core.records import MessagesStored, Record
+from oncemq.storage.catalog import Catalog, Place, Stored
+from oncemq.storage.checkpoint import Checkpoint
+from oncemq.storage.disk import Buffer, Disk, Lock
+from oncemq.storage.framing import encode, frame_key
+from oncemq.storage.index import BlockCache, Extent, MemoryIndex
+from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
+from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
+from oncemq.storage.writer import Group, GroupWriter, Part
+
+MEBIBYTE = 1 << 20
+JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
+ALLOWANCE_BYTES = 1024  # header and meta of a frame, for those who only know their body
+RETRY_MS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Sizes and limits of a log."""
+
+    segment_bytes: int = 64 * MEBIBYTE
+    allocate_bytes: int = 16 * MEBIBYTE
+    reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
+    disk_bytes_max: int | None = None
+    sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
+    checkpoint_bytes: int = 32 * MEBIBYTE
+    checkpoint_records: int = 50_000
+
+
+class Log:
+    """One log, open. Made by `recovery.open_log`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        *,
+        identity: bytes,
+        tag: int,
+        catalog: Catalog,
+        cache: BlockCache,
+        lock: Lock,
+        checkpoints: list[Checkpoint],
+    ) -> None:
+        self.identity = identity
+        self.tag = tag
+        self.options = options
+        self._disk = disk
+        self._directory = directory
+        self._key = frame_key(identity)
+        self._lock = lock
+        # the loop thread's
+        self._checkpoints = checkpoints
+        self._catalog = catalog
+        self._current = catalog.segments[-1]
+        self._last_serial = self._current.last_serial
+        self._finished = self._last_serial
+        self._gathered: list[Part] = []
+        self._refused_ms = -RETRY_MS
+        # the writer thread's; the loop only reads its `synced`
+        self._writer = GroupWriter(
+            disk, f"{directory}/log", self._current, cache, sync_ms=options.sync_ms
+        )
+
+    # serials
+
+    @property
+    def last_serial(self) -> Serial:
+        """The newest record appended, durable or not."""
+        return Serial(self._last_serial)
+
+    @property
+    def durable_serial(self) -> Serial:
+        """Every record up to here is synced, and `finished` said so."""
+        return Serial(min(self._finished, self._writer.synced))
+
+    # appending: loop thread
+
+    def append(
+        self, record: Record, body: Buffer | None = None, *, seed: int = 0, checksum: int = 0
+    ) -> Serial:
+        """Gather a record; its body is kept as it is, not copied, until the group is written."""
+        current = self._current
+        serial = self._last_serial + 1
+        body_bytes = 0 if body is None else len(body)
+        chain, head = encode(
+            record,
+            key=self._key,
+            serial=serial,
+            previous=current.chain,
+            durable=min(self._finished, self._writer.synced),
+            seed=seed,
+            body_bytes=body_bytes,
+            body_checksum=checksum,
+        )
+        size = len(head) + body_bytes
+        position = current.end
+        if position + size > self.options.segment_bytes and not self._fits(position + size):
+            current = self._roll()
+            position = current.end
+        gathered = self._gathered
+        if not gathered or gathered[-1].segment is not current:
+            gathered.append(Part(current, position, position))
+        part = gathered[-1]
+        if body is None or not body_bytes:
+            part.buffers.append(head)
+        elif body_bytes <= JOINED_BYTES:
+            part.buffers.append(head + body)
+        else:
+            part.buffers.append(head)
+            part.buffers.append(body)
+        if isinstance(record, MessagesStored):
+            index = current.index
+            assert isinstance(index, MemoryIndex)
+            if index.add(record, position, size):
+                self._catalog.hold(record.topic_id, record.first_offset, current)
+        part.end = current.end = position + size
+        current.last_serial = self._last_serial = serial
+        current.chain = chain
+        return Serial(serial)
+
+    def _fits(self, end: int) -> bool:
+        """Whether a frame up to `end` may still go into the segment in use."""
+        return end <= self._current.size or self._is_empty(self._current)
+
+    @staticmethod
+    def _is_empty(segment: Segment) -> bool:
+        return segment.last_serial < segment.first_serial
+
+    def _roll(self) -> Segment:
+        """Go on in a new segment: an empty file now, its header when the writer gets there."""
+        old = self._current
+        new = new_log_segment(
+            f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
+        )
+        new.file = self._disk.open(new.path, create=True)
+        self._catalog.add(new)
+        self._current = new
+        return new
+
+    # room: loop thread
+
+    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
+        """Whether a record with `size` bytes of body can be taken; reserves the room.
+
+        Facts may use the reserve. After a failure the disk is asked again once a second.
+        Ask before each append: the answer holds for one.
+        """
+        need = size + ALLOWANCE_BYTES + (0 if fact else self.options.reserve_bytes)
+        current = self._current
+        if current.end + need <= current.size and (
+            current.end + size + ALLOWANCE_BYTES <= self.options.segment_bytes
+        ):
+            return True
+        if now_ms - self._refused_ms >= RETRY_MS and self._reserve(size + ALLOWANCE_BYTES):
+            return True
+        if now_ms - self._refused_ms >= RETRY_MS:
+            self._refused_ms = now_ms
+        return fact and current.end + need <= self._current.size
+
+    def _reserve(self, size: int) -> bool:
+        """Roll if the segment is full, then take room on the disk for `size` and the reserve."""
+        options, current = self.options, self._current
+        rolls = current.end + size > options.segment_bytes and not self._is_empty(current)
+        start, have = (SEGMENT_HEADER_BYTES, 0) if rolls else (current.end, current.size)
+        need = start + size + options.reserve_bytes
+        wanted = max(need, min(have + options.allocate_bytes, options.segment_bytes))
+        if options.disk_bytes_max is not None:
+            wanted = min(wanted, options.disk_bytes_max - self.bytes_used + have)
+        if wanted < need or not self._spare(wanted - have):
+            return False
+        try:
+            if rolls:
+                current = self._roll()
+            assert current.file is not None
+            current.file.allocate(wanted)
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                return False
+            raise
+        current.size = max(current.size, wanted)
+        return True
+
+    def _spare(self, extra: int) -> bool:
+        """Whether the disk keeps room for the next checkpoint and indexes beside this."""
+        free = self._disk.free_bytes(self._directory)
+        return free - extra >= self.options.reserve_bytes
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes on disk, reserved room included."""
+        return self._catalog.disk_bytes
+
+    # groups: loop thread
+
+    def take_group(self) -> Group | None:
+        """What was gathered since the last group, for the writer."""
+        if not self._gathered:
+            return None
+        group = Group(self._gathered, self._last_serial)
+        self._gathered = []
+        return group
+
+    def finished(self, group: Group) -> Serial:
+        """The writer is done with this group: its records may be told of now."""
+        for segment, index in group.sealed:
+            self._catalog.seal(segment, index)
+        for part in group.parts:
+            part.segment.visible = part.end
+        self._finished = group.last_serial
+        return Serial(group.last_serial)
+
+    # writing: writer thread
+
+    def write(self, group: Group) -> None:
+        """Write the group and sync it (with sync_ms, `sync` follows later)."""
+        self._writer.write(group)
+
+    def sync_due(self, now_ms: int) -> bool:
+        """With sync_ms: whether written records have waited long enough for a sync."""
+        return self._writer.sync_due(now_ms)
+
+    def sync(self, now_ms: int) -> None:
+        """Sync what is written."""
+        self._writer.sync(now_ms)
+
+    # reading: loop thread
+
+    def find(self, topic_id: TopicId, offset: int) -> Place | None:
+        """The stored batch holding `offset`, or the first one after it."""
+        return next(self._catalog.places(topic_id, offset), None)
+
+    def read(self, place: Place, *, verify: bool = False) -> Stored:
+        """The batch at a place; the body is verified only when asked (or by its reader)."""
+        return self._catalog.read(place, verify=verify)
+
+    def read_many(
+        self, topic_id: TopicId, offset: int, *, count_max: int, bytes_max: int
+    ) -> list[Stored]:
+        """Consecutive finished batches, up to so many messages and bytes; one at least."""
+        return self._catalog.read_many(topic_id, offset, count_max=count_max, bytes_max=bytes_max)
+
+    def offset_at(self, topic_id: TopicId, timestamp: int) -> Offset | None:
+        """The first offset with a timestamp at or after this one; None when all are older."""
+        offset = self._catalog.offset_at(topic_id, timestamp)
+        return None if offset is None else Offset(offset)
+
+    def extents(self, topic_id: TopicId) -> list[Extent]:
+        """What each segment holds of the topic, oldest first."""
+        return self._catalog.extents(topic_id)
+
+    def close(self) -> None:
+        """Close the files and give the directory free. The writer has stopped before."""
+        self._writer.close()
+        self._catalog.close()
+        self._lock.release()

@@ -1,0 +1,142 @@
+"""The segment files of a log, sorted out: which are there, which are leftovers.
+
+Laws: a cold segment whose header holds is whole, so its sources are leftovers. A log segment
+at the end without a valid header was never begun, provided no frame is in it.
+"""
+
+from dataclasses import dataclass, field
+
+from oncemq.errors import Corrupt
+from oncemq.storage.disk import Disk
+from oncemq.storage.framing import Bad, frame_key
+from oncemq.storage.index import BlockCache, read_index
+from oncemq.storage.layout import save_copy
+from oncemq.storage.segment import (
+    COLD,
+    Header,
+    Segment,
+    index_path,
+    read_header,
+    remove_segment,
+    save_index,
+    scan_cold,
+)
+from oncemq.storage.verify import is_blank, verify
+
+
+@dataclass(slots=True)
+class Shelf:
+    """The headers of the segments, each kind in the order of serials."""
+
+    cold: list[Header] = field(default_factory=list[Header])
+    log: list[Header] = field(default_factory=list[Header])
+    removed: list[str] = field(default_factory=list[str])
+
+
+def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
+    """Look at every segment's header; remove leftovers of compactions and of rolls."""
+    folder = f"{directory}/log"
+    shelf = Shelf()
+    names = disk.names(folder)
+    replaced: set[str] = set()
+    for name in names:
+        if name.endswith(".cold"):
+            header = _header(disk, folder, name, identity)
+            if header is None:
+                raise Corrupt(f"{folder}/{name}: the header does not hold; run `once repair`")
+            shelf.cold.append(header)
+            replaced.update(header.sources)
+    shelf.cold = [header for header in shelf.cold if header.name not in replaced]
+    for name in sorted(replaced.intersection(names)):
+        remove_segment(disk, f"{folder}/{name}")
+        shelf.removed.append(name)
+    logs = [name for name in names if name.endswith(".log") and name not in replaced]
+    while logs and _header(disk, folder, logs[-1], identity) is None:
+        _drop_blank(disk, directory, logs[-1], identity)
+        shelf.removed.append(logs.pop())
+    for name in logs:
+        header = _header(disk, folder, name, identity)
+        if header is None:
+            raise Corrupt(f"{folder}/{name}: the header does not hold; run `once repair`")
+        shelf.log.append(header)
+    if not shelf.log:
+        raise Corrupt(f"{folder} holds no log segment; restore it from a backup")
+    _drop_orphans(disk, folder, shelf)
+    return shelf
+
+
+def _header(disk: Disk, folder: str, name: str, identity: bytes) -> Header | None:
+    file = disk.open(f"{folder}/{name}")
+    try:
+        header = read_header(file)
+    finally:
+        file.close()
+    if header is not None and header.identity != identity:
+        raise Corrupt(f"{folder}/{name} belongs to another log; take it away")
+    if header is not None and header.name != name:
+        raise Corrupt(f"{folder}/{name} says it is {header.name}; give it back its name")
+    return header
+
+
+def _drop_blank(disk: Disk, directory: str, name: str, identity: bytes) -> None:
+    """A segment the log was about to go on in: remove it, keeping a copy if it is not zeros."""
+    path = f"{directory}/log/{name}"
+    file = disk.open(path)
+    try:
+        if not is_blank(file, frame_key(identity)):
+            raise Corrupt(
+                f"{path} is damaged at byte 0: the header does not hold but records follow; "
+                f"serials from {int(name[:20])} on cannot be trusted: run `once repair`"
+            )
+        if file.read(0, file.size()).strip(b"\0"):
+            save_copy(disk, file, 0, f"{directory}/torn/{name}-0.torn")
+    finally:
+        file.close()
+    remove_segment(disk, path)
+    disk.sync_directory(f"{directory}/log")
+
+
+def _drop_orphans(disk: Disk, folder: str, shelf: Shelf) -> None:
+    """Indexes whose segment is gone."""
+    known = {index_path(header.name) for header in (*shelf.cold, *shelf.log)}
+    for name in disk.names(folder):
+        if name.endswith(".idx") and name not in known:
+            disk.remove(f"{folder}/{name}")
+            shelf.removed.append(name)
+
+
+def load_covered(disk: Disk, directory: str, header: Header, cache: BlockCache) -> Segment:
+    """A segment the checkpoints cover: trusted through its index, or read through for a new one."""
+    path = f"{directory}/log/{header.name}"
+    found = read_index(
+        disk,
+        index_path(path),
+        cache,
+        identity=header.identity,
+        fingerprint=header.fingerprint,
+    )
+    file = disk.open(path)
+    try:
+        size = file.size()
+        if found is not None and found[1].end == size:
+            index, covered = found
+            return Segment(
+                path, header, index, size, covered.last_serial, covered.chain, size, size
+            )
+        key = frame_key(header.identity)
+        if header.form == COLD:
+            index = scan_cold(file, header, key)
+            bad, end, last, chain = index if isinstance(index, Bad) else None, size, 0, 0
+            last = header.last_serial
+        else:
+            whole = verify(file, header, key)
+            index, bad, end = whole.index, whole.bad, whole.end
+            last, chain = whole.last_serial, whole.chain
+        if bad is not None or isinstance(index, Bad):
+            why = f"{bad.position}: {bad.why}" if bad else "?"
+            raise Corrupt(f"{path} is damaged at byte {why}; run `once repair`")
+    finally:
+        file.close()
+    segment = Segment(path, header, index, end, last, chain, size, end)
+    segment.index = save_index(disk, segment, cache) or segment.index
+    return segment

@@ -1,0 +1,92 @@
+"""Reading a log segment frame by frame, believing nothing: what recovery and repair share.
+
+Law: a frame counts only if its header, its chain, its serial and its body all hold.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+
+from oncemq.core.records import MessagesStored
+from oncemq.storage.disk import File
+from oncemq.storage.framing import CHUNK_BYTES, MESSAGES, Bad, Frame, first_frame_after, scan
+from oncemq.storage.index import MemoryIndex
+from oncemq.storage.segment import HEADER_BYTES, Header, check_frame
+
+
+@dataclass(slots=True)
+class Verified:
+    """How far a log segment holds, and what stands where it stops."""
+
+    last_serial: int
+    chain: int
+    end: int = HEADER_BYTES  # of the last frame that holds
+    index: MemoryIndex = field(default_factory=MemoryIndex)
+    positions: "array[int]" = field(default_factory=lambda: array("Q"))  # of every frame
+    durable: int = 0  # the highest durable mark of any frame
+    proof: int | None = None  # the chain value at the serial asked for
+    bad: Bad | None = None  # what stopped it; None: a clean end
+    after: Frame | None = None  # with `bad`: a valid frame that comes later
+
+
+def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
+    """Check every frame of a log segment; `prove` names a serial whose chain value is wanted."""
+    size = file.size()
+    found = Verified(header.first_serial - 1, header.chain)
+    serial, chain, durable = found.last_serial, found.chain, 0
+    if prove == serial:
+        found.proof = chain
+    add, note = found.index.add, found.positions.append
+    for frame in scan(file, HEADER_BYTES, size, key):
+        if isinstance(frame, Bad):
+            found.bad = frame
+            break
+        why = check_frame(frame, serial=serial, chain=chain)
+        if why is not None:
+            found.bad = Bad(frame.position, why)
+            break
+        if frame.kind == MESSAGES:
+            record = frame.record()
+            assert isinstance(record, MessagesStored)
+            add(record, frame.position, frame.size)
+        note(frame.position)
+        serial, chain = frame.serial, frame.chain
+        if frame.durable > durable:
+            durable = frame.durable
+        found.end = frame.end
+        if serial == prove:
+            found.proof = chain
+    found.last_serial, found.chain, found.durable = serial, chain, durable
+    if found.bad is None:
+        found.bad = _nonzero(file, found.end, size)
+    if found.bad is not None:
+        found.after = _valid_after(file, found.bad.position, size, key, serial + 1)
+    return found
+
+
+def _nonzero(file: File, start: int, end: int) -> Bad | None:
+    """Room reserved and not used is zeros; anything else was a frame once."""
+    position = start
+    while start < end:
+        chunk = file.read(start, min(CHUNK_BYTES, end - start))
+        if chunk.strip(b"\0"):
+            return Bad(position, "bytes that are not a frame follow the last frame")
+        start += len(chunk)
+    return None
+
+
+def _valid_after(file: File, position: int, end: int, key: int, expected: int) -> Frame | None:
+    """A frame after the bad place that proves the log once went on.
+
+    The bad frame's own header may be whole (its body is not): it proves nothing by itself,
+    and what lies inside its body is payload.
+    """
+    start = position
+    own = first_frame_after(file, start, min(start + CHUNK_BYTES, end), key, serial_min=0)
+    if own is not None and own.position == position and own.serial == expected:
+        start = own.end
+    return first_frame_after(file, start, end, key, serial_min=expected)
+
+
+def is_blank(file: File, key: int) -> bool:
+    """Whether a segment without a valid header holds no frame at all."""
+    return first_frame_after(file, 0, file.size(), key, serial_min=0) is None

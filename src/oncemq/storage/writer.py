@@ -1,0 +1,113 @@
+"""Putting groups on the disk. Everything in `GroupWriter` is owned by the writer thread,
+but for `synced`, which the loop reads (one int, whole under the GIL).
+
+Laws: a segment is synced before the first byte of the next; the next one's header and name
+are durable before its first frame. An OSError is final: pages a failed sync left behind may
+count as clean, so no later sync can be believed, and every further write is refused.
+"""
+
+from dataclasses import dataclass, field
+
+from oncemq.errors import StorageRefused
+from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.index import BlockCache, FileIndex
+from oncemq.storage.segment import Segment, save_index
+
+
+@dataclass(slots=True)
+class Part:
+    """The share of a group that goes to one segment, in one piece."""
+
+    segment: Segment
+    position: int
+    end: int
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+
+
+@dataclass(slots=True)
+class Group:
+    """Records gathered to be written and synced together."""
+
+    parts: list[Part]
+    last_serial: int
+    sealed: list[tuple[Segment, FileIndex | None]] = field(
+        default_factory=list[tuple[Segment, FileIndex | None]]
+    )
+
+
+class GroupWriter:
+    """Writes one group after the other."""
+
+    def __init__(
+        self, disk: Disk, folder: str, segment: Segment, cache: BlockCache, *, sync_ms: int
+    ) -> None:
+        self.synced = segment.last_serial
+        self._disk = disk
+        self._folder = folder
+        self._cache = cache
+        self._sync_ms = sync_ms
+        self._segment = segment
+        self._written = segment.last_serial
+        self._synced_ms = 0
+        self._failed = False
+
+    def write(self, group: Group) -> None:
+        """Write every part, rolling from segment to segment; then sync, unless sync_ms."""
+        self._enter()
+        for part in group.parts:
+            if part.segment is not self._segment:
+                group.sealed.append((self._segment, self._seal(self._segment)))
+                self._begin(part.segment)
+            _open_file(part.segment).write(part.buffers, part.position)
+            part.buffers = []
+        self._written = group.last_serial
+        if self._sync_ms == 0:
+            self._sync()
+        self._failed = False
+
+    def sync_due(self, now_ms: int) -> bool:
+        """Whether written records have waited for a sync long enough."""
+        return self._written > self.synced and now_ms - self._synced_ms >= self._sync_ms
+
+    def sync(self, now_ms: int) -> None:
+        """Sync what is written."""
+        self._enter()
+        self._sync()
+        self._synced_ms = now_ms
+        self._failed = False
+
+    def close(self) -> None:
+        """Sync what sync_ms left waiting."""
+        if self._written > self.synced and not self._failed:
+            self.sync(self._synced_ms)
+
+    def _enter(self) -> None:
+        if self._failed:
+            raise StorageRefused("an earlier write to the log failed; restart to recover")
+        self._failed = True  # until the caller is through: an OSError leaves it so
+
+    def _sync(self) -> None:
+        _open_file(self._segment).sync()
+        self.synced = self._written
+
+    def _begin(self, segment: Segment) -> None:
+        """The header of a new segment, durable together with its name."""
+        file = _open_file(segment)
+        file.write([segment.header.encode()], 0)
+        file.sync()
+        self._disk.sync_directory(self._folder)
+        self._segment = segment
+
+    def _seal(self, segment: Segment) -> FileIndex | None:
+        """Make a full segment durable, give back its unused room, write its index."""
+        file = _open_file(segment)
+        file.sync()
+        self._written = self.synced = segment.last_serial
+        file.truncate(segment.end)
+        file.sync()
+        return save_index(self._disk, segment, self._cache)
+
+
+def _open_file(segment: Segment) -> File:
+    assert segment.file is not None
+    return segment.file
