@@ -158,20 +158,7 @@ class Catalog:
 
     def read(self, place: Place, *, verify: bool = False) -> Stored:
         """The batch at a place; with `verify`, its body is checked against its checksum."""
-        file = self._file(place.segment)
-        large = place.size > LARGE_BYTES
-        data = file.read(place.position, HEAD_BYTES if large else place.size)
-        frame = parse(memoryview(data), 0, place.position, self._key)
-        if isinstance(frame, int) and large:  # a batch with very many runs
-            data = file.read(place.position, frame)
-            frame = parse(memoryview(data), 0, place.position, self._key)
-        if not isinstance(frame, Frame):
-            raise _damaged(place)
-        if frame.body is None:  # large: read the body alone, so that it is not copied again
-            return self._stored(
-                frame, place, file.read(frame.body_position, frame.body_bytes), verify=verify
-            )
-        return self._stored(frame, place, bytes(frame.body), verify=verify)
+        return read_frame(self._file(place.segment), place, self._key, verify=verify)[1]
 
     def read_many(
         self, topic_id: int, offset: int, *, count_max: int, bytes_max: int
@@ -207,19 +194,7 @@ class Catalog:
             frame = parse(view, place.position - start, start, self._key)
             if not isinstance(frame, Frame) or frame.body is None:
                 raise _damaged(place)
-            yield self._stored(frame, place, bytes(frame.body), verify=False)
-
-    def _stored(self, frame: Frame, place: Place, body: bytes, *, verify: bool) -> Stored:
-        record = frame.record()
-        if (
-            not isinstance(record, MessagesStored)
-            or record.first_offset != place.first_offset
-            or len(body) != frame.body_bytes
-        ):
-            raise _damaged(place)
-        if verify and not frame.holds(body):
-            raise _damaged(place)
-        return Stored(record, frame.seed, body)
+            yield _stored(frame, place, bytes(frame.body), verify=False)
 
     def _file(self, segment: Segment) -> File:
         if segment.file is not None:
@@ -245,6 +220,35 @@ class Catalog:
         if segment.file is not None:
             segment.file.close()
             segment.file = None
+
+
+def read_frame(file: File, place: Place, key: int, *, verify: bool) -> tuple[Frame, Stored]:
+    """The frame at a place, and the batch it holds."""
+    large = place.size > LARGE_BYTES
+    data = file.read(place.position, HEAD_BYTES if large else place.size)
+    frame = parse(memoryview(data), 0, place.position, key)
+    if isinstance(frame, int) and large:  # a batch with very many runs
+        data = file.read(place.position, frame)
+        frame = parse(memoryview(data), 0, place.position, key)
+    if not isinstance(frame, Frame):
+        raise _damaged(place)
+    if frame.body is None:  # large: read the body alone, so that it is not copied again
+        body = file.read(frame.body_position, frame.body_bytes)
+    else:
+        body = bytes(frame.body)
+    return frame, _stored(frame, place, body, verify=verify)
+
+
+def _stored(frame: Frame, place: Place, body: bytes, *, verify: bool) -> Stored:
+    record = frame.record()
+    if (
+        not isinstance(record, MessagesStored)
+        or record.first_offset != place.first_offset
+        or len(body) != frame.body_bytes
+        or (verify and not frame.holds(body))
+    ):
+        raise _damaged(place)
+    return Stored(record, frame.seed, body)
 
 
 def _place(segment: Segment, entry: Entry) -> Place:

@@ -167,13 +167,16 @@ class LocalDisk:
         os.unlink(path)
 
     def make_directory(self, path: str) -> None:
-        """Make a directory (one that is there already is fine), durable in its parent."""
+        """Make a directory and those above it (what is there is fine), durable in its parent."""
+        parent = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(parent):
+            self.make_directory(parent)
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
-        self.sync_directory(os.path.dirname(os.path.abspath(path)))
+        self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

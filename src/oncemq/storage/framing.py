@@ -26,7 +26,7 @@ MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 VERSION = 1
 MESSAGES = MessagesStored.kind
 META_BYTES_MAX = 16 << 20
-CHUNK_BYTES = 2 << 20
+STRETCH_BYTES = 2 << 20
 
 _PREFIX = struct.Struct("<II")
 _REST = struct.Struct("<BBHIIIIIQQ")
@@ -206,12 +206,12 @@ def scan(
     """The frames from `start` on, up to the zero header or `end`; last of all the Bad, if any.
 
     With `bodies`, every frame comes with its body in memory (not yet verified); a body that
-    goes beyond `end` is Bad. Frames must not be kept: they hold the chunk they lie in.
+    goes beyond `end` is Bad. Frames must not be kept: they hold the stretch they lie in.
     """
     position, want = start, HEADER_BYTES
     while position < end:
-        chunk = file.read(position, min(max(CHUNK_BYTES, want), end - position))
-        view, at, available, base = memoryview(chunk), 0, len(chunk), position
+        stretch = file.read(position, min(max(STRETCH_BYTES, want), end - position))
+        view, at, available, base = memoryview(stretch), 0, len(stretch), position
         want = HEADER_BYTES
         while at < available:
             found = parse(view, at, base, key)
@@ -237,7 +237,7 @@ def scan(
             if file.read(position, end - position).strip(b"\0"):
                 yield Bad(position, "a frame is cut off by the end of the file")
             return
-        if not chunk:
+        if not stretch:
             return
 
 
@@ -247,16 +247,16 @@ def first_frame_after(
     """The first valid frame header anywhere in `start`..`end` with at least that serial."""
     position = start
     while position < end:
-        chunk = file.read(position, min(CHUNK_BYTES, end - position))
-        at = chunk.find(MAGIC_BYTES)
+        stretch = file.read(position, min(STRETCH_BYTES, end - position))
+        at = stretch.find(MAGIC_BYTES)
         while at >= 0:
             found = _frame_at(file, position + at, end, key)
             if found is not None and found.serial >= serial_min:
                 return found
-            at = chunk.find(MAGIC_BYTES, at + 1)
-        if position + len(chunk) >= end or not chunk:
+            at = stretch.find(MAGIC_BYTES, at + 1)
+        if position + len(stretch) >= end or not stretch:
             return None
-        position += len(chunk) - len(MAGIC_BYTES) + 1
+        position += len(stretch) - len(MAGIC_BYTES) + 1
     return None
 
 

@@ -200,6 +200,10 @@ class FileIndex:
         self._topics = array("Q", (row[0] for row in _ROW.iter_unpack(rows)))
         self.size = size  # bytes of the index file
 
+    def with_cache(self, cache: BlockCache) -> "FileIndex":
+        """The same index for another thread, which must not share the loop's cache."""
+        return FileIndex(self._disk, self._path, cache, self._rows, self.size)
+
     def topics(self) -> Iterator[int]:
         return iter(self._topics)
 

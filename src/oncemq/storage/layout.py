@@ -16,7 +16,7 @@ import msgspec
 
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.disk import Disk, File
-from oncemq.storage.framing import CHUNK_BYTES, frame_key
+from oncemq.storage.framing import STRETCH_BYTES, frame_key
 from oncemq.storage.segment import HEADER_BYTES, new_log_segment
 
 VERSION = 1
@@ -121,9 +121,9 @@ def save_copy(disk: Disk, source: File, start: int, path: str) -> None:
         copy.truncate(0)
         position, end = start, _end_of_data(source, start)
         while position < end:
-            chunk = source.read(position, min(CHUNK_BYTES, end - position))
-            copy.write([chunk], position - start)
-            position += len(chunk)
+            stretch = source.read(position, min(STRETCH_BYTES, end - position))
+            copy.write([stretch], position - start)
+            position += len(stretch)
         copy.sync()
     finally:
         copy.close()
@@ -134,7 +134,7 @@ def _end_of_data(source: File, start: int) -> int:
     """Where the zeros at the end of a file begin."""
     end = source.size()
     while end > start:
-        begin = max(start, end - CHUNK_BYTES)
+        begin = max(start, end - STRETCH_BYTES)
         kept = len(source.read(begin, end - begin).rstrip(b"\0"))
         if kept:
             return begin + kept

@@ -15,7 +15,15 @@ from dataclasses import dataclass
 from oncemq.core.names import Offset, Serial, TopicId
 from oncemq.core.records import MessagesStored, Record
 from oncemq.storage.catalog import Catalog, Place, Stored
-from oncemq.storage.checkpoint import Checkpoint
+from oncemq.storage.checkpoint import (
+    KEPT,
+    Checkpoint,
+    CheckpointJob,
+    CheckpointWriter,
+    Now,
+    keep_newest,
+)
+from oncemq.storage.compaction import CompactionJob, LiveOf, plan
 from oncemq.storage.disk import Buffer, Disk, Lock
 from oncemq.storage.framing import encode, frame_key
 from oncemq.storage.index import BlockCache, Extent, MemoryIndex
@@ -65,6 +73,7 @@ class Log:
         self._directory = directory
         self._key = frame_key(identity)
         self._lock = lock
+        self._cache = cache
         # the loop thread's
         self._checkpoints = checkpoints
         self._catalog = catalog
@@ -73,6 +82,9 @@ class Log:
         self._finished = self._last_serial
         self._gathered: list[Part] = []
         self._refused_ms = -RETRY_MS
+        self._begun_serial = checkpoints[-1].begin if checkpoints else 0
+        self._appended_bytes = 0
+        self._compacting: CompactionJob | None = None
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(
             disk, f"{directory}/log", self._current, cache, sync_ms=options.sync_ms
@@ -133,6 +145,7 @@ class Log:
         part.end = current.end = position + size
         current.last_serial = self._last_serial = serial
         current.chain = chain
+        self._appended_bytes += size
         return Serial(serial)
 
     def _fits(self, end: int) -> bool:
@@ -200,12 +213,64 @@ class Log:
     def _spare(self, extra: int) -> bool:
         """Whether the disk keeps room for the next checkpoint and indexes beside this."""
         free = self._disk.free_bytes(self._directory)
-        return free - extra >= self.options.reserve_bytes
+        checkpoint_bytes = self._checkpoints[-1].size if self._checkpoints else 0
+        return free - extra >= self.options.reserve_bytes + 2 * checkpoint_bytes
 
     @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
-        return self._catalog.disk_bytes
+        return self._catalog.disk_bytes + sum(one.size for one in self._checkpoints)
+
+    # checkpoints and compaction: loop thread
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether enough was appended since the last checkpoint began."""
+        return (
+            self._last_serial - self._begun_serial >= self.options.checkpoint_records
+            or self._appended_bytes >= self.options.checkpoint_bytes
+        )
+
+    def begin_checkpoint(self) -> CheckpointWriter:
+        """Begin a checkpoint: from here on, add the state piece by piece."""
+        self._begun_serial = self._last_serial
+        self._appended_bytes = 0
+        return CheckpointWriter(
+            self._disk,
+            f"{self._directory}/checkpoints",
+            self.identity,
+            self._last_serial,
+            lambda: Now(self._last_serial, self._current.chain, self.durable_serial),
+        )
+
+    def plan(self, live_of: LiveOf) -> CompactionJob | None:
+        """What to compact next; None when nothing is worth it, or a job is not complete yet."""
+        if self._compacting is not None or len(self._checkpoints) < KEPT:
+            return None
+        planned = plan(self._catalog.segments, self._checkpoints[0].begin, live_of)
+        if planned is not None:
+            self._compacting = CompactionJob(
+                self._disk, f"{self._directory}/log", self.identity, self._cache, planned
+            )
+        return self._compacting
+
+    def complete(self, job: CheckpointJob | CompactionJob) -> None:
+        """A job has run: take its result in. Its `clean` comes after."""
+        if isinstance(job, CheckpointJob):
+            assert job.result is not None
+            kept = keep_newest(self._checkpoints, job.result)
+            paths = {checkpoint.path for checkpoint in kept}
+            job.replaced = [old for old in self._checkpoints if old.path not in paths]
+            self._checkpoints = kept
+        else:
+            self._catalog.replace(job.sources, job.result)
+            self._compacting = None
+        self._refused_ms = -RETRY_MS  # room may be there again: ask at once
+
+    def abandon(self, job: CompactionJob) -> None:
+        """A compaction that raised: its sources stay, another may be planned."""
+        assert job is self._compacting
+        self._compacting = None
 
     # groups: loop thread
 

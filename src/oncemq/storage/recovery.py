@@ -15,12 +15,12 @@ from oncemq.core.records import Record
 from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
-from oncemq.storage.disk import Disk, Lock, LockingDisk
-from oncemq.storage.framing import CHUNK_BYTES, Frame, frame_key, scan
-from oncemq.storage.index import BlockCache
+from oncemq.storage.disk import Disk, File, Lock, LockingDisk
+from oncemq.storage.framing import STRETCH_BYTES, Frame, frame_key, scan
+from oncemq.storage.index import BlockCache, read_index
 from oncemq.storage.layout import Format, ensure_format, save_copy, tidy
 from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.segment import HEADER_BYTES, Header, Segment, save_index
+from oncemq.storage.segment import HEADER_BYTES, Header, Segment, index_path, save_index
 from oncemq.storage.shelf import Shelf, load_covered, load_shelf
 from oncemq.storage.verify import Verified, verify
 
@@ -59,7 +59,13 @@ def open_log(
     lock = disk.lock(f"{directory}/lock")
     try:
         form = ensure_format(disk, directory, random_bytes)
-        return _Opening(disk, directory, form).open(options, lock)
+        opening = _Opening(disk, directory, form)
+        try:
+            return opening.open(options, lock)
+        except BaseException:
+            for file in opening.files:
+                file.close()
+            raise
     except BaseException:
         lock.release()
         raise
@@ -75,6 +81,7 @@ class _Opening:
         self.key = frame_key(form.identity)
         self.report = Recovery()
         self.cache = BlockCache()
+        self.files: list[File] = []  # to be closed when the opening fails
 
     def open(self, options: LogOptions, lock: Lock) -> Opened:
         self.report.removed += tidy(self.disk, self.directory)
@@ -137,6 +144,7 @@ class _Opening:
             is_last = number == len(headers) - 1
             path = f"{self.directory}/log/{header.name}"
             file = self.disk.open(path)
+            self.files.append(file)
             found = verify(file, header, self.key, prove=prove)
             proven = max(proven, found.durable)
             if not is_last:
@@ -175,7 +183,18 @@ class _Opening:
             segment.size = segment.end
         file.close()
         segment.file = None
-        segment.index = save_index(self.disk, segment, self.cache) or segment.index
+        covered = segment.covered
+        kept = read_index(
+            self.disk,
+            index_path(segment.path),
+            self.cache,
+            identity=covered.identity,
+            fingerprint=covered.fingerprint,
+        )
+        if kept is not None and kept[1] == covered:
+            segment.index = kept[0]
+        else:
+            segment.index = save_index(self.disk, segment, self.cache) or segment.index
 
     def _mend(self, segment: Segment, found: Verified, proven: int) -> None:
         """Cut a torn tail off, and make durable what no durable mark proves to be so.
@@ -199,9 +218,9 @@ class _Opening:
         elif proven < segment.last_serial:
             position = found.positions[proven + 1 - segment.first_serial]
         while position < segment.end:
-            chunk = file.read(position, min(CHUNK_BYTES, segment.end - position))
-            file.write([chunk], position)
-            position += len(chunk)
+            stretch = file.read(position, min(STRETCH_BYTES, segment.end - position))
+            file.write([stretch], position)
+            position += len(stretch)
         file.sync()
         self.disk.sync_directory(f"{self.directory}/log")
 

@@ -1,11 +1,11 @@
 """One file of the log: its name, its header, and what is known of it in memory.
 
 Log segments `<first serial>.log` hold the chain of all records. Cold segments
-`<first serial>-<generation>.cold` are made by compaction: batches only, grouped by topic.
-The generation keeps a rewritten cold segment from taking the name of one still being read.
+`<first serial>-<edition>.cold` are made by compaction: batches only, grouped by topic.
+The edition keeps a rewritten cold segment from taking the name of one still being read.
 
     magic u32 · checksum u32 · version u32 · form u32 · identity 16s · first serial u64
-    last serial u64 · bytes u64 · chain u32 · generation u32 · names bytes u32 · names (msgpack)
+    last serial u64 · bytes u64 · chain u32 · edition u32 · names bytes u32 · names (msgpack)
 
 Laws: the header is written and synced before the first frame of a log segment, and after the
 last frame of a cold one, so a valid header says: a log segment whose predecessor is durable;
@@ -55,14 +55,14 @@ class Header(msgspec.Struct, frozen=True):
     chain: int = 0
     last_serial: int = 0  # cold only: the last serial of its sources
     file_bytes: int = 0  # cold only: the whole file
-    generation: int = 0  # cold only: grows with each rewriting
+    edition: int = 0  # cold only: grows with each rewriting
     sources: tuple[str, ...] = ()  # cold only: the files it replaces
 
     @property
     def name(self) -> str:
         if self.form == LOG:
             return log_name(self.first_serial)
-        return f"{self.first_serial:020d}-{self.generation:06d}.cold"
+        return f"{self.first_serial:020d}-{self.edition:06d}.cold"
 
     def encode(self) -> bytes:
         names = _pack(self.sources) if self.sources else b""
@@ -77,7 +77,7 @@ class Header(msgspec.Struct, frozen=True):
                 self.last_serial,
                 self.file_bytes,
                 self.chain,
-                self.generation,
+                self.edition,
                 len(names),
             )
             + names
@@ -111,7 +111,7 @@ def read_header(file: File) -> Header | None:
     if len(data) < HEADER_BYTES:
         return None
     fields = _FIXED.unpack(data)
-    magic, checksum, version, form, identity, first, last, size, chain, generation, names = fields
+    magic, checksum, version, form, identity, first, last, size, chain, edition, names = fields
     if magic != _MAGIC:
         return None
     packed = file.read(HEADER_BYTES, names) if 0 < names <= 1 << 20 else b""
@@ -124,7 +124,7 @@ def read_header(file: File) -> Header | None:
             code="format_too_new",
         )
     sources = tuple(_unpack(packed)) if packed else ()
-    return Header(form, identity, first, chain, last, size, generation, sources)
+    return Header(form, identity, first, chain, last, size, edition, sources)
 
 
 @dataclass(slots=True, eq=False)

@@ -51,7 +51,7 @@ def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
         remove_segment(disk, f"{folder}/{name}")
         shelf.removed.append(name)
     logs = [name for name in names if name.endswith(".log") and name not in replaced]
-    while logs and _header(disk, folder, logs[-1], identity) is None:
+    while len(logs) > 1 and _header(disk, folder, logs[-1], identity) is None:
         _drop_blank(disk, directory, logs[-1], identity)
         shelf.removed.append(logs.pop())
     for name in logs:

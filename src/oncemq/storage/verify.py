@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from oncemq.core.records import MessagesStored
 from oncemq.storage.disk import File
-from oncemq.storage.framing import CHUNK_BYTES, MESSAGES, Bad, Frame, first_frame_after, scan
+from oncemq.storage.framing import MESSAGES, STRETCH_BYTES, Bad, Frame, first_frame_after, scan
 from oncemq.storage.index import MemoryIndex
 from oncemq.storage.segment import HEADER_BYTES, Header, check_frame
 
@@ -67,10 +67,10 @@ def _nonzero(file: File, start: int, end: int) -> Bad | None:
     """Room reserved and not used is zeros; anything else was a frame once."""
     position = start
     while start < end:
-        chunk = file.read(start, min(CHUNK_BYTES, end - start))
-        if chunk.strip(b"\0"):
+        stretch = file.read(start, min(STRETCH_BYTES, end - start))
+        if stretch.strip(b"\0"):
             return Bad(position, "bytes that are not a frame follow the last frame")
-        start += len(chunk)
+        start += len(stretch)
     return None
 
 
@@ -81,7 +81,7 @@ def _valid_after(file: File, position: int, end: int, key: int, expected: int) -
     and what lies inside its body is payload.
     """
     start = position
-    own = first_frame_after(file, start, min(start + CHUNK_BYTES, end), key, serial_min=0)
+    own = first_frame_after(file, start, min(start + STRETCH_BYTES, end), key, serial_min=0)
     if own is not None and own.position == position and own.serial == expected:
         start = own.end
     return first_frame_after(file, start, end, key, serial_min=expected)

@@ -1,0 +1,299 @@
+"""Giving back the room of settled messages: plans (pure) and the jobs that carry them out.
+
+Laws: only segments the older kept checkpoint covers are touched. Neighbours are rewritten
+together, so a topic's offsets stay in order over the segments. Every body is verified before
+it is written again; damage raises Corrupt and leaves the sources alone. A cold segment gets
+its name only when it is whole and durable, and names its sources, so whatever crash comes
+between, the next opening knows which of the two to keep.
+
+Threads: `plan` and `Log.complete` belong to the loop, `run` and `clean` to the janitor.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from oncemq.core.names import TopicId
+from oncemq.core.records import MessagesStored, Run
+from oncemq.errors import Corrupt
+from oncemq.storage.catalog import Place, Stored, read_frame
+from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.framing import Frame, encode, frame_key
+from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex
+from oncemq.storage.segment import COLD, Header, Segment, remove_segment, save_index
+from oncemq.wire import batch
+
+SOURCES_MAX = 4
+MERGED_BYTES_MAX = 256 << 10
+MERGED_COUNT_MAX = 5_000
+SMALL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What of a topic still counts: offsets below `low` are settled by everyone."""
+
+    name: str
+    low: int
+
+
+LiveOf = Callable[[TopicId], Live | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Segments to drop, or neighbours to rewrite into one cold segment."""
+
+    sources: tuple[Segment, ...]
+    live: dict[int, Live]  # empty: nothing in the sources lives
+    rewrite: bool
+
+
+def plan(segments: Sequence[Segment], covered: int, live_of: LiveOf) -> Plan | None:
+    """The next thing worth doing, if any: first what is wholly dead, then what is mostly so."""
+    dead: list[Segment] = []
+    run: list[Segment] = []
+    chosen: list[Segment] = []
+    for segment in segments:
+        usable = segment.file is None and segment.last_serial <= covered
+        live = live_bytes(segment, live_of) if usable else 0
+        if usable and not live:
+            dead.append(segment)
+        if usable and live and 2 * live < segment.end and len(run) < SOURCES_MAX:
+            run.append(segment)
+        else:
+            chosen = chosen or run
+            run = []
+    if dead:
+        return Plan(tuple(dead), {}, rewrite=False)
+    chosen = chosen or run
+    if not chosen:
+        return None
+    found: dict[int, Live] = {}
+    for topic_id in {topic_id for segment in chosen for topic_id in segment.index.topics()}:
+        live_topic = live_of(TopicId(topic_id))
+        if live_topic is not None:
+            found[topic_id] = live_topic
+    return Plan(tuple(chosen), found, rewrite=True)
+
+
+def live_bytes(segment: Segment, live_of: LiveOf) -> int:
+    """About how many bytes of a segment live; 0 exactly when nothing does."""
+    total = 0
+    for topic_id in segment.index.topics():
+        live = live_of(TopicId(topic_id))
+        extent = segment.index.extent(topic_id)
+        if live is None or extent is None or extent.end_offset <= live.low:
+            continue
+        span = extent.end_offset - extent.first_offset
+        share = extent.end_offset - max(live.low, extent.first_offset)
+        total += max(1, extent.bytes * share // span)
+    return total
+
+
+class CompactionJob:
+    """One plan carried out: `run` (janitor), `Log.complete` (loop), `clean` (janitor)."""
+
+    def __init__(
+        self, disk: Disk, folder: str, identity: bytes, cache: BlockCache, planned: Plan
+    ) -> None:
+        self.sources = planned.sources
+        self.result: Segment | None = None
+        self._disk = disk
+        self._folder = folder
+        self._identity = identity
+        self._cache = cache
+        self._plan = planned
+
+    def run(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Write the cold segment, if there is one to write; `pause` is called between frames."""
+        if not self._plan.rewrite:
+            return
+        header = Header(
+            COLD,
+            self._identity,
+            self.sources[0].first_serial,
+            last_serial=self.sources[-1].last_serial,
+            edition=1 + max(source.header.edition for source in self.sources),
+            sources=tuple(source.name for source in self.sources),
+        )
+        cold = ColdWriter(self._disk, f"{self._folder}/{header.name}", header)
+        files = [self._disk.open(source.path) for source in self.sources]
+        try:
+            for topic_id in sorted(self._plan.live):
+                for frame in self._merged(topic_id, files):
+                    cold.add(frame)
+                    pause()
+            if cold.index.by_topic:
+                self.result = cold.publish(self._cache)
+        finally:
+            cold.close()
+            for file in files:
+                file.close()
+
+    def _merged(self, topic_id: int, files: list[File]) -> Iterator["Moved"]:
+        """The topic's live batches, small neighbours joined."""
+        name = self._plan.live[topic_id].name
+        waiting: list[Moved] = []
+        for moved in self._batches(topic_id, files):
+            if waiting and not _joins(waiting, moved):
+                yield join(name, waiting)
+                waiting = []
+            waiting.append(moved)
+        if waiting:
+            yield join(name, waiting)
+
+    def _batches(self, topic_id: int, files: list[File]) -> Iterator["Moved"]:
+        """The topic's live batches as they are, in offset order, each verified."""
+        low = self._plan.live[topic_id].low
+        key = frame_key(self._identity)
+        for source, file in zip(self.sources, files, strict=True):
+            for entry in _own_index(source).entries_from(topic_id, low):
+                place = Place(source, entry.position, entry.size, entry.first_offset, entry.count)
+                frame, stored = read_frame(file, place, key, verify=True)
+                if stored.record.topic_id != topic_id:
+                    raise Corrupt(f"{source.path}: another topic at byte {entry.position}")
+                yield Moved.of(frame, stored)
+
+    def clean(self) -> None:
+        """Remove the sources, oldest first. `Log.complete` has been called."""
+        for source in self.sources:
+            remove_segment(self._disk, source.path)
+        self._disk.sync_directory(self._folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A batch on its way into a cold segment."""
+
+    serial: int
+    record: MessagesStored
+    seed: int
+    checksum: int
+    body: Buffer
+
+    @classmethod
+    def of(cls, frame: Frame, stored: Stored) -> "Moved":
+        return cls(frame.serial, stored.record, stored.seed, frame.body_checksum, stored.body)
+
+
+def _own_index(segment: Segment) -> Index:
+    """An index the janitor may use: it has its own cache, the loop's is not for it."""
+    if isinstance(segment.index, FileIndex):
+        return segment.index.with_cache(BlockCache(2))
+    return segment.index
+
+
+def _joins(waiting: list[Moved], moved: Moved) -> bool:
+    """Whether the next batch may be joined to those waiting."""
+    last = waiting[-1].record
+    return (
+        last.first_offset + last.count == moved.record.first_offset
+        and len(moved.body) < SMALL_BYTES
+        and len(waiting[-1].body) < SMALL_BYTES
+        and sum(len(one.body) for one in waiting) + len(moved.body) <= MERGED_BYTES_MAX
+        and moved.record.first_offset + moved.record.count - waiting[0].record.first_offset
+        <= MERGED_COUNT_MAX
+    )
+
+
+def join(name: str, parts: list[Moved]) -> Moved:
+    """One batch of several consecutive ones; a single one stays as it was put."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0].record
+    count = sum(part.record.count for part in parts)
+    columns, body = batch.join(
+        [(part.body, part.record.count, part.record.columns) for part in parts]
+    )
+    runs = join_runs([run for part in parts for run in part.record.runs])
+    seed = batch.seed(name, runs[0].producer, runs[0].first_sequence, count)
+    checksum = batch.checksum(body, seed)
+    record = MessagesStored(first.topic_id, first.first_offset, count, columns, checksum, runs)
+    return Moved(parts[0].serial, record, seed, checksum, body)
+
+
+def join_runs(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Runs in order, those that go on where the one before ended made one with it."""
+    joined: list[Run] = []
+    for run in runs:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and (last.producer, last.producer_epoch, last.timestamp)
+            == (run.producer, run.producer_epoch, run.timestamp)
+            and last.first_sequence + last.count == run.first_sequence
+        ):
+            joined[-1] = Run(
+                last.count + run.count,
+                last.producer,
+                last.producer_epoch,
+                last.first_sequence,
+                last.timestamp,
+            )
+        else:
+            joined.append(run)
+    return tuple(joined)
+
+
+class ColdWriter:
+    """Writes a cold segment under a temporary name; `publish` makes it real."""
+
+    def __init__(self, disk: Disk, path: str, header: Header) -> None:
+        self.index = MemoryIndex()
+        self._disk = disk
+        self._path = path
+        self._header = header
+        self._key = frame_key(header.identity)
+        self._position = header.size
+        self._file: File | None = disk.open(path + ".tmp", create=True)
+        self._file.truncate(0)
+
+    def add(self, moved: Moved) -> None:
+        """Write one frame. Cold frames stand alone: no chain, no durable mark."""
+        assert self._file is not None
+        _, head = encode(
+            moved.record,
+            key=self._key,
+            serial=moved.serial,
+            previous=0,
+            durable=0,
+            seed=moved.seed,
+            body_bytes=len(moved.body),
+            body_checksum=moved.checksum,
+        )
+        self._file.write([head, moved.body], self._position)
+        size = len(head) + len(moved.body)
+        self.index.add(moved.record, self._position, size)
+        self._position += size
+
+    def publish(self, cache: BlockCache) -> Segment:
+        """Header last, sync, index, rename, sync the directory."""
+        assert self._file is not None
+        old = self._header
+        header = Header(
+            COLD,
+            old.identity,
+            old.first_serial,
+            old.chain,
+            old.last_serial,
+            self._position,
+            old.edition,
+            old.sources,
+        )
+        self._file.write([header.encode()], 0)
+        self._file.sync()
+        self._file.close()
+        self._file = None
+        end = self._position
+        segment = Segment(self._path, header, self.index, end, header.last_serial, 0, end, end)
+        segment.index = save_index(self._disk, segment, cache) or segment.index
+        self._disk.rename(self._path + ".tmp", self._path)
+        self._disk.sync_directory(self._path.rpartition("/")[0])
+        return segment
+
+    def close(self) -> None:
+        """Give up, if it was not published: nothing of it stays."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._disk.remove(self._path + ".tmp")
