@@ -7,6 +7,7 @@ What raises OSError here is never tried again by the log: the server stops.
 
 import fcntl
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -165,6 +166,10 @@ class LocalDisk:
 
     def remove(self, path: str) -> None:
         os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it; what is already gone is no error."""
+        shutil.rmtree(path, ignore_errors=True)
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it (what is there is fine), durable in its parent."""

@@ -1,0 +1,222 @@
+"""A scribe that writes small logs and knows what must be in them."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
+from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
+from oncemq.storage.compaction import Live
+from oncemq.storage.disk import Buffer, LocalDisk, LocalFile, LocalLock
+from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.recovery import Opened, open_log
+from oncemq.wire import batch
+
+PRODUCER = ProducerId(b"p" * 16)
+SMALL = LogOptions(segment_bytes=1500, allocate_bytes=700, reserve_bytes=100)
+
+
+class QuickFile(LocalFile):
+    """A file that is not synced: the tests look at order, not at power cuts."""
+
+    def sync(self) -> None: ...
+
+
+class QuickDisk(LocalDisk):
+    def open(self, path: str, create: bool = False) -> LocalFile:
+        file = super().open(path, create)
+        file.__class__ = QuickFile
+        return file
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+class CopyingDisk(QuickDisk):
+    """Copies the directory after every call that changes it: each copy is a crash."""
+
+    def __init__(self, directory: Path, copies: Path) -> None:
+        self.directory, self.copies, self.numbers, self.armed = directory, copies, count(), False
+        self.marks: list[int] = []  # what the caller knew at each copy
+        self.mark = 0
+
+    def happened(self) -> None:
+        if self.armed:
+            shutil.copytree(self.directory, self.copies / f"{next(self.numbers):04d}")
+            self.marks.append(self.mark)
+
+    def open(self, path: str, create: bool = False) -> LocalFile:
+        file = super().open(path, create)
+        copying = CopyingFile.__new__(CopyingFile)
+        copying.__dict__.update(file.__dict__, disk=self)
+        if create:
+            self.happened()
+        return copying
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self.happened()
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        self.happened()
+
+    def lock(self, path: str) -> LocalLock:
+        return super().lock(path)
+
+
+class CopyingFile(QuickFile):
+    disk: CopyingDisk
+
+    def write(self, buffers: "list[Buffer]", position: int) -> None:  # type: ignore[override]
+        joined = b"".join(buffers)
+        half = len(joined) // 2
+        super().write([joined[:half]], position)
+        self.disk.happened()  # a torn write
+        super().write([joined[half:]], position + half)
+        self.disk.happened()
+
+    def truncate(self, size: int) -> None:
+        super().truncate(size)
+        self.disk.happened()
+
+    def allocate(self, size: int) -> None:
+        super().allocate(size)
+        self.disk.happened()
+
+
+class Scribe:
+    """Writes a log and remembers what it wrote."""
+
+    def __init__(self, directory: Path, disk: LocalDisk, options: LogOptions = SMALL) -> None:
+        self.directory = directory
+        self.disk = disk
+        self.options = options
+        self.topics: dict[int, list[bytes]] = {}
+        self.sequence = 0
+        self.opened: Opened = self.open()
+
+    @property
+    def log(self) -> Log:
+        return self.opened.log
+
+    @property
+    def segments(self) -> list[Path]:
+        return sorted(self.directory.glob("log/*.log"))
+
+    def open(self) -> Opened:
+        self.opened = open_log(
+            self.disk, str(self.directory), self.options, random_bytes=lambda n: b"\x05" * n
+        )
+        return self.opened
+
+    def reopen(self) -> Opened:
+        self.log.close()
+        return self.open()
+
+    def put(self, topic: int, *payloads: bytes) -> int:
+        """Append a batch (not committed yet); its serial."""
+        stored = self.topics.setdefault(topic, [])
+        body = batch.encode_payloads(payloads)
+        seed = batch.seed(f"t{topic}", PRODUCER, self.sequence + 1, len(payloads))
+        checksum = batch.checksum(body, seed)
+        run = Run(
+            len(payloads), PRODUCER, 1, Sequence(self.sequence + 1), Micros(1000 + self.sequence)
+        )
+        record = MessagesStored(TopicId(topic), len(stored), len(payloads), 0, checksum, (run,))
+        self.sequence += len(payloads)
+        stored.extend(payloads)
+        return self.log.append(record, body, seed=seed, checksum=checksum)
+
+    def fact(self, cursor: int) -> int:
+        return self.log.append(CursorMoved(TopicId(1), "client", cursor))
+
+    def commit(self) -> int:
+        group = self.log.take_group()
+        if group is not None:
+            self.log.write(group)
+            self.log.finished(group)
+        return self.log.durable_serial
+
+    def store(self, topic: int, *payloads: bytes) -> int:
+        serial = self.put(topic, *payloads)
+        self.commit()
+        return serial
+
+    def checkpoint(self, *blobs: bytes) -> None:
+        writer = self.log.begin_checkpoint()
+        for blob in blobs:
+            writer.add(blob)
+        job = writer.finish()
+        job.run()
+        self.log.complete(job)
+        job.clean()
+
+    def compact(self, low: Callable[[int], int | None]) -> int:
+        """Compact until nothing is left to do; how many jobs that took."""
+
+        def live(topic_id: int) -> Live | None:
+            found = low(topic_id)
+            return None if found is None else Live(f"t{topic_id}", found)
+
+        jobs = 0
+        while (job := self.log.plan(live)) is not None:
+            job.run()
+            self.log.complete(job)
+            job.clean()
+            jobs += 1
+        return jobs
+
+    def payloads(self, topic: int, start: int = 0) -> dict[int, bytes]:
+        """Every message from `start` on, by offset, each batch verified."""
+        return read_payloads(self.log, topic, start)
+
+
+def read_payloads(log: Log, topic: int, start: int = 0) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    offset = start
+    while (place := log.find(TopicId(topic), offset)) is not None:
+        stored = log.read(place, verify=True)
+        record = stored.record
+        seed = batch.seed(
+            f"t{topic}", record.runs[0].producer, record.runs[0].first_sequence, record.count
+        )
+        assert stored.seed == seed
+        assert sum(run.count for run in record.runs) == record.count
+        parts = batch.payloads_of(stored.body, record.count, record.columns)
+        found.update(enumerate(parts, record.first_offset))
+        offset = record.first_offset + record.count
+    return {at: payload for at, payload in found.items() if at >= start}
+
+
+def replayed(opened: Opened) -> list[tuple[int, Record]]:
+    return list(opened.replay)
+
+
+@pytest.fixture
+def scribe(tmp_path: Path) -> Iterator[Scribe]:
+    scribe = Scribe(tmp_path / "data", QuickDisk())
+    yield scribe
+    scribe.log.close()
+
+
+@pytest.fixture
+def make_scribe() -> type[Scribe]:
+    return Scribe
+
+
+@pytest.fixture
+def quick_disk() -> QuickDisk:
+    return QuickDisk()
+
+
+@pytest.fixture
+def copying_disk() -> type[CopyingDisk]:
+    return CopyingDisk
+
+
+@pytest.fixture
+def payloads_of() -> Callable[..., dict[int, bytes]]:
+    return read_payloads

@@ -1,0 +1,270 @@
+"""Opening a log after anything may have happened to its bytes."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.errors import Corrupt, Locked, StorageRefused
+from oncemq.storage.log import LogOptions
+
+WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=512, reserve_bytes=64)
+
+
+def copy(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    return target
+
+
+def test_what_was_finished_is_there_after_reopening(scribe: Any) -> None:
+    for number in range(40):
+        scribe.put(1 + number % 3, b"m%d" % number, b"second")
+        scribe.fact(number)
+        scribe.commit()
+    opened = scribe.reopen()
+    serials = [serial for serial, _ in opened.replay]
+    assert serials == list(range(1, 81))
+    for topic, payloads in scribe.topics.items():
+        assert scribe.payloads(topic) == dict(enumerate(payloads))
+    assert opened.report.torn == []
+
+
+def test_a_log_cut_at_any_byte_of_its_tail_keeps_what_was_finished(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    scribe = make_scribe(tmp_path / "data", quick_disk, WIDE)
+    for number in range(4):
+        scribe.store(1, b"finished %d" % number)
+    kept = scribe.log._current.end
+    for number in range(3):
+        scribe.put(1, b"unfinished %d" % number)
+    scribe.log.write(scribe.log.take_group())  # written, but nobody was told
+    end = scribe.log._current.end
+    scribe.log.close()
+    for cut in range(kept, end + 1):
+        directory = copy(tmp_path / "data", tmp_path / "cut")
+        with (directory / "log" / scribe.segments[0].name).open("r+b") as file:
+            file.truncate(cut)
+        again = make_scribe(directory, quick_disk, WIDE)
+        last = again.log.last_serial
+        assert 4 <= last <= 7
+        assert (last == 7) == (cut == end)
+        assert [serial for serial, _ in again.opened.replay] == list(range(1, last + 1))
+        again.topics = {1: scribe.topics[1][:last]}
+        again.store(1, b"it goes on")
+        again.reopen()
+        assert again.payloads(1) == dict(enumerate([*scribe.topics[1][:last], b"it goes on"]))
+        again.log.close()
+
+
+def test_a_flipped_byte_is_never_accepted_and_never_shortens_the_log(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    scribe = make_scribe(tmp_path / "data", quick_disk)
+    positions: list[tuple[Path, int]] = []
+    while len(scribe.segments) < 2 or scribe.log.last_serial < 8:
+        positions.append((scribe.segments[-1], scribe.log._current.end))
+        scribe.store(1, b"x" * 150)
+        scribe.fact(7)
+        scribe.commit()
+    ends = {path: path.stat().st_size for path in scribe.segments}
+    last_path, last_frame = scribe.segments[-1], _last_frame(scribe)
+    scribe.log.close()
+    again = make_scribe(copy(tmp_path / "data", tmp_path / "whole"), quick_disk)
+    last = again.log.last_serial
+    again.log.close()
+    for path, size in ends.items():
+        data = path.read_bytes()
+        for position in range(min(size, len(data.rstrip(b"\0")))):
+            directory = copy(tmp_path / "data", tmp_path / "flipped")
+            changed = bytearray(data)
+            changed[position] ^= 0x41
+            (directory / "log" / path.name).write_bytes(changed)
+            if path == last_path and position >= last_frame:
+                opened = make_scribe(directory, quick_disk)
+                assert opened.log.last_serial == last - 1
+                assert len(opened.opened.report.torn) == 1
+                opened.log.close()
+            else:
+                with pytest.raises(Corrupt, match="once repair"):
+                    make_scribe(directory, quick_disk)
+
+
+def _last_frame(scribe: Any) -> int:
+    """Where the last frame begins: what a log cut there would end with."""
+    before = scribe.log._current.end
+    scribe.fact(7)
+    scribe.commit()
+    return before
+
+
+def test_old_content_of_a_block_is_seen(scribe: Any) -> None:
+    """A disk that kept an old block: each frame in it is valid by itself."""
+    scribe.options = WIDE
+    scribe.reopen()
+    places = []
+    for number in range(6):
+        places.append(scribe.log._current.end)
+        scribe.store(1, b"same size %d" % number)
+    path = scribe.segments[-1]
+    scribe.log.close()
+    data = bytearray(path.read_bytes())
+    data[places[3] : places[4]] = data[places[2] : places[3]]
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match="serial 3 stands where 4 belongs"):
+        scribe.open()
+    data[places[3] :] = b""
+    path.write_bytes(data)
+    scribe.open()
+
+
+def test_a_frame_of_another_history_breaks_the_chain(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    logs = [make_scribe(tmp_path / name, quick_disk, WIDE) for name in ("one", "two")]
+    for log, payload in zip(logs, (b"1", b"2"), strict=True):
+        log.store(1, payload)
+        start = log.log._current.end
+        log.store(1, b"same")
+        log.store(1, b"more")
+        log.log.close()
+    one, two = (bytearray(log.segments[0].read_bytes()) for log in logs)
+    one[start:] = two[start:]
+    logs[0].segments[0].write_bytes(one)
+    with pytest.raises(Corrupt, match="chain"):
+        logs[0].open()
+    logs[1].open()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(700), b"torn header", b"torn" + bytes(700)])
+def test_a_segment_that_was_never_begun_is_dropped(scribe: Any, content: bytes) -> None:
+    scribe.store(1, b"a")
+    scribe.log.close()
+    never = scribe.directory / "log" / f"{2:020d}.log"
+    never.write_bytes(content)
+    scribe.open()
+    assert not never.exists()
+    scribe.store(1, b"b")
+    assert scribe.payloads(1) == {0: b"a", 1: b"b"}
+
+
+def test_a_torn_tail_before_a_segment_that_was_never_begun_is_still_torn(scribe: Any) -> None:
+    scribe.options = WIDE
+    scribe.reopen()
+    scribe.store(1, b"a")
+    end = scribe.log._current.end
+    scribe.store(1, b"b")
+    path = scribe.segments[-1]
+    scribe.log.close()
+    data = path.read_bytes()
+    path.write_bytes(data[: end + 60])
+    (scribe.directory / "log" / f"{3:020d}.log").write_bytes(bytes(64))
+    opened = scribe.open()
+    assert opened.log.last_serial == 1
+    assert Path(opened.report.torn[0]).read_bytes() == data[end : end + 60].rstrip(b"\0")
+
+
+def test_a_zero_hole_before_records_is_corruption(scribe: Any) -> None:
+    scribe.options = WIDE
+    scribe.reopen()
+    scribe.store(1, b"a")
+    start = scribe.log._current.end
+    scribe.store(1, b"b")
+    end = scribe.log._current.end
+    scribe.store(1, b"c")
+    path = scribe.segments[-1]
+    scribe.log.close()
+    data = bytearray(path.read_bytes())
+    data[start:end] = bytes(end - start)
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match="serials 2 to 2 are lost"):
+        scribe.open()
+
+
+def test_a_payload_that_looks_like_a_log_is_only_a_payload(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    """Somebody stores a copy of another log: a torn tail with it inside is still a torn tail."""
+    other = make_scribe(tmp_path / "other", quick_disk, WIDE)
+    for _ in range(5):
+        other.store(1, b"other")
+    inside = other.segments[0].read_bytes().rstrip(b"\0")
+    other.log.close()
+    scribe = make_scribe(tmp_path / "data", quick_disk, WIDE)
+    scribe.store(1, b"a")
+    end = scribe.log._current.end
+    scribe.store(1, inside)
+    scribe.log.close()
+    path = scribe.segments[0]
+    data = bytearray(path.read_bytes())
+    data[end + 200 + len(inside) :] = b""
+    data[-1] ^= 1
+    path.write_bytes(data)
+    assert scribe.open().log.last_serial == 1
+    scribe.log.close()
+
+
+def test_a_directory_is_opened_by_one(scribe: Any, make_scribe: Any, quick_disk: Any) -> None:
+    with pytest.raises(Locked, match="held by process"):
+        make_scribe(scribe.directory, quick_disk)
+
+
+def test_a_newer_format_is_refused_by_name(scribe: Any) -> None:
+    scribe.log.close()
+    path = scribe.directory / "FORMAT"
+    text = path.read_text()
+    path.write_text(text.replace('"format": 1', '"format": 2'))
+    with pytest.raises(StorageRefused, match="newer OnceMQ \\(format 2\\)") as caught:
+        scribe.open()
+    assert caught.value.code == "format_too_new"
+    path.write_text(text)
+    scribe.open()
+
+
+def test_records_without_a_format_file_are_refused(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.log.close()
+    text = (scribe.directory / "FORMAT").read_text()
+    (scribe.directory / "FORMAT").unlink()
+    with pytest.raises(Corrupt, match="no FORMAT"):
+        scribe.open()
+    (scribe.directory / "FORMAT").write_text(text)
+    scribe.open()
+
+
+def test_a_missing_segment_in_the_middle_is_corruption(scribe: Any) -> None:
+    for _ in range(40):
+        scribe.store(1, b"x" * 100)
+    scribe.log.close()
+    hidden = scribe.segments[1]
+    hidden.rename(scribe.directory / "hidden")
+    with pytest.raises(Corrupt, match="the next segment begins with"):
+        scribe.open()
+    (scribe.directory / "hidden").rename(hidden)
+    scribe.open()
+
+
+def test_the_unproven_tail_is_written_again_before_anything_is_served(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed sync the pages may count as clean: syncing them again proves nothing."""
+    scribe.options = WIDE
+    scribe.reopen()
+    for number in range(5):
+        scribe.store(1, b"m%d" % number)
+    path = scribe.segments[-1]
+    scribe.log.close()
+    written: list[tuple[int, int]] = []
+    write: Callable[..., None] = type(scribe.disk.open(str(path))).write
+
+    def note(self: Any, buffers: list[bytes], position: int) -> None:
+        written.append((position, position + sum(map(len, buffers))))
+        write(self, buffers, position)
+
+    monkeypatch.setattr(type(scribe.disk.open(str(path))), "write", note)
+    scribe.open()
+    # the durable mark of frame 5 proves serial 4; frame 5 itself nothing proves
+    assert written == [(scribe.log.find(1, 4).position, scribe.log._current.end)]
