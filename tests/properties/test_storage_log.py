@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oncemq.core.names import ClientId, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import CursorMoved, MessagesStored, Run
 from oncemq.storage.compaction import Live
 from oncemq.storage.disk import LocalDisk, LocalFile
@@ -71,7 +71,7 @@ class LogMachine(RuleBasedStateMachine):
         seed = batch.seed(f"t{topic}", PRODUCER, self.sequence + 1, count)
         checksum = batch.checksum(body, seed)
         self.clock += 1
-        run = Run(count, PRODUCER, 1, Sequence(self.sequence + 1), Micros(self.clock))
+        run = Run(count, PRODUCER, Epoch(1), Sequence(self.sequence + 1), Micros(self.clock))
         record = MessagesStored(topic, Offset(len(stored)), count, 0, checksum, (run,))
         self.sequence += count
         stored.extend(payloads)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
 from oncemq.storage.compaction import Live
 from oncemq.storage.disk import Buffer, LocalDisk, LocalFile, LocalLock
@@ -122,16 +122,16 @@ class Scribe:
         body = batch.encode_payloads(payloads)
         seed = batch.seed(f"t{topic}", PRODUCER, self.sequence + 1, len(payloads))
         checksum = batch.checksum(body, seed)
-        run = Run(
-            len(payloads), PRODUCER, 1, Sequence(self.sequence + 1), Micros(1000 + self.sequence)
-        )
-        record = MessagesStored(TopicId(topic), len(stored), len(payloads), 0, checksum, (run,))
+        first, time = Sequence(self.sequence + 1), Micros(1000 + self.sequence)
+        runs = (Run(len(payloads), PRODUCER, Epoch(1), first, time),)
+        offset = Offset(len(stored))
+        record = MessagesStored(TopicId(topic), offset, len(payloads), 0, checksum, runs)
         self.sequence += len(payloads)
         stored.extend(payloads)
         return self.log.append(record, body, seed=seed, checksum=checksum)
 
     def fact(self, cursor: int) -> int:
-        return self.log.append(CursorMoved(TopicId(1), "client", cursor))
+        return self.log.append(CursorMoved(TopicId(1), ClientId("client"), Offset(cursor)))
 
     def commit(self) -> int:
         group = self.log.take_group()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Micros, ProducerId, Sequence
+from oncemq.core.names import Epoch, Micros, ProducerId, Sequence
 from oncemq.core.records import Run
 from oncemq.errors import Corrupt
 from oncemq.storage.compaction import Live, join_runs
@@ -112,6 +112,7 @@ def test_a_damaged_source_is_left_alone(scribe: Any) -> None:
         job.clean()
         before = sorted(scribe.directory.glob("log/*"))
         job = scribe.log.plan(lambda topic: Live("t1", 5) if topic == 1 else None)
+    assert job is not None
     with pytest.raises(Corrupt, match="not what was written"):
         job.run()
     scribe.log.abandon(job)
@@ -137,7 +138,7 @@ def test_an_index_that_is_missing_is_made_again(scribe: Any, name: str) -> None:
 
 
 def run(count: int, first: int, *, producer: bytes = b"p", timestamp: int = 1) -> Run:
-    return Run(count, ProducerId(producer), 1, Sequence(first), Micros(timestamp))
+    return Run(count, ProducerId(producer), Epoch(1), Sequence(first), Micros(timestamp))
 
 
 def test_only_runs_that_go_on_are_made_one() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.records import MessagesStored, Run
 from oncemq.errors import StorageRefused
 from oncemq.storage.log import LogOptions
 
@@ -39,16 +41,14 @@ def test_a_group_may_go_through_many_segments(scribe: Any) -> None:
 
 def test_a_large_body_is_not_copied(scribe: Any) -> None:
     body = memoryview(bytearray(b"x" * 500_000))
-    record = scribe.log  # the scribe's own put would encode: append by hand
-    from oncemq.core.records import MessagesStored, Run
-
-    stored = MessagesStored(1, 0, 1, 0, 0, (Run(1, b"p" * 16, 1, 1, 1),))
-    record.append(stored, body, seed=1, checksum=2)
-    group = record.take_group()
+    run = Run(1, ProducerId(b"p" * 16), Epoch(1), Sequence(1), Micros(1))
+    record = MessagesStored(TopicId(1), Offset(0), 1, 0, 0, (run,))
+    scribe.log.append(record, body, seed=1, checksum=2)
+    group = scribe.log.take_group()
     assert any(buffer is body for part in group.parts for buffer in part.buffers)
-    record.write(group)
-    record.finished(group)
-    assert record.read(record.find(1, 0)).body == body
+    scribe.log.write(group)
+    scribe.log.finished(group)
+    assert scribe.log.read(scribe.log.find(1, 0)).body == body
 
 
 def test_find_gives_the_batch_that_holds_the_offset_or_the_next(scribe: Any) -> None:

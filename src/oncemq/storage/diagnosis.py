@@ -1,0 +1,227 @@
+"""What is wrong with a log that will not open, and what would be lost by going on without it.
+
+Law: looking changes nothing. Torn tails and leftovers of crashes are no damage: opening the
+log deals with them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from oncemq.core.records import MessagesStored
+from oncemq.errors import Corrupt
+from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
+from oncemq.storage.disk import Disk, File
+from oncemq.storage.framing import Bad, Frame, first_frame_after, frame_key
+from oncemq.storage.layout import read_format
+from oncemq.storage.segment import Header, read_header, scan_cold
+from oncemq.storage.verify import is_blank, verify
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages of a topic that lie in or behind the damage, as far as they can still be read."""
+
+    topic_id: int
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Damage:
+    """One damaged place, and what going on without it would cost."""
+
+    path: str
+    position: int
+    why: str
+    first_serial: int  # the first one that cannot be trusted
+    covered: bool  # the checkpoints hold its facts: only messages are at stake
+    lost: list[Lost] = field(default_factory=list[Lost])
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The state of a log on disk."""
+
+    directory: str
+    last_serial: int = 0  # the last record that can be trusted
+    damages: list[Damage] = field(default_factory=list[Damage])
+    checkpoints: list[str] = field(default_factory=list[str])  # that do not fit the log
+    beyond: list[str] = field(default_factory=list[str])  # segments behind the damage
+    mendable: bool = True  # whether the log can go on without what is damaged
+
+    @property
+    def healthy(self) -> bool:
+        return not self.damages and not self.checkpoints
+
+    @property
+    def choices(self) -> list[str]:
+        """What a person may do, best first."""
+        if self.healthy:
+            return ["nothing to do: the log can be opened"]
+        found = ["restore the directory from a backup or a replica: nothing is lost"]
+        if self.mendable:
+            found.append(
+                f"`once repair --accept-loss`: go on with serial {self.last_serial}; what comes "
+                "after it is copied to quarantine/, and puts repeated by their publishers are "
+                "stored again"
+            )
+        return found
+
+
+def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
+    """Verify every byte of the log. The caller holds the lock."""
+    form = read_format(disk, directory)
+    if form is None:
+        raise Corrupt(f"{directory} has no FORMAT file; it is not the directory of a log")
+    return _Examination(disk, directory, form.identity).run()
+
+
+class _Examination:
+    def __init__(self, disk: Disk, directory: str, identity: bytes) -> None:
+        self.disk = disk
+        self.folder = f"{directory}/log"
+        self.identity = identity
+        self.key = frame_key(identity)
+        self.found = Diagnosis(directory)
+        self.proofs: dict[int, int] = {}  # chain values at the ends of the checkpoints
+
+    def run(self) -> Diagnosis:
+        names = self.disk.names(self.folder)
+        replaced: set[str] = set()
+        for name in names:
+            if name.endswith(".cold"):
+                replaced.update(self._cold(name))
+        logs = [name for name in names if name.endswith(".log") and name not in replaced]
+        logs = self._without_unbegun(logs)
+        checkpoints = self._checkpoints()
+        newest = checkpoints[-1] if checkpoints else None
+        begin = newest.begin if newest else 0
+        start = max((n for n, name in enumerate(logs) if int(name[:20]) <= begin + 1), default=0)
+        for name in logs[:start]:
+            self._covered(name)
+        self._chain(logs[start:], [one.end for one in checkpoints])
+        self._judge(checkpoints, int(logs[0][:20]) if logs else 0)
+        return self.found
+
+    def _open(self, name: str) -> tuple[File, Header | None]:
+        file = self.disk.open(f"{self.folder}/{name}")
+        return file, read_header(file)
+
+    def _cold(self, name: str) -> tuple[str, ...]:
+        file, header = self._open(name)
+        try:
+            if header is None:
+                self._damage(file, name, Bad(0, "the header does not hold"), covered=True)
+                return ()
+            index = scan_cold(file, header, self.key)
+            if isinstance(index, Bad):
+                self._damage(file, name, index, covered=True)
+            return header.sources
+        finally:
+            file.close()
+
+    def _covered(self, name: str) -> None:
+        file, header = self._open(name)
+        try:
+            bad = Bad(0, "the header does not hold")
+            if header is not None:
+                bad = verify(file, header, self.key).bad
+            if bad is not None:
+                self._damage(file, name, bad, covered=True)
+        finally:
+            file.close()
+
+    def _without_unbegun(self, logs: list[str]) -> list[str]:
+        """Leave out segments at the end that were made but never begun."""
+        while len(logs) > 1:
+            file, header = self._open(logs[-1])
+            unbegun = header is None and is_blank(file, self.key)
+            file.close()
+            if not unbegun:
+                break
+            logs = logs[:-1]
+        return logs
+
+    def _chain(self, logs: list[str], ends: list[int]) -> None:
+        """Follow the chain to its first bad place; what comes after is lost with it."""
+        proven = max(ends, default=0)
+        expected: tuple[int, int] | None = None
+        for number, name in enumerate(logs):
+            file, header = self._open(name)
+            try:
+                if header is None:
+                    bad = Bad(0, "the header does not hold")
+                elif expected not in (None, (header.first_serial, header.chain)):
+                    bad = Bad(0, "it does not go on where the segment before it ends")
+                else:
+                    whole = verify(file, header, self.key, prove=ends[-1] if ends else 0)
+                    proven = max(proven, whole.durable)
+                    self.found.last_serial = whole.last_serial
+                    expected = whole.last_serial + 1, whole.chain
+                    if ends and whole.proof is not None:
+                        self.proofs[ends[-1]] = whole.proof
+                    bad = whole.bad
+                    torn = whole.after is None and whole.last_serial + 1 > proven
+                    if bad is not None and torn and number == len(logs) - 1:
+                        return
+                if bad is not None:
+                    self._damage(file, name, bad, covered=False)
+                    self.found.beyond = logs[number + 1 :]
+                    self._lost_beyond()
+                    return
+            finally:
+                file.close()
+
+    def _damage(self, file: File, name: str, bad: Bad, *, covered: bool) -> None:
+        first = int(name[:20]) if covered else self.found.last_serial + 1
+        damage = Damage(f"{self.folder}/{name}", bad.position, bad.why, first, covered)
+        if not covered:  # a covered segment is salvaged around the damage
+            damage.lost = lost_in(valid_frames(file, bad.position, self.key), [])
+        self.found.damages.append(damage)
+
+    def _lost_beyond(self) -> None:
+        damage = self.found.damages[-1]
+        for name in self.found.beyond:
+            file = self.disk.open(f"{self.folder}/{name}")
+            try:
+                damage.lost = lost_in(valid_frames(file, 0, self.key), damage.lost)
+            finally:
+                file.close()
+
+    def _checkpoints(self) -> list[Checkpoint]:
+        folder = f"{self.found.directory}/checkpoints"
+        names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
+        read = [read_checkpoint(self.disk, f"{folder}/{name}", self.identity) for name in names]
+        return [found[0] for found in read if found is not None]
+
+    def _judge(self, checkpoints: list[Checkpoint], first_serial: int) -> None:
+        """Which checkpoints fit what is left, and whether that is enough to go on."""
+        last = self.found.last_serial
+        misfits = [
+            one
+            for one in checkpoints
+            if one.end > last or self.proofs.get(one.end, one.chain) != one.chain
+        ]
+        self.found.checkpoints = [one.path for one in misfits]
+        fits = [one for one in checkpoints if one not in misfits]
+        self.found.mendable = last > 0 and (first_serial == 1 or bool(fits))
+
+
+def valid_frames(file: File, start: int, key: int) -> Iterator[Frame]:
+    """Every frame that still holds, wherever it lies."""
+    end = file.size()
+    while (frame := first_frame_after(file, start, end, key, serial_min=0)) is not None:
+        yield frame
+        start = frame.end if frame.end <= end else frame.position + 1
+
+
+def lost_in(frames: Iterator[Frame], known: list[Lost]) -> list[Lost]:
+    """The messages in these frames, by topic, added to what is known to be lost already."""
+    spans = {lost.topic_id: (lost.first_offset, lost.end_offset) for lost in known}
+    for frame in frames:
+        record = frame.record()
+        if isinstance(record, MessagesStored):
+            end = record.first_offset + record.count
+            low, high = spans.get(record.topic_id, (record.first_offset, end))
+            spans[record.topic_id] = min(low, record.first_offset), max(high, end)
+    return [Lost(topic_id, *span) for topic_id, span in sorted(spans.items())]

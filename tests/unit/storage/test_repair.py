@@ -1,0 +1,127 @@
+"""Diagnosis and repair: what is lost is named, kept aside, and only when a person says so."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.errors import Corrupt, StorageRefused
+from oncemq.storage.diagnosis import Lost
+from oncemq.storage.repair import accept_loss, diagnose
+
+
+def damage(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0x41
+    path.write_bytes(data)
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def test_a_healthy_log_needs_nothing(scribe: Any) -> None:
+    for _ in range(30):
+        scribe.store(1, b"x" * 100)
+    scribe.checkpoint(b"state")
+    scribe.log.close()
+    before = tree(scribe.directory)
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert found.healthy
+    assert found.last_serial == 30
+    assert accept_loss(scribe.disk, str(scribe.directory)).healthy
+    assert tree(scribe.directory) == before
+    scribe.open()
+
+
+def test_a_torn_tail_is_no_damage(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    end = scribe.log._current.end
+    scribe.store(1, b"b")
+    scribe.log.close()
+    damage(scribe.segments[-1], end + 50)
+    assert diagnose(scribe.disk, str(scribe.directory)).healthy
+    scribe.open()
+
+
+def test_damage_in_the_chain_is_named_and_cut_when_accepted(scribe: Any) -> None:
+    for number in range(30):
+        scribe.store(1 + number % 2, b"m%d " % number + b"x" * 100)
+    place = scribe.log.find(1, 3)  # serial 7
+    scribe.log.close()
+    damage(Path(place.segment.path), place.position + place.size - 1)
+    with pytest.raises(Corrupt, match="once repair"):
+        scribe.open()
+    before = tree(scribe.directory)
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert tree(scribe.directory) == before
+    (only,) = found.damages
+    assert (only.path, only.position, only.first_serial) == (place.segment.path, place.position, 7)
+    assert only.lost == [Lost(1, 3, 15), Lost(2, 3, 15)]
+    assert any("--accept-loss" in choice for choice in found.choices)
+
+    accept_loss(scribe.disk, str(scribe.directory))
+    kept = b"".join(tree(scribe.directory / "quarantine").values())
+    assert b"m29 " in kept
+    scribe.open()
+    assert scribe.log.last_serial == 6
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1][:3]))
+    scribe.topics[1] = scribe.topics[1][:3]
+    scribe.store(1, b"it goes on")
+    scribe.reopen()
+    assert scribe.payloads(1)[3] == b"it goes on"
+
+
+def test_a_covered_segment_is_salvaged_around_the_damage(scribe: Any) -> None:
+    for number in range(30):
+        scribe.store(1, b"m%d " % number + b"x" * 100)
+    scribe.checkpoint(b"state")
+    place = scribe.log.find(1, 2)
+    scribe.log.close()
+    damage(Path(place.segment.path), place.position + place.size - 1)
+    found = accept_loss(scribe.disk, str(scribe.directory))
+    assert [one.covered for one in found.damages] == [True]
+    assert scribe.open().states == [b"state"]
+    expected = dict(enumerate(scribe.topics[1]))
+    del expected[2]
+    assert scribe.payloads(1) == expected
+    scribe.reopen()
+    assert scribe.payloads(1) == expected
+
+
+def test_a_log_shorter_than_its_checkpoint_goes_on_with_the_one_before(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.checkpoint(b"one")
+    end = scribe.log._current.end
+    scribe.store(1, b"b")
+    scribe.checkpoint(b"two")
+    scribe.log.close()
+    with scribe.segments[-1].open("r+b") as file:
+        file.truncate(end)
+    with pytest.raises(Corrupt, match="are lost"):
+        scribe.open()
+    found = accept_loss(scribe.disk, str(scribe.directory))
+    assert [Path(path).name for path in found.checkpoints] == [f"{2:020d}.ckpt"]
+    assert scribe.open().states == [b"one"]
+
+
+def test_what_cannot_be_rebuilt_is_refused(scribe: Any) -> None:
+    for number in range(30):
+        scribe.store(1, b"m%d " % number + b"x" * 100)
+        if number in (23, 25):
+            scribe.checkpoint(b"%d" % number)
+    scribe.compact(lambda _: 30)
+    scribe.log.close()
+    damage(scribe.segments[0], 200)
+    with pytest.raises(Corrupt):
+        scribe.open()
+    before = tree(scribe.directory)
+    with pytest.raises(StorageRefused, match="restore the directory from a backup"):
+        accept_loss(scribe.disk, str(scribe.directory))
+    assert tree(scribe.directory) == before
+    damage(scribe.segments[0], 200)  # mended by hand
+    scribe.open()
