@@ -1,0 +1,67 @@
+"""OnceMQ: publish and subscribe on ZeroMQ, where messages take effect exactly once."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncemq.client.aio import AsyncClient
+    from oncemq.client.blocking import Client
+    from oncemq.client.values import Message, Receipt
+    from oncemq.errors import (
+        ConfigError,
+        Corrupt,
+        Fenced,
+        InvalidRequest,
+        Locked,
+        NoSuchTopic,
+        NotSubscribed,
+        OnceMQError,
+        OutboxFull,
+        PortInUse,
+        Refused,
+        StaleState,
+        StorageFull,
+        StorageRefused,
+        Unreachable,
+    )
+
+    __version__: str
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ConfigError",
+    "Corrupt",
+    "Fenced",
+    "InvalidRequest",
+    "Locked",
+    "Message",
+    "NoSuchTopic",
+    "NotSubscribed",
+    "OnceMQError",
+    "OutboxFull",
+    "PortInUse",
+    "Receipt",
+    "Refused",
+    "StaleState",
+    "StorageFull",
+    "StorageRefused",
+    "Unreachable",
+    "__version__",
+]
+
+_HOMES = {
+    "AsyncClient": "oncemq.client.aio",
+    "Client": "oncemq.client.blocking",
+    "Message": "oncemq.client.values",
+    "Receipt": "oncemq.client.values",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name when it is first used: the command line starts in a moment."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("oncemq")
+    if name not in __all__:
+        raise AttributeError(f"module 'oncemq' has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "oncemq.errors")), name)

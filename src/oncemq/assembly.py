@@ -1,0 +1,108 @@
+"""The composition root: builds a server from its settings and runs it."""
+
+import logging
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from oncemq.config import Config
+from oncemq.core.broker import Broker
+from oncemq.core.names import Micros
+from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
+from oncemq.server.driver import Driver
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.loop import Loop
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.log import LogOptions
+from oncemq.storage.recovery import open_log
+from oncemq.transport.door import Door
+
+logger = logging.getLogger("oncemq.server")
+
+
+def wall_clock() -> Micros:
+    """Now, in microseconds since 1970."""
+    return Micros(time.time_ns() // 1000)
+
+
+class Server:
+    """A server on one data directory: opened (recovered and listening) when it exists."""
+
+    def __init__(self, data: Path, bind: str, *, rules: Rules, options: LogOptions) -> None:
+        started = time.monotonic()
+        opened = open_log(LocalDisk(), str(data), options, random_bytes=secrets.token_bytes)
+        self._log = opened.log
+        try:
+            shard = Shard(opened.log.tag)
+            for blob in opened.states:
+                shard.restore(blob)
+            shard.checkpointed = opened.checkpoint_end
+            self.recovered = 0
+            for serial, record in opened.replay:
+                shard.apply(record, serial)
+                self.recovered += 1
+            shard.serial = opened.log.last_serial
+            broker = Broker(shard, rules)
+            broker.recovered(wall_clock())
+            # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
+            door = Door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
+        except BaseException:
+            self._log.close()
+            raise
+        self.address = door.address
+        driver = Driver(broker, opened.log)
+        self._loop = Loop(driver, door, Housekeeping(driver, wall_clock()), wall_clock)
+        self.recovery_seconds = time.monotonic() - started
+        for copy in opened.report.torn:
+            logger.warning("torn tail cut copy=%s", copy)
+        for checkpoint in opened.report.damaged_checkpoints:
+            logger.warning("damaged checkpoint passed over path=%s", checkpoint)
+
+    def run(self) -> None:
+        """Serve until `stop`."""
+        try:
+            self._loop.run()
+        finally:
+            self._log.close()
+
+    def stop(self) -> None:
+        """Drain and end; from any thread or a signal handler."""
+        self._loop.stop()
+
+
+def server_from(config: Config) -> Server:
+    """A server as the settings say."""
+    rules = Rules(
+        message_bytes_max=config.message_max,
+        batch_bytes_max=config.batch_max,
+        sync_ms=config.sync_ms,
+    )
+    options = LogOptions(
+        segment_bytes=config.segment_bytes,
+        disk_bytes_max=config.disk_max,
+        sync_ms=config.sync_ms,
+    )
+    return Server(Path(config.data), config.bind, rules=rules, options=options)
+
+
+def serve(config: Config, *, ready: Callable[[str], None]) -> int:
+    """Run a server in the foreground until SIGTERM or SIGINT; drains, then returns 0."""
+    server = server_from(config)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.stop()
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+    ready(
+        f"ready at {server.address}, data in {config.data}, sync {config.sync}, "
+        f"recovered {server.recovered} records in {server.recovery_seconds:.2f} s"
+    )
+    server.run()
+    return 0

@@ -1,0 +1,1 @@
+"""The SDK: two thin shells, blocking and asyncio, over one engine and the pure core."""

@@ -1,0 +1,336 @@
+"""One client, without waiting: what to send, what came back, what is due. Both shells run it.
+
+Not thread-safe: a shell calls it under its own lock. Nothing here blocks but the client's
+own disk, and that only where the contract says "recorded first".
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from oncemq.client.outflow import Outflow
+from oncemq.client.refusals import error_of
+from oncemq.client.settings import Settings
+from oncemq.client.state import State
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Message, messages_of
+from oncemq.core.exchanges import Exchanges
+from oncemq.core.greeting import Greeting
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
+from oncemq.core.replies import Messages, Refused, Reply, Welcome
+from oncemq.core.requests import Get, Request, Settle
+from oncemq.core.step import Body
+from oncemq.core.subscriber import Chunk, Subscriber
+from oncemq.errors import Corrupt, OnceMQError
+from oncemq.transport.link import Link
+from oncemq.wire import batch, codec
+
+FETCH_BYTES = 4 << 20  # what one get brings at most
+CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
+
+Handler = Callable[[Reply, Sequence[Body]], None]
+
+
+class Engine:
+    """The moving parts of a client, moved by `pump`."""
+
+    def __init__(self, settings: Settings, state: State, clock: Callable[[], Micros]) -> None:
+        self.settings = settings
+        self.state = state
+        self.client = ClientId(state.client)
+        self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
+        self.failure: OnceMQError | None = None
+        self.exchanges = Exchanges(settings.chance)
+        self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
+        self.outflow = Outflow(self)
+        self._clock = clock
+        self._handlers: dict[int, Handler] = {}
+        self._link = Link()
+        self._greeting: Greeting | None = None
+        self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
+        self._connected = False
+        self._address = 0
+        self._connect()
+
+    # What shells call
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What to wait on after a pump."""
+        return self._link.descriptors
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server is on the line."""
+        return self._connected
+
+    def ask(
+        self, make: Callable[[Epoch], Request], *, ticket: "Ticket[Any]", patience_ms: int = 0
+    ) -> int:
+        """Send a request (as soon as the client has its epoch) and fill the ticket."""
+        return self._begin(
+            lambda: (make(self.client_epoch or ANONYMOUS_EPOCH), None),
+            lambda reply, _: self._fill(ticket, reply),
+            patience_ms=patience_ms,
+        )
+
+    def fetch(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
+        """Bring messages into the feed of a topic ("" for any), waiting for them if asked."""
+        under_way = self._fetches.get(topic)
+        if under_way is not None:
+            token, ticket, waits = under_way
+            if waits <= wait_ms:
+                return ticket
+            self.drop(token)
+        ticket = Ticket[None]()
+        feed = self.subscriber.feed(topic)
+        count = self.subscriber.want(topic, limit)
+        get = Get(
+            self.client,
+            ANONYMOUS_EPOCH,
+            topic,
+            settled=self.subscriber.untold(),
+            start=feed.ahead if topic else Offset(-1),
+            limit=count,
+            bytes_max=FETCH_BYTES,
+            wait_ms=wait_ms,
+        )
+        token = self._begin(
+            lambda: (_with_epoch(get, self.client_epoch), None),
+            partial(self._fetched, get, ticket),
+            patience_ms=wait_ms,
+        )
+        self._fetches[topic] = (token, ticket, wait_ms)
+        return ticket
+
+    def ask_messages(self, request: Request, ticket: "Ticket[list[Message]]") -> int:
+        """Send a request whose answer is messages."""
+
+        def handle(reply: Reply, bodies: Sequence[Body]) -> None:
+            if isinstance(reply, Refused):
+                ticket.fail(error_of(reply))
+                return
+            try:
+                chunks = _chunks(reply, bodies)
+            except Corrupt as damage:
+                ticket.fail(damage)
+                return
+            ticket.fill([message for chunk in chunks for message in chunk.messages])
+
+        return self._begin(lambda: (request, None), handle, patience_ms=0)
+
+    def now(self) -> Micros:
+        """The clock this engine goes by."""
+        return self._clock()
+
+    def settle(self, messages: list[Message]) -> None:
+        """These took effect: on our disk now, at the server with the next request."""
+        moved = self.subscriber.settle(messages)
+        if self.state.journal is not None and moved:
+            assert self.client_epoch is not None, "messages come after the hello"
+            self.state.journal.settle(self.client_epoch, moved)
+
+    def tell_settled(self) -> "Ticket[Any] | None":
+        """Tell the server what is settled, if it does not know; for close."""
+        settled = self.subscriber.untold()
+        if not settled:
+            return None
+        ticket = Ticket[Any]()
+        self.ask(lambda epoch: Settle(self.client, epoch, settled), ticket=ticket)
+        return ticket
+
+    def drop(self, token: int) -> None:
+        """Nobody waits for this reply any more."""
+        self.exchanges.end(token)
+        self._handlers.pop(token, None)
+
+    def pump(self) -> None:
+        """Take what came, send what is due. Never blocks on the network."""
+        now = self._clock()
+        self._hear(now)
+        while (frames := self._link.receive()) is not None:
+            self._receive(frames)
+        if self.failure is None:
+            self._greet()
+            if self.client_epoch is not None:
+                self.outflow.start()
+            self._send(now)
+
+    def next_deadline(self) -> Micros | None:
+        """When to pump again even if nothing comes."""
+        due = self.exchanges.next_due()
+        if due is None or self._connected:
+            return due
+        return Micros(max(due, self._connect_deadline))
+
+    def fail(self, error: OnceMQError) -> None:
+        """This client is done for: everyone who waits learns why."""
+        self.failure = error
+        for token in list(self._handlers):
+            handler = self._handlers.pop(token)
+            self.exchanges.end(token)
+            handler(Refused(error.code, error.detail), ())
+        self.outflow.fail(error)
+
+    def close(self) -> None:
+        """Let go of socket and state; nothing is sent any more."""
+        self._link.close()
+        self.state.close()
+
+    # Inside
+
+    def begin_put(
+        self, make: Callable[[], tuple[Request, Body | None]], handler: Handler
+    ) -> int:
+        """An exchange for the outflow."""
+        return self._begin(make, handler, patience_ms=0)
+
+    def _begin(
+        self,
+        make: Callable[[], tuple[Request, Body | None]],
+        handler: Handler,
+        *,
+        patience_ms: int,
+    ) -> int:
+        token = self.exchanges.begin(make, patience=Micros(patience_ms * 1000))
+        self._handlers[token] = handler
+        return token
+
+    def _fill(self, ticket: "Ticket[Any]", reply: Reply) -> None:
+        if isinstance(reply, Refused):
+            ticket.fail(error_of(reply))
+        else:
+            ticket.fill(reply)
+
+    def _fetched(
+        self, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
+    ) -> None:
+        self._fetches.pop(get.topic, None)
+        if isinstance(reply, Refused):
+            self.subscriber.put_back(get.topic)
+            ticket.fail(error_of(reply))
+            return
+        assert isinstance(reply, Messages)
+        self.subscriber.told(get.settled)
+        try:
+            chunks = _chunks(reply, bodies)
+        except Corrupt as damage:
+            ticket.fail(damage)
+            return
+        self.subscriber.came(get.topic, chunks, more=reply.more)
+        ticket.fill(None)
+
+    def _receive(self, frames: list[memoryview]) -> None:
+        try:
+            token, reply, bodies = codec.decode_reply(frames)
+        except codec.Malformed as fault:
+            token, reply, bodies = fault.token, fault.refusal, ()
+        if token not in self.exchanges:
+            return  # answered before, or nobody wants it
+        if isinstance(reply, Refused):
+            if reply.code == "unknown_client" and self.state.lasting:
+                self.client_epoch = None  # another server, or one that lost us: say hello again
+                return
+            if reply.code in ("fenced", "stale_state") and not self._may_greet_again(reply):
+                self.fail(error_of(reply))
+                return
+        self.exchanges.end(token)
+        handler = self._handlers.pop(token)
+        handler(reply, bodies)
+
+    # Hello
+
+    def _may_greet_again(self, reply: Refused) -> bool:
+        return self._greeting is not None and reply.code == "stale_state"
+
+    def _greet(self) -> None:
+        if self.client_epoch is not None or self._greeting is not None:
+            return
+        self._greeting = self.state.greeting()
+        self._say_hello()
+
+    def _say_hello(self) -> None:
+        greeting = self._greeting
+        assert greeting is not None
+        self._begin(lambda: (greeting.hello(), None), self._greeted, patience_ms=0)
+
+    def _greeted(self, reply: Reply, _: Sequence[Body]) -> None:
+        greeting = self._greeting
+        assert greeting is not None
+        if isinstance(reply, Refused):
+            if not greeting.refused(reply):
+                self._greeting = None
+                if self.failure is None:
+                    self.fail(error_of(reply))
+                return
+        else:
+            assert isinstance(reply, Welcome)
+            self.settings.limits = reply.limits
+            if greeting.welcomed(reply):
+                self._greeting = None
+                self.client_epoch = reply.client_epoch
+                self.state.granted(reply.client_epoch, greeting.claim)
+                self.exchanges.retry_all()
+                return
+        self._say_hello()
+
+    # The connection
+
+    def _connect(self) -> None:
+        addresses = self.settings.servers
+        self._link.connect(addresses[self._address % len(addresses)])
+        self._connected = False
+        self._connect_deadline = Micros(self._clock() + CONNECT_PATIENCE)
+
+    def _hear(self, now: Micros) -> None:
+        while (connected := self._link.news()) is not None:
+            if connected and not self._connected:
+                self.exchanges.retry_all()
+            self._connected = connected
+            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
+        silent = not self._connected and now > self._connect_deadline
+        if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
+            self._address += 1
+            self._connect()
+            self.exchanges.retry_all()
+        elif silent:
+            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
+
+    def _send(self, now: Micros) -> None:
+        if not self._connected:
+            return
+        waiting_for_hello = self.client_epoch is None
+        for exchange in self.exchanges.due(now):
+            request, body = exchange.make()
+            if waiting_for_hello and not self.state.opens(request):
+                continue
+            if not self._link.send(codec.encode_request(exchange.token, request, body)):
+                return
+            self.exchanges.sent(exchange, now)
+
+
+def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
+    return Get(
+        get.client,
+        client_epoch or ANONYMOUS_EPOCH,
+        get.topic,
+        get.settled,
+        get.start,
+        get.limit,
+        get.bytes_max,
+        get.wait_ms,
+    )
+
+
+def _chunks(reply: Reply, bodies: Sequence[Body]) -> list[Chunk[Message]]:
+    """The messages of a reply; the publisher's checksum is verified here, at the other end."""
+    assert isinstance(reply, Messages)
+    chunks: list[Chunk[Message]] = []
+    for head, body in zip(reply.batches, bodies, strict=True):
+        run = head.runs[0]
+        seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
+        if batch.checksum(body, seed) != head.checksum:
+            raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
+        messages = messages_of(head, body)
+        chunks.append(Chunk(head.topic, head.subscription_id, head.first_offset, messages))
+    return chunks

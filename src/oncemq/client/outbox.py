@@ -1,0 +1,175 @@
+"""Puts that have not reached the server yet, on the client's own disk.
+
+A state directory has one slot for each client that was ever alive at the same time, nearly
+always one: a slot is a producer, its numbers and its unsent puts, in a log of the server's own
+storage code. The process that holds a slot's lock sends from it; a slot left behind by a dead
+process is taken over whole, with its producer, so that what it had sent is recognized.
+
+Law: a put is synced here before it is sent (G2 across crashes of the client).
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.errors import Locked, StorageFull
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.recovery import open_log
+
+ROTATE_BYTES = 8 << 20  # a log this long is written anew with only what is unsent
+_OPTIONS = LogOptions(
+    segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16
+)
+
+RandomBytes = Callable[[int], bytes]
+
+
+class Slot:
+    """One producer's outbox, locked by this process."""
+
+    def __init__(self, directory: Path, random_bytes: RandomBytes) -> None:
+        self._directory = directory
+        self._random_bytes = random_bytes
+        self._disk = LocalDisk()
+        self._disk.make_directory(str(directory))
+        self._lock = self._disk.lock(str(directory / "lock"))
+        self.producer = ProducerId(b"")
+        self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        self.pending: list[OutboxPut] = []
+        self._generation = 0
+        self._written = 0
+        self._log = self._open()
+
+    def record(self, puts: Iterable[OutboxPut]) -> None:
+        """Make puts durable; they may be sent after this."""
+        size = 0
+        for put in puts:
+            if not self._log.has_room(len(put.body) + len(put.topic) * 4, now_ms=self._written):
+                raise StorageFull("the disk of this client is full: the put was not recorded")
+            self._log.append(put)
+            size += len(put.body)
+        self._commit()
+        self._written += size + 1
+
+    def done(self, topic: str, next_sequence: Sequence) -> None:
+        """Everything below has its answer; durable with the next record, or at close."""
+        self._log.append(OutboxDone(topic, next_sequence))
+
+    @property
+    def rotate_due(self) -> bool:
+        """Whether the log is worth writing anew."""
+        return self._written >= ROTATE_BYTES
+
+    def rewrite(
+        self, lanes: dict[str, tuple[TopicId, Sequence]], pending: Iterable[OutboxPut]
+    ) -> None:
+        """Start a new log that holds only this; the old one goes when it is durable."""
+        old, old_generation = self._log, self._generation
+        self._generation += 1
+        self._written = 0
+        self._log = self._new_log(self._generation)
+        for topic, (topic_id, next_sequence) in lanes.items():
+            self._log.append(OutboxLane(topic, topic_id, next_sequence))
+        for put in pending:
+            self._log.append(put)
+            self._written += len(put.body)
+        self._log.append(OutboxOpened(self.producer))
+        self._commit()
+        old.close()
+        self._disk.remove_tree(str(self._directory / str(old_generation)))
+
+    def close(self) -> None:
+        """Make what is known durable and let go of the slot."""
+        self._commit()
+        self._log.close()
+        self._lock.release()
+
+    def _commit(self) -> None:
+        group = self._log.take_group()
+        if group is not None:
+            self._log.write(group)
+            self._log.finished(group)
+
+    def _open(self) -> Log:
+        """The newest generation that was completed; an unfinished copy is dropped."""
+        names = self._disk.names(str(self._directory))
+        generations = sorted((int(name) for name in names if name.isdigit()), reverse=True)
+        chosen: Log | None = None
+        for generation in generations:
+            if chosen is None:
+                self._generation = generation
+                chosen = self._load(generation)
+                if chosen is not None:
+                    continue
+            self._disk.remove_tree(str(self._directory / str(generation)))
+        if chosen is None:
+            self._generation = max(generations, default=0) + 1
+            self.producer = ProducerId(self._random_bytes(16))
+            chosen = self._new_log(self._generation)
+            chosen.append(OutboxOpened(self.producer))
+            group = chosen.take_group()
+            assert group is not None
+            chosen.write(group)
+            chosen.finished(group)
+        return chosen
+
+    def _load(self, generation: int) -> Log | None:
+        opened = open_log(
+            self._disk,
+            str(self._directory / str(generation)),
+            _OPTIONS,
+            random_bytes=self._random_bytes,
+        )
+        lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        puts: list[OutboxPut] = []
+        done: dict[str, Sequence] = {}
+        complete = False
+        for _, record in opened.replay:
+            match record:
+                case OutboxLane():
+                    lanes[record.topic] = (record.topic_id, record.next_sequence)
+                case OutboxPut():
+                    puts.append(record)
+                    end = Sequence(record.first_sequence + record.count)
+                    lanes[record.topic] = (record.topic_id, end)
+                    self._written += len(record.body)
+                case OutboxDone():
+                    done[record.topic] = record.next_sequence
+                case OutboxOpened():
+                    self.producer = record.producer
+                    complete = True
+                case _:
+                    raise AssertionError(f"{record!r} does not belong into an outbox")
+        if not complete:
+            opened.log.close()
+            return None
+        self.lanes = lanes
+        self.pending = [put for put in puts if put.first_sequence >= done.get(put.topic, 1)]
+        return opened.log
+
+    def _new_log(self, generation: int) -> Log:
+        path = str(self._directory / str(generation))
+        return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
+
+
+def open_slots(directory: Path, random_bytes: RandomBytes) -> list[Slot]:
+    """Every slot no other process holds; at least one, made when there is none."""
+    disk = LocalDisk()
+    disk.make_directory(str(directory))
+    numbers = sorted(int(name) for name in disk.names(str(directory)) if name.isdigit())
+    slots: list[Slot] = []
+    for number in numbers:
+        try:
+            slots.append(Slot(directory / str(number), random_bytes))
+        except Locked:
+            continue  # a twin of this client is alive and sends its own
+    number = max(numbers, default=0)
+    while not slots:
+        number += 1
+        try:
+            slots.append(Slot(directory / str(number), random_bytes))
+        except Locked:
+            continue
+    return slots

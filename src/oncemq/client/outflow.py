@@ -1,0 +1,339 @@
+"""Puts on their way out: gathered, numbered, recorded, sent, and their receipts.
+
+Law: a lasting put is in the outbox before it is sent, and out of it only after its answer.
+"""
+
+import logging
+from collections.abc import Sequence as Many
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from oncemq.client.outbox import Slot
+from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipt, Receipts
+from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId, Sequence, TopicId, name_fault
+from oncemq.core.producers import RECENT_MAX
+from oncemq.core.publisher import Lane, Parcel, Publisher
+from oncemq.core.records import OutboxPut
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
+from oncemq.core.requests import Put, Request, Resume
+from oncemq.core.step import Body
+from oncemq.errors import InvalidRequest, OnceMQError, OutboxFull
+from oncemq.wire import batch
+
+if TYPE_CHECKING:
+    from oncemq.client.engine import Engine
+
+GATHER_MESSAGES = 5_000
+GATHER_BYTES = 1 << 20
+
+logger = logging.getLogger("oncemq.client")
+
+
+class Gathering:
+    """Single puts that will leave as one batch. Each has a place in the ticket's receipts."""
+
+    __slots__ = ("bytes", "items", "ticket")
+
+    def __init__(self) -> None:
+        self.items: list[batch.Item] = []
+        self.bytes = 0
+        self.ticket: Ticket[Receipts] = Ticket()
+
+
+class Outflow:
+    """The publisher of one client, with its disk."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._publisher = Publisher()
+        self._gatherings: dict[tuple[str, bool], Gathering] = {}
+        self._slots: dict[ProducerId, Slot] = {}
+        self.unsent_bytes = 0
+        self.duplicates = 0
+        self._failed: list[Ticket[Any]] = []
+        self._adopt()
+
+    @property
+    def unsent(self) -> int:
+        """Messages put here that have no answer yet."""
+        gathered = sum(len(each.items) for each in self._gatherings.values())
+        return self._publisher.unacknowledged + gathered
+
+    @property
+    def idle(self) -> bool:
+        """Whether every put has its answer."""
+        return self.unsent == 0
+
+    @property
+    def gathering(self) -> bool:
+        """Whether single puts wait to leave as a batch."""
+        return bool(self._gatherings)
+
+    @property
+    def unrecorded(self) -> int:
+        """Messages without an answer that are on no disk: a close would lose them."""
+        return self._publisher.unrecorded() + sum(
+            len(each.items) for each in self._gatherings.values()
+        )
+
+    def take_failure(self) -> OnceMQError | None:
+        """What a put met whose receipt nobody asked for."""
+        for ticket in self._failed:
+            if not ticket.looked_at:
+                self._failed.clear()
+                return ticket.error
+        self._failed.clear()
+        return None
+
+    def check(self, topic: str, payload_bytes: int, size: int | None = None) -> None:
+        """Refuse here what the server would refuse, before anything is recorded."""
+        if self._engine.failure is not None:
+            raise self._engine.failure
+        limits = self._engine.settings.limits
+        fault = name_fault(topic)
+        if fault:
+            raise InvalidRequest(fault, code="name_invalid")
+        if payload_bytes > limits.message_bytes:
+            raise InvalidRequest(
+                f"a message of {payload_bytes} bytes is over the limit of "
+                f"{limits.message_bytes}; split it, or raise the server's --message-max",
+                code="too_large",
+            )
+        size = payload_bytes if size is None else size
+        if size > limits.batch_bytes:
+            raise InvalidRequest(
+                f"a batch of {size} bytes is over the limit of {limits.batch_bytes}; "
+                "put it in smaller ones",
+                code="too_large",
+            )
+        if self.unsent_bytes + size > self._engine.settings.outbox_bytes_max:
+            raise OutboxFull(
+                f"{self.unsent_bytes} bytes wait to be sent, the limit is "
+                f"{self._engine.settings.outbox_bytes_max}; is the server away?"
+            )
+
+    def gather(
+        self, topic: str, item: batch.Item, *, lasting: bool
+    ) -> tuple[Ticket[Receipts], int, bool]:
+        """Add a single put to the next batch: its ticket, its place, whether the batch is full."""
+        key = (topic, lasting)
+        gathering = self._gatherings.get(key)
+        if gathering is None:
+            gathering = self._gatherings[key] = Gathering()
+        place = len(gathering.items)
+        ticket = gathering.ticket
+        gathering.items.append(item)
+        gathering.bytes += len(item.payload)
+        self.unsent_bytes += len(item.payload)
+        full = place + 1 >= GATHER_MESSAGES or gathering.bytes >= GATHER_BYTES
+        return ticket, place, full
+
+    def put(
+        self, topic: str, *, count: int, columns: int, body: bytes, lasting: bool
+    ) -> Ticket[Receipts]:
+        """Send a batch as it is."""
+        self._seal_topic(topic)
+        ticket: Ticket[Receipts] = Ticket()
+        self.unsent_bytes += len(body)
+        self._add(topic, count, columns, body, lasting, ticket)
+        return ticket
+
+    def start(self) -> None:
+        """Seal what was gathered where there is room on the way, and begin the exchanges."""
+        for key in list(self._gatherings):
+            lane = self._publisher.lane(key[0])
+            gathering = self._gatherings[key]
+            full = len(gathering.items) >= GATHER_MESSAGES or gathering.bytes >= GATHER_BYTES
+            if full or len(lane.parcels) < RECENT_MAX // 2:
+                self._seal(key)
+        for lane in self._publisher.lanes():
+            if lane.lost:
+                self._resume(lane)
+            for parcel in list(self._publisher.ready(lane)):
+                make = partial(self._make, parcel)
+                parcel.token = self._engine.begin_put(make, partial(self._answered, parcel))
+
+    def seal_all(self) -> None:
+        """Make parcels of everything gathered."""
+        for key in list(self._gatherings):
+            self._seal(key)
+
+    def fail(self, error: OnceMQError) -> None:
+        """The client is done for; what the outbox holds stays there."""
+        for gathering in self._gatherings.values():
+            gathering.ticket.fail(error)
+        self._gatherings.clear()
+        for parcel in self._publisher.abandon():
+            if parcel.ticket is not None:
+                parcel.ticket.fail(error)
+        self.unsent_bytes = 0
+
+    # Recording and numbering
+
+    def _adopt(self) -> None:
+        """Take over what earlier starts left unsent."""
+        for slot in self._engine.state.slots:
+            self._slots[slot.producer] = slot
+            for topic, (topic_id, next_sequence) in slot.lanes.items():
+                lane = self._publisher.lane(topic)
+                lane.topic_id = topic_id
+                lane.next_sequences[slot.producer] = next_sequence
+            for put in slot.pending:
+                parcel = Parcel(
+                    put.topic, slot.producer, True, put.count, put.columns, put.body,
+                    put.first_sequence, put.checksum,
+                )  # fmt: skip
+                self._publisher.add(parcel)
+                self.unsent_bytes += len(put.body)
+            slot.pending = []
+
+    def _seal_topic(self, topic: str) -> None:
+        """Whatever was gathered for a topic goes before what comes now."""
+        for lasting in (True, False):
+            if (topic, lasting) in self._gatherings:
+                self._seal((topic, lasting))
+
+    def _seal(self, key: tuple[str, bool]) -> None:
+        gathering = self._gatherings.pop(key)
+        topic, lasting = key
+        columns, body = batch.encode(gathering.items)
+        self.unsent_bytes += len(body) - gathering.bytes
+        try:
+            self._add(topic, len(gathering.items), columns, body, lasting, gathering.ticket)
+        except OnceMQError as error:
+            gathering.ticket.fail(error)
+            self._failed.append(gathering.ticket)
+
+    def _add(
+        self, topic: str, count: int, columns: int, body: bytes, lasting: bool, ticket: Ticket[Any]
+    ) -> None:
+        state = self._engine.state
+        lasting = lasting and state.lasting
+        producer = state.slots[0].producer if lasting else state.guest
+        parcel = Parcel(topic, producer, lasting, count, columns, body, ticket=ticket)
+        self._publisher.number(parcel)
+        _sign(parcel)
+        if lasting:
+            lane = self._publisher.lane(topic)
+            try:
+                self._slots[producer].record([_entry(parcel, lane.topic_id)])
+            except BaseException:
+                # Not recorded, so not sent: its numbers are free again.
+                lane.next_sequences[producer] = parcel.first_sequence
+                self.unsent_bytes -= len(body)
+                raise
+        self._publisher.add(parcel)
+
+    def _make(self, parcel: Parcel) -> tuple[Request, Body]:
+        engine = self._engine
+        put = Put(
+            client=engine.client,
+            client_epoch=engine.client_epoch or ANONYMOUS_EPOCH,
+            topic=parcel.topic,
+            topic_id=self._publisher.lane(parcel.topic).topic_id,
+            producer=parcel.producer,
+            lasting=parcel.lasting,
+            first_sequence=parcel.first_sequence,
+            count=parcel.count,
+            columns=parcel.columns,
+            checksum=parcel.checksum,
+        )
+        return put, parcel.body
+
+    # Answers
+
+    def _answered(self, parcel: Parcel, reply: Reply, _: Many[Body]) -> None:
+        if isinstance(reply, PutAccepted):
+            self._publisher.accepted(parcel, reply)
+            self._finish(parcel, _receipts(parcel, reply))
+            return
+        assert isinstance(reply, Refused)
+        if self._engine.failure is not None:
+            return
+        lasting = parcel.lasting
+        final = self._publisher.refused(parcel, reply)
+        for token in self._publisher.cancelled:
+            self._engine.drop(token)
+        self._publisher.cancelled.clear()
+        if final:
+            self.unsent_bytes -= len(parcel.body)
+            if parcel.ticket is not None:
+                parcel.ticket.fail(error_of(reply))
+                self._failed.append(parcel.ticket)
+            else:
+                logger.error("put refused topic=%s code=%s", parcel.topic, reply.code)
+            if lasting:
+                self._rewrite(parcel.producer)
+
+    def _finish(self, parcel: Parcel, receipts: Receipts) -> None:
+        self.unsent_bytes -= len(parcel.body)
+        self.duplicates += parcel.count if receipts[0].duplicate else 0
+        if parcel.lasting:
+            slot = self._slots[parcel.producer]
+            slot.done(parcel.topic, Sequence(parcel.first_sequence + parcel.count))
+            if slot.rotate_due:
+                self._rewrite(parcel.producer)
+        if parcel.ticket is not None:
+            parcel.ticket.fill(receipts)
+
+    def _resume(self, lane: Lane) -> None:
+        if lane.resume_token and lane.resume_token in self._engine.exchanges:
+            return
+        producer = lane.parcels[0].producer
+        engine = self._engine
+
+        def make() -> tuple[Request, None]:
+            epoch = engine.client_epoch or ANONYMOUS_EPOCH
+            return Resume(engine.client, epoch, lane.topic, producer), None
+
+        lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
+
+    def _resumed(
+        self, lane: Lane, producer: ProducerId, reply: Reply, _: Many[Body]
+    ) -> None:
+        if isinstance(reply, Refused):
+            lane.resume_token = 0
+            return
+        assert isinstance(reply, Resumed)
+        for parcel in self._publisher.resumed(lane, producer, reply):
+            receipt = Receipt(parcel.topic, None, stored=True, duplicate=True)
+            self._finish(parcel, Receipts(receipt, parcel.count))
+        for parcel in lane.parcels:
+            if parcel.producer == producer:
+                _sign(parcel)
+        if producer in self._slots:
+            self._rewrite(producer)  # the new numbers are on disk before they are used
+
+    def _rewrite(self, producer: ProducerId) -> None:
+        lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        pending: list[OutboxPut] = []
+        for lane in self._publisher.all_lanes():
+            if producer in lane.next_sequences:
+                lanes[lane.topic] = (lane.topic_id, lane.next_sequences[producer])
+            pending += [
+                _entry(parcel, lane.topic_id)
+                for parcel in lane.parcels
+                if parcel.producer == producer
+            ]
+        self._slots[producer].rewrite(lanes, pending)
+
+
+def _sign(parcel: Parcel) -> None:
+    """The checksum covers whose it is and which numbers it has."""
+    seed = batch.seed(parcel.topic, parcel.producer, parcel.first_sequence, parcel.count)
+    parcel.checksum = batch.checksum(parcel.body, seed)
+
+
+def _entry(parcel: Parcel, topic_id: TopicId) -> OutboxPut:
+    return OutboxPut(
+        parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns,
+        parcel.checksum, bytes(parcel.body),
+    )  # fmt: skip
+
+
+def _receipts(parcel: Parcel, reply: PutAccepted) -> Receipts:
+    offset = None if reply.first_offset == NO_OFFSET else reply.first_offset
+    first = Receipt(parcel.topic, offset, reply.stored, reply.duplicate, reply.sync_ms)
+    return Receipts(first, parcel.count)

@@ -1,0 +1,43 @@
+"""Receipts that are still to come, for puts that did not wait."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipt, Receipts
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """The answer to a put with `wait=False`: `done()`, then `result()`."""
+
+    __slots__ = ("_pick", "_ticket", "_wait")
+
+    def __init__(
+        self,
+        ticket: Ticket[Receipts],
+        pick: Callable[[Receipts], T],
+        wait: Callable[[Ticket[Receipts], float | None], Receipts],
+    ) -> None:
+        self._ticket = ticket
+        self._pick = pick
+        self._wait = wait
+
+    def done(self) -> bool:
+        """Whether the server has answered."""
+        return self._ticket.done
+
+    def result(self, timeout: float | None = None) -> T:
+        """The receipt; waits for it up to `timeout` seconds (the client's own by default)."""
+        return self._pick(self._wait(self._ticket, timeout))
+
+
+def one(place: int) -> Callable[[Receipts], Receipt]:
+    """Picks a single put's receipt out of the batch it left in."""
+    return lambda receipts: receipts[place]
+
+
+def all_of(receipts: Receipts) -> Receipts:
+    """Picks them all."""
+    return receipts

@@ -1,0 +1,34 @@
+"""From a server's refusal to the exception a user catches."""
+
+from oncemq.core.replies import Refused as RefusedReply
+from oncemq.errors import (
+    Corrupt,
+    Fenced,
+    InvalidRequest,
+    NoSuchTopic,
+    NotSubscribed,
+    OnceMQError,
+    Refused,
+    StaleState,
+    StorageFull,
+)
+
+_KINDS: dict[str, type[OnceMQError]] = {
+    "not_subscribed": NotSubscribed,
+    "no_such_topic": NoSuchTopic,
+    "fenced": Fenced,
+    "stale_state": StaleState,
+    "storage_full": StorageFull,
+    "corrupt": Corrupt,
+    "name_invalid": InvalidRequest,
+    "too_large": InvalidRequest,
+    "malformed": InvalidRequest,
+    "version": InvalidRequest,
+    "opcode": InvalidRequest,
+    "offset_out_of_range": InvalidRequest,
+}
+
+
+def error_of(reply: RefusedReply) -> OnceMQError:
+    """The exception for a refusal."""
+    return _KINDS.get(reply.code, Refused)(reply.detail, code=reply.code)

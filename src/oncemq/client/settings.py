@@ -1,0 +1,27 @@
+"""How a client was asked to behave."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oncemq.core.replies import Limits
+from oncemq.core.rules import Rules
+
+DEFAULT_SERVER = "tcp://127.0.0.1:5556"
+
+
+@dataclass(slots=True)
+class Settings:
+    """Given once, except `limits`, which the server tells."""
+
+    servers: list[str]
+    timeout: float
+    outbox_bytes_max: int
+    chance: Callable[[], float]
+    limits: Limits = Rules().limits
+
+
+def servers_from(server: object) -> list[str]:
+    """Addresses from a string with commas, or from a sequence of strings."""
+    parts = server.split(",") if isinstance(server, str) else list(server)  # type: ignore[call-overload]
+    addresses = [str(part).strip() for part in parts if str(part).strip()]
+    return [each if "://" in each else f"tcp://{each}" for each in addresses] or [DEFAULT_SERVER]

@@ -1,0 +1,164 @@
+"""What users hold: messages and receipts."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import overload
+
+import msgspec
+
+from oncemq.core.records import Run
+from oncemq.core.replies import BatchHead
+from oncemq.wire import batch
+
+Headers = dict[str, str]
+
+
+class Origin:
+    """The batch a message came in: what its messages share, and the columns beside payloads."""
+
+    __slots__ = ("_body", "_sides", "head")
+
+    def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
+        self.head = head
+        # Plain batches let go of their bytes: each payload is a copy of its own.
+        self._body = bytes(body) if head.columns else b""
+        self._sides: tuple[list[bytes | None], list[Headers | None]] | None = None
+
+    def side(self, offset: int) -> tuple[bytes | None, Headers | None]:
+        """Key and headers of one message."""
+        head = self.head
+        if not head.columns:
+            return None, None
+        if self._sides is None:
+            self._sides = batch.sides(self._body, head.count, head.columns)
+        place = offset - head.first_offset
+        return self._sides[0][place], self._sides[1][place]
+
+    def run(self, offset: int) -> tuple[Run, int]:
+        """The run a message belongs to, and its place in it."""
+        place = offset - self.head.first_offset
+        for run in self.head.runs:
+            if place < run.count:
+                return run, place
+            place -= run.count
+        raise AssertionError(f"offset {offset} is not in this batch")
+
+
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_defaults=True):
+    """One message. `id` (`orders@42`) is its name for good: use it to recognize a repeat."""
+
+    payload: bytes
+    offset: int
+    _origin: Origin
+
+    @property
+    def topic(self) -> str:
+        return self._origin.head.topic
+
+    @property
+    def key(self) -> bytes | None:
+        return self._origin.side(self.offset)[0]
+
+    @property
+    def headers(self) -> Headers:
+        return self._origin.side(self.offset)[1] or {}
+
+    @property
+    def timestamp(self) -> datetime:
+        """When the server stored it."""
+        micros = self._origin.run(self.offset)[0].timestamp
+        return datetime.fromtimestamp(micros / 1_000_000, UTC)
+
+    @property
+    def producer(self) -> str:
+        """Who numbered it."""
+        return self._origin.run(self.offset)[0].producer.hex()
+
+    @property
+    def sequence(self) -> int:
+        """The producer's number for it on this topic."""
+        run, place = self._origin.run(self.offset)
+        return run.first_sequence + place
+
+    @property
+    def id(self) -> str:
+        return f"{self.topic}@{self.offset}"
+
+    def __repr__(self) -> str:
+        shown = self.payload if len(self.payload) <= 40 else self.payload[:37] + b"..."
+        return f"<Message {self.id} {shown!r}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and (self.topic, self.offset, self.payload) == (
+            other.topic,
+            other.offset,
+            other.payload,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.offset))
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """What the server answered to a put.
+
+    `stored` is False when nobody subscribes and nothing is retained. `duplicate`: it had been
+    stored before, and was not again. `offset` is None when not stored, or when a repeat is so
+    old that only the fact is known. `at_risk_ms` over 0: the server syncs at intervals, and a
+    power cut may still take the message until that many milliseconds have passed.
+    """
+
+    topic: str
+    offset: int | None
+    stored: bool
+    duplicate: bool
+    at_risk_ms: int = 0
+
+    @property
+    def id(self) -> str | None:
+        """The message's name (`orders@42`), if it has one."""
+        return None if self.offset is None else f"{self.topic}@{self.offset}"
+
+
+class Receipts(Sequence[Receipt]):
+    """The receipts of a batch, one a message, made when looked at."""
+
+    def __init__(self, first: Receipt, count: int) -> None:
+        self._first = first
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Receipt]: ...
+    def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(index, slice):
+            return [self._at(place) for place in range(*index.indices(self._count))]
+        place = index + self._count if index < 0 else index
+        if not 0 <= place < self._count:
+            raise IndexError(f"receipt {index} of {self._count}")
+        return self._at(place)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return map(self._at, range(self._count))
+
+    def __repr__(self) -> str:
+        return f"<Receipts {self._count} from {self._first!r}>"
+
+    def _at(self, place: int) -> Receipt:
+        first = self._first
+        if first.offset is None or place == 0:
+            return first
+        return msgspec.structs.replace(first, offset=first.offset + place)
+
+
+def messages_of(head: BatchHead, body: bytes | bytearray | memoryview) -> list[Message]:
+    """The messages of a batch, in order."""
+    payloads = batch.payloads_of(body, head.count, head.columns)
+    first = head.first_offset
+    offsets = range(first, first + head.count)
+    return list(map(Message, payloads, offsets, repeat(Origin(head, body))))

@@ -1,0 +1,225 @@
+"""The verbs, written once for both shells: each yields the tickets it must wait for.
+
+A verb that is closed before its end (a timeout, an interrupt) takes its request back; what it
+recorded stays recorded.
+"""
+
+from collections.abc import Callable, Generator
+from datetime import datetime
+from typing import Any, TypeVar
+
+from oncemq.client.engine import Engine
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Message, Receipts
+from oncemq.core.names import Epoch, Offset
+from oncemq.core.records import Retention
+from oncemq.core.replies import (
+    Done,
+    Reply,
+    StatusReport,
+    Subscribed,
+    SubscriptionInfo,
+    SubscriptionList,
+    TopicInfo,
+    TopicList,
+    TopicShown,
+    Unsubscribed,
+)
+from oncemq.core.requests import (
+    START_EARLIEST,
+    START_NEW,
+    START_OFFSET,
+    START_TIME,
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    ListSubscriptions,
+    ListTopics,
+    Read,
+    Request,
+    ShowTopic,
+    Start,
+    Status,
+    Subscribe,
+    Unsubscribe,
+)
+from oncemq.errors import Fenced, InvalidRequest
+
+T = TypeVar("T")
+Verb = Generator[Ticket[Any], None, T]
+Where = str | int | datetime
+
+PAGE = 1_000
+WAIT_MS = 20_000  # one long poll; a longer wait is several
+
+
+def _ask(engine: Engine, make: Callable[[Epoch], Request]) -> Verb[Any]:
+    if engine.failure is not None:
+        raise engine.failure
+    ticket: Ticket[Reply] = Ticket()
+    token = engine.ask(make, ticket=ticket)
+    try:
+        yield ticket
+    finally:
+        engine.drop(token)
+    return ticket.result()
+
+
+def start_of(where: Where) -> Start:
+    """Where a subscription begins, as the wire says it."""
+    if isinstance(where, datetime):
+        return Start(START_TIME, int(where.timestamp() * 1_000_000))
+    if isinstance(where, int):
+        return Start(START_OFFSET, where)
+    if where in (START_NEW, START_EARLIEST):
+        return Start(where)
+    raise InvalidRequest(
+        f"a subscription starts at 'new', 'earliest', an offset or a time, not {where!r}"
+    )
+
+
+def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
+    """Subscribe; False when it already was."""
+    start = start_of(where)
+    reply: Subscribed = yield from _ask(
+        engine, lambda epoch: Subscribe(engine.client, epoch, topic, start)
+    )
+    engine.subscriber.subscribed(topic, reply.subscription_id, reply.cursor)
+    return reply.made
+
+
+def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
+    """Unsubscribe; False when it was not."""
+    reply: Unsubscribed = yield from _ask(
+        engine, lambda epoch: Unsubscribe(engine.client, epoch, topic)
+    )
+    engine.subscriber.forget(topic)
+    if engine.state.journal is not None:
+        engine.state.journal.forget(topic)
+    return reply.ended
+
+
+def unsubscribe_all(engine: Engine) -> Verb[int]:
+    """Unsubscribe from everything; how many subscriptions ended."""
+    ended = 0
+    for each in (yield from subscriptions(engine, None, engine.client)):
+        ended += yield from unsubscribe(engine, each.topic)
+    return ended
+
+
+def take(engine: Engine, topic: str, limit: int, wait_ms: int) -> Verb[list[Message]]:
+    """The next messages, not yet settled; none when none came in time."""
+    if limit < 1:
+        raise InvalidRequest(f"a get asks for at least 1 message, not {limit}")
+    deadline = engine.now() + wait_ms * 1000
+    while True:
+        if engine.failure is not None:
+            raise engine.failure
+        messages = engine.subscriber.take(topic, limit)
+        if messages:
+            if engine.subscriber.drained(topic) and engine.subscriber.feed(topic).more and topic:
+                engine.fetch(topic, limit, 0)  # the next ones come while these are worked on
+            return messages
+        left = max(0, (deadline - engine.now()) // 1000)
+        asked = min(left, WAIT_MS)
+        ticket = engine.fetch(topic, limit, asked)
+        yield ticket
+        ticket.result()
+        if engine.subscriber.drained(topic) and engine.now() >= deadline:
+            return []
+
+
+def settle(engine: Engine, messages: list[Message]) -> None:
+    """Record that these took effect; a fenced client learns it here at the latest."""
+    if not messages:
+        return
+    try:
+        engine.settle(messages)
+    except Fenced as fenced:
+        engine.fail(fenced)
+        raise
+
+
+def read(engine: Engine, topic: str, offset: int, limit: int) -> Verb[list[Message]]:
+    """Stored messages by offset, without a subscription."""
+    ticket: Ticket[list[Message]] = Ticket()
+    token = engine.ask_messages(Read(topic, Offset(offset), limit, 4 << 20), ticket)
+    try:
+        yield ticket
+    finally:
+        engine.drop(token)
+    return ticket.result()
+
+
+def receipts(engine: Engine, ticket: Ticket[Receipts]) -> Verb[Receipts]:
+    """Wait for a put."""
+    yield ticket
+    return ticket.result()
+
+
+def topics(engine: Engine) -> Verb[list[TopicInfo]]:
+    """Every topic, by name."""
+    found: list[TopicInfo] = []
+    more = True
+    while more:
+        after = found[-1].name if found else ""
+        reply: TopicList = yield from _ask(engine, lambda _, a=after: ListTopics(a, PAGE))
+        found += reply.topics
+        more = reply.more
+    return found
+
+
+def topic(engine: Engine, name: str) -> Verb[TopicShown]:
+    """One topic, and why what it holds is kept."""
+    return (yield from _ask(engine, lambda _: ShowTopic(name)))
+
+
+def create_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
+    """Make a topic; False when it was there."""
+    reply: Done = yield from _ask(engine, lambda _: CreateTopic(name, retention))
+    return reply.changed
+
+
+def configure_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
+    """Change what a topic keeps; False when it was so."""
+    reply: Done = yield from _ask(engine, lambda _: ConfigureTopic(name, retention))
+    return reply.changed
+
+
+def delete_topic(engine: Engine, name: str) -> Verb[bool]:
+    """Delete a topic with everything in it."""
+    reply: Done = yield from _ask(engine, lambda _: DeleteTopic(name))
+    return reply.changed
+
+
+def subscriptions(
+    engine: Engine, name: str | None, client: str | None
+) -> Verb[list[SubscriptionInfo]]:
+    """Subscriptions, by topic and client."""
+    found: list[SubscriptionInfo] = []
+    more = True
+    while more:
+        after = (found[-1].topic, str(found[-1].client)) if found else ("", "")
+        reply: SubscriptionList = yield from _ask(
+            engine, lambda _, a=after: ListSubscriptions(name or "", client or "", a, PAGE)
+        )
+        found += reply.subscriptions
+        more = reply.more
+    return found
+
+
+def status(engine: Engine) -> Verb[dict[str, str | int | float | bool]]:
+    """The server's own account of itself."""
+    reply: StatusReport = yield from _ask(engine, lambda _: Status())
+    return reply.facts
+
+
+def leave(engine: Engine) -> Verb[None]:
+    """Before going: tell what is settled; a guest also ends its subscriptions."""
+    if engine.state.lasting:
+        ticket = engine.tell_settled()
+        if ticket is not None:
+            yield ticket
+        return
+    for name in engine.subscriber.topics:
+        yield from unsubscribe(engine, name)

@@ -1,0 +1,167 @@
+"""The broker decides: a request comes in, a `Step` of facts and answers goes out.
+
+Laws: what is decided is applied at once and returned to be made durable (`Step`); readers
+see a message only after `synced` said so; every request gets exactly one answer.
+The clock and the body's bytes are arguments; nothing here waits or reads.
+"""
+
+from collections.abc import Iterable
+
+from oncemq.core import catalog, upkeep
+from oncemq.core.delivery import Delivery
+from oncemq.core.intake import Intake
+from oncemq.core.membership import Membership
+from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
+from oncemq.core.records import TopicConfigured, TopicDeleted
+from oncemq.core.replies import Done, Refused, Reply
+from oncemq.core.requests import (
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    Get,
+    Hello,
+    ListSubscriptions,
+    ListTopics,
+    Put,
+    Read,
+    Request,
+    Resume,
+    Settle,
+    ShowTopic,
+    Status,
+    Subscribe,
+    Unsubscribe,
+)
+from oncemq.core.rules import Rules
+from oncemq.core.scribe import Scribe
+from oncemq.core.shard import Shard
+from oncemq.core.step import Body, Caller, Owed, Step
+from oncemq.core.topic import Topic
+
+
+class Broker:
+    """One shard's rules over its state."""
+
+    def __init__(self, shard: Shard, rules: Rules | None = None) -> None:
+        self.shard = shard
+        self.rules = rules or Rules()
+        self.counters = catalog.Counters()
+        self._scribe = Scribe(shard, self.rules)
+        self._intake = Intake(self._scribe, self.counters)
+        self._delivery = Delivery(self._scribe)
+        self.waiting = self._delivery.waiting
+        self._membership = Membership(self._scribe, self.waiting)
+        self._upkeep = upkeep.Upkeep(shard)
+
+    def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
+        """Decide about one request."""
+        self.counters.requests += 1
+        step = Step()
+        match request:
+            case Put():
+                topic = self._intake.put(step, caller, request, body or b"", now)
+                if topic is not None:
+                    self._delivery.stored(topic)
+            case Get():
+                self._visited(request.client, now)
+                self._delivery.get(step, caller, request, now)
+            case Read():
+                self._delivery.read(step, caller, request)
+            case _:
+                reply = self._decide(step, request, now)
+                self._scribe.answer(step, caller, reply)
+        for owed in step.replies:
+            self.counters.refused += isinstance(owed.answer, Refused)
+        return step
+
+    def _decide(self, step: Step, request: Request, now: Micros) -> Reply:
+        match request:
+            case Settle():
+                return self._delivery.settle(step, request)
+            case Subscribe():
+                self._visited(request.client, now)
+                return self._membership.subscribe(step, request, now)
+            case Unsubscribe():
+                return self._membership.unsubscribe(step, request)
+            case Hello():
+                return self._membership.hello(step, request)
+            case Resume():
+                return self._intake.resume(request)
+            case CreateTopic():
+                return self._create_topic(step, request, now)
+            case ConfigureTopic():
+                return self._configure_topic(step, request)
+            case DeleteTopic():
+                return self._delete_topic(step, request)
+            case ListTopics() | ShowTopic() | ListSubscriptions() | Status():
+                return catalog.answer(self.shard, self.waiting, self.counters, request)
+            case _:
+                raise AssertionError(f"no rule for {request!r}")
+
+    def synced(self, serial: Serial) -> Step:
+        """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
+        return self._delivery.synced(serial)
+
+    def tick(self, now: Micros) -> Step:
+        """Time passed: end the waits that are over."""
+        step = Step()
+        self._delivery.expire(step, now)
+        return step
+
+    def next_deadline(self) -> Micros | None:
+        """When `tick` is worth calling again."""
+        return self.waiting.next_deadline()
+
+    def forget_guests(self, now: Micros) -> Step:
+        """Drop the anonymous guests that are long gone."""
+        step = Step()
+        for record in self._upkeep.due(now):
+            self._scribe.write(step, record)
+        return step
+
+    def retain(
+        self, topic: Topic, extents: Iterable[tuple[Offset, Offset, Micros, int]], now: Micros
+    ) -> Step:
+        """Let go of what a topic's retention no longer keeps."""
+        step = Step()
+        record = upkeep.trim(topic, upkeep.retained_from(topic, extents, now))
+        if record is not None:
+            self._scribe.write(step, record)
+        return step
+
+    def recovered(self, now: Micros) -> None:
+        """The log was folded and is durable: begin."""
+        self.shard.recovered()
+        self._upkeep.recovered(now)
+
+    def _visited(self, client: ClientId, now: Micros) -> None:
+        if is_anonymous(client):
+            self._upkeep.visited(client, now)
+
+    def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
+        if create.topic in self.shard.by_name:
+            return Done(changed=False)
+        refusal = self._scribe.new_topic_refusal(create.topic)
+        if refusal:
+            return refusal
+        self._scribe.create(step, create.topic, now, create.retention)
+        return Done(changed=True)
+
+    def _configure_topic(self, step: Step, configure: ConfigureTopic) -> Reply:
+        topic = self.shard.by_name.get(configure.topic)
+        if topic is None:
+            return catalog.no_such_topic(self.shard, configure.topic)
+        if topic.retention == configure.retention:
+            return Done(changed=False)
+        self._scribe.write(step, TopicConfigured(topic.id, configure.retention))
+        return Done(changed=True)
+
+    def _delete_topic(self, step: Step, delete: DeleteTopic) -> Reply:
+        topic = self.shard.by_name.get(delete.topic)
+        if topic is None:
+            return catalog.no_such_topic(self.shard, delete.topic)
+        for waiter in self.waiting.on_topic(topic.name, ()):
+            gone = Refused("not_subscribed", f"topic {topic.name!r} was deleted")
+            step.replies.append(Owed(waiter.caller, gone))
+        self._scribe.write(step, TopicDeleted(topic.id))
+        return Done(changed=True)

@@ -1,0 +1,120 @@
+"""What there is, for people and tools: topics, subscriptions, counters. Decides nothing."""
+
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+
+from oncemq.core.replies import (
+    Refused,
+    Reply,
+    StatusReport,
+    SubscriptionInfo,
+    SubscriptionList,
+    TopicInfo,
+    TopicList,
+    TopicShown,
+)
+from oncemq.core.requests import ListSubscriptions, ListTopics, ShowTopic, Status
+from oncemq.core.shard import Shard
+from oncemq.core.topic import Subscription, Topic
+from oncemq.core.waiting import Waiting
+
+PAGE_MAX = 1_000
+SHOWN_MAX = 1_000  # subscriptions in one answer about a topic
+
+Question = ListTopics | ShowTopic | ListSubscriptions | Status
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened since the server started."""
+
+    requests: int = 0
+    stored: int = 0
+    stored_bytes: int = 0
+    discarded: int = 0
+    duplicates: int = 0
+    delivered: int = 0
+    refused: int = 0
+
+
+def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Question) -> Reply:
+    """Answer a question about the state."""
+    match question:
+        case ListTopics():
+            return _topics(shard, question)
+        case ShowTopic():
+            return _topic(shard, waiting, question)
+        case ListSubscriptions():
+            return _subscriptions(shard, waiting, question)
+        case Status():
+            facts: dict[str, str | int | float | bool] = {
+                "topics": len(shard.topics),
+                "subscriptions": sum(len(topics) for topics in shard.by_client.values()),
+                "clients": len(shard.clients.entries),
+                "waiting": len(waiting),
+                "last_serial": shard.serial,
+            }
+            return StatusReport({**facts, **asdict(counters)})
+
+
+def no_such_topic(shard: Shard, name: str) -> Refused:
+    """The refusal that shows what there is."""
+    known = sorted(shard.by_name)[:5]
+    there = ", ".join(known) + (", …" if len(shard.by_name) > 5 else "")
+    return Refused("no_such_topic", f"unknown topic {name!r}; this server has: {there or 'none'}")
+
+
+def _topics(shard: Shard, question: ListTopics) -> TopicList:
+    names = sorted(shard.by_name)
+    first = bisect_right(names, question.after) if question.after else 0
+    limit = min(max(1, question.limit), PAGE_MAX)
+    page = names[first : first + limit]
+    more = first + limit < len(names)
+    return TopicList(tuple(_info(shard.by_name[name]) for name in page), more)
+
+
+def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
+    topic = shard.by_name.get(question.topic)
+    if topic is None:
+        return no_such_topic(shard, question.topic)
+    shown = list(topic.subscriptions.values())[:SHOWN_MAX]
+    subscriptions = tuple(_subscription(topic, each, waiting) for each in shown)
+    return TopicShown(_info(topic), topic.why_kept(), subscriptions)
+
+
+def _subscriptions(shard: Shard, waiting: Waiting, question: ListSubscriptions) -> Reply:
+    if question.topic and question.topic not in shard.by_name:
+        return no_such_topic(shard, question.topic)
+    topics = [shard.by_name[question.topic]] if question.topic else shard.by_name.values()
+    found = sorted(
+        (topic.name, client)
+        for topic in topics
+        for client in topic.subscriptions
+        if question.client in ("", client) and (topic.name, client) > tuple(question.after)
+    )
+    limit = min(max(1, question.limit), PAGE_MAX)
+    page = tuple(
+        _subscription(shard.by_name[name], shard.by_name[name].subscriptions[client], waiting)
+        for name, client in found[:limit]
+    )
+    return SubscriptionList(page, more=len(found) > limit)
+
+
+def _info(topic: Topic) -> TopicInfo:
+    return TopicInfo(
+        name=topic.name,
+        topic_id=topic.id,
+        low=topic.low,
+        end=topic.visible,
+        subscriptions=len(topic.subscriptions),
+        producers=len(topic.producers),
+        retention=topic.retention,
+        created=topic.created,
+    )
+
+
+def _subscription(topic: Topic, each: Subscription, waiting: Waiting) -> SubscriptionInfo:
+    is_waiting = (each.client, topic.name) in waiting or (each.client, "") in waiting
+    return SubscriptionInfo(
+        topic.name, each.client, each.id, each.cursor, topic.visible, is_waiting
+    )

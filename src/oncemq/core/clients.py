@@ -1,0 +1,73 @@
+"""Who is who: clients with state, their epochs, and who is fenced.
+
+Laws: an epoch is granted once; a lower one is refused for good; a client whose state is
+older than what was granted to it is told so, and never let in silently.
+"""
+
+import msgspec
+
+from oncemq.core.names import ClientId, Epoch, is_anonymous
+from oncemq.core.records import ClientOpened
+from oncemq.core.replies import Refused
+from oncemq.core.requests import Hello
+
+
+class ClientState(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """A client as a checkpoint keeps it."""
+
+    client: ClientId
+    client_epoch: Epoch
+    nonce: int
+
+
+class Clients:
+    """The epochs granted so far."""
+
+    def __init__(self) -> None:
+        self.entries: dict[ClientId, ClientOpened] = {}
+
+    def judge(self, hello: Hello) -> ClientOpened | Refused:
+        """The fact that lets this client in (the known one, when repeated), or why not."""
+        entry = self.entries.get(hello.client)
+        if entry is not None and entry.nonce == hello.nonce:
+            return entry
+        granted = entry.client_epoch if entry else 0
+        if 0 < hello.last_epoch < granted:
+            return Refused(
+                "stale_state",
+                f"client {hello.client!r} comes with epoch {hello.last_epoch}, but {granted} was "
+                "granted since: its state is an old copy, or a client with another state took "
+                "its id. Give this one another id, or remove its state directory to start afresh",
+            )
+        last = max(granted, hello.last_epoch)
+        return ClientOpened(hello.client, Epoch(last + 1), hello.nonce)
+
+    def apply(self, record: ClientOpened) -> None:
+        """A client was let in: everything below its epoch is fenced."""
+        before = self.entries.get(record.client)
+        if before is None or before.client_epoch < record.client_epoch:
+            self.entries[record.client] = record  # else a checkpoint knew it already
+
+    def refusal(self, client: ClientId, client_epoch: Epoch) -> Refused | None:
+        """Why a client with this epoch may not act, or None."""
+        if is_anonymous(client):
+            return None
+        entry = self.entries.get(client)
+        if entry is None or client_epoch > entry.client_epoch:
+            return Refused("unknown_client", f"client {client!r} has not said hello here")
+        if client_epoch < entry.client_epoch:
+            return Refused(
+                "fenced",
+                f"client {client!r} acts with epoch {client_epoch}, but {entry.client_epoch} has "
+                "begun: a newer client with the same id took over; give each an id of its own",
+            )
+        return None
+
+    def capture(self, client: ClientId) -> ClientState:
+        """The client as a value."""
+        entry = self.entries[client]
+        return ClientState(client, entry.client_epoch, entry.nonce)
+
+    def restore(self, state: ClientState) -> None:
+        """The client a checkpoint kept."""
+        self.apply(ClientOpened(state.client, state.client_epoch, state.nonce))

@@ -1,0 +1,138 @@
+"""Gets: each subscription gets each message once, in order, and only what is durable (G1, G4).
+
+Laws: a get moves the cursor to what the client says it settled and no further; the messages
+it answers with stay the subscription's until a later request settles them.
+"""
+
+from collections import deque
+
+from oncemq.core import catalog
+from oncemq.core.names import ClientId, Micros, Offset, Serial, SubscriptionId
+from oncemq.core.records import CursorMoved
+from oncemq.core.replies import Done, Messages, Refused, Reply
+from oncemq.core.requests import Get, Read, Settle, Settled
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Caller, Deliver, Owed, Span, Step
+from oncemq.core.topic import Topic
+from oncemq.core.waiting import Waiter, Waiting
+
+NOTHING_NEW = Messages((), more=False)
+
+
+class Delivery:
+    """The subscribers' side of the broker."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self.waiting = Waiting()
+        self._unsynced: deque[tuple[Serial, Topic, Offset]] = deque()
+
+    def stored(self, topic: Topic) -> None:
+        """New messages are in the log, not yet durable."""
+        self._unsynced.append((self._shard.serial, topic, topic.end))
+
+    def synced(self, serial: Serial) -> Step:
+        """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
+        step = Step()
+        while self._unsynced and self._unsynced[0][0] <= serial:
+            _, topic, end = self._unsynced.popleft()
+            topic.visible = end
+            if len(self.waiting):
+                for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
+                    if not self._deliver(step, waiter.caller, waiter.get):
+                        self.waiting.add(waiter)  # it subscribed after these messages
+        return step
+
+    def expire(self, step: Step, now: Micros) -> None:
+        """End the waits that are over: nothing new is an answer, not an error."""
+        for waiter in self.waiting.expired(now):
+            step.replies.append(Owed(waiter.caller, NOTHING_NEW))
+
+    def get(self, step: Step, caller: Caller, get: Get, now: Micros) -> None:
+        """The next messages, now or when they come."""
+        refusal = self._shard.clients.refusal(get.client, get.client_epoch)
+        refusal = refusal or self._move_cursors(step, get.client, get.settled)
+        refusal = refusal or self._not_subscribed(get.client, get.topic)
+        if refusal:
+            self._scribe.answer(step, caller, refusal)
+        elif not self._deliver(step, caller, get):
+            wait_ms = min(get.wait_ms, self._scribe.rules.wait_ms_max)
+            if wait_ms > 0:
+                self.waiting.add(Waiter(caller, get, Micros(now + wait_ms * 1000)))
+            else:
+                step.replies.append(Owed(caller, NOTHING_NEW))
+
+    def settle(self, step: Step, settle: Settle) -> Reply:
+        """Move cursors; the answer comes when that is durable."""
+        refusal = self._shard.clients.refusal(settle.client, settle.client_epoch)
+        refusal = refusal or self._move_cursors(step, settle.client, settle.settled)
+        return refusal or Done(changed=bool(step.writes))
+
+    def read(self, step: Step, caller: Caller, read: Read) -> None:
+        """Stored messages by offset, for those who keep their own cursor."""
+        topic = self._shard.by_name.get(read.topic)
+        if topic is None:
+            answer = catalog.no_such_topic(self._shard, read.topic)
+        elif not topic.low <= read.offset <= topic.visible:
+            answer = Refused(
+                "offset_out_of_range",
+                f"{read.topic!r} holds offsets {topic.low} up to {topic.visible}, "
+                f"not {read.offset}",
+            )
+        elif read.offset == topic.visible:
+            answer = NOTHING_NEW
+        else:
+            span = Span(topic.name, topic.id, SubscriptionId(0), read.offset, topic.visible)
+            answer = Deliver((span,), max(1, read.limit), read.bytes_max)
+        step.replies.append(Owed(caller, answer))
+
+    def _deliver(self, step: Step, caller: Caller, get: Get) -> bool:
+        """Answer a get with what is there; False when nothing is."""
+        if get.topic:
+            topics = [self._shard.by_name[get.topic]]
+        else:
+            topics = list(self._shard.by_client.get(get.client, {}).values())
+        spans: list[Span] = []
+        for topic in topics:
+            subscription = topic.subscriptions[get.client]
+            start = max(subscription.cursor, get.start) if get.topic else subscription.cursor
+            if start < topic.visible:
+                span = Span(topic.name, topic.id, subscription.id, Offset(start), topic.visible)
+                spans.append(span)
+        if spans:
+            deliver = Deliver(tuple(spans), max(1, get.limit), get.bytes_max)
+            step.replies.append(Owed(caller, deliver))
+        return bool(spans)
+
+    def _not_subscribed(self, client: ClientId, name: str) -> Refused | None:
+        if not name:
+            if client in self._shard.by_client:
+                return None
+            return Refused("not_subscribed", f"{client!r} has no subscription: subscribe first")
+        topic = self._shard.by_name.get(name)
+        if topic is not None and client in topic.subscriptions:
+            return None
+        return Refused("not_subscribed", f"{client!r} is not subscribed to {name!r}: subscribe first")
+
+    def _move_cursors(
+        self, step: Step, client: ClientId, settled: tuple[Settled, ...]
+    ) -> Refused | None:
+        moves: list[CursorMoved] = []
+        for each in settled:
+            topic = self._shard.by_name.get(each.topic)
+            subscription = topic.subscriptions.get(client) if topic else None
+            if topic is None or subscription is None or subscription.id != each.subscription_id:
+                continue  # of a subscription that ended: settling it changes nothing (G6)
+            if each.cursor > topic.end:
+                return Refused(
+                    "cursor_beyond_end",
+                    f"cursor {topic.name}/{client}@{each.cursor} is beyond the end "
+                    f"@{topic.end}: this server has lost messages it once gave out; "
+                    "unsubscribe and subscribe again to go on from what is there",
+                )
+            if each.cursor > subscription.cursor:
+                moves.append(CursorMoved(topic.id, client, each.cursor))
+        for move in moves:
+            self._scribe.write(step, move)
+        return None

@@ -1,0 +1,111 @@
+"""Puts: judged by sequence, stored once (G2), in one order (G3), or refused with a reason."""
+
+from typing import assert_never
+
+from oncemq.core.catalog import Counters
+from oncemq.core.names import ANONYMOUS_EPOCH, PRODUCER_BYTES, Micros, Offset, Sequence, TopicId
+from oncemq.core.producers import Conflict, Duplicate, Gap, New, Recent, judge
+from oncemq.core.records import MessagesDiscarded, MessagesStored, Run
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
+from oncemq.core.requests import Put, Resume
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Body, Caller, Step
+from oncemq.core.topic import Topic
+
+
+class Intake:
+    """The publishers' side of the broker."""
+
+    def __init__(self, scribe: Scribe, counters: Counters) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._rules = scribe.rules
+        self._counters = counters
+
+    def put(
+        self, step: Step, caller: Caller, put: Put, body: Body, now: Micros
+    ) -> Topic | None:
+        """Decide about a batch; the topic, when it got new messages that await their sync."""
+        topic = self._shard.by_name.get(put.topic)
+        refusal = self._refusal(topic, put)
+        if refusal:
+            self._scribe.answer(step, caller, refusal)
+            return None
+        entry = topic.producers.get(put.producer) if topic else None
+        verdict = judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
+        match verdict:
+            case New():
+                topic = topic or self._scribe.create(step, put.topic, now)
+                accepted = self._store(step, topic, put, body, now)
+                self._scribe.answer(step, caller, accepted)
+                return topic if accepted.stored else None
+            case Duplicate(recent):
+                assert topic is not None
+                self._counters.duplicates += put.count
+                self._scribe.answer(step, caller, self._again(topic, put, recent))
+            case Gap(expected):
+                self._scribe.answer(step, caller, _gap(put, expected))
+            case Conflict(detail):
+                refused = Refused("payload_conflict", f"{put.topic!r}: {detail}; nothing stored")
+                self._scribe.answer(step, caller, refused)
+            case _:
+                assert_never(verdict)
+        return None
+
+    def resume(self, resume: Resume) -> Reply:
+        """Where a producer stopped on a topic."""
+        refusal = self._shard.clients.refusal(resume.client, resume.client_epoch)
+        if refusal:
+            return refusal
+        topic = self._shard.by_name.get(resume.topic)
+        if topic is None:
+            refusal = self._scribe.new_topic_refusal(resume.topic)
+            return refusal or Resumed(TopicId(0), Sequence(0))
+        entry = topic.producers.get(resume.producer)
+        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0))
+
+    def _refusal(self, topic: Topic | None, put: Put) -> Refused | None:
+        refusal = self._shard.clients.refusal(put.client, put.client_epoch)
+        if refusal is None and (put.first_sequence < 1 or len(put.producer) != PRODUCER_BYTES):
+            detail = f"sequences count from 1, a producer id has {PRODUCER_BYTES} bytes"
+            refusal = Refused("malformed", detail)
+        if refusal is None and topic is None:
+            refusal = self._scribe.new_topic_refusal(put.topic)
+        if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
+            detail = f"{put.topic!r} is not the topic it was: resume on it"
+            refusal = Refused("topic_changed", detail)
+        return refusal
+
+    def _store(
+        self, step: Step, topic: Topic, put: Put, body: Body, now: Micros
+    ) -> PutAccepted:
+        timestamp = self._shard.next_timestamp(now)
+        epoch = put.client_epoch if put.lasting else ANONYMOUS_EPOCH
+        run = Run(put.count, put.producer, epoch, put.first_sequence, timestamp)
+        if not topic.wanted:
+            self._counters.discarded += put.count
+            self._scribe.write(step, MessagesDiscarded(topic.id, put.checksum, run))
+            return self._accepted(topic, put, NO_OFFSET, stored=False)
+        first = topic.end
+        record = MessagesStored(topic.id, first, put.count, put.columns, put.checksum, (run,))
+        self._scribe.write(step, record, body)
+        self._counters.stored += put.count
+        self._counters.stored_bytes += len(body)
+        return self._accepted(topic, put, first, stored=True)
+
+    def _accepted(self, topic: Topic, put: Put, first: Offset, *, stored: bool) -> PutAccepted:
+        return PutAccepted(topic.id, first, put.count, stored, False, self._rules.sync_ms)
+
+    def _again(self, topic: Topic, put: Put, recent: Recent | None) -> PutAccepted:
+        """The first receipt once more; without its offset when that was too long ago."""
+        first = recent.first_offset if recent else NO_OFFSET
+        stored = recent is None or recent.first_offset != NO_OFFSET
+        return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms)
+
+
+def _gap(put: Put, expected: Sequence) -> Refused:
+    return Refused(
+        "sequence_gap",
+        f"{put.topic!r} expects sequence {expected} of this producer, got {put.first_sequence}: "
+        "resume on the topic and send what is missing first",
+    )

@@ -1,0 +1,110 @@
+"""Who may speak and who subscribes: hello, subscribe, unsubscribe (G6).
+
+Laws: a subscription gets exactly what was put after it was made, or from where it asked;
+made again after it ended, it is another subscription.
+"""
+
+from oncemq.core.names import Micros, Offset, SubscriptionId, is_system, name_fault
+from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade
+from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed, Welcome
+from oncemq.core.requests import (
+    START_EARLIEST,
+    START_NEW,
+    START_OFFSET,
+    Hello,
+    Start,
+    Subscribe,
+    Unsubscribe,
+)
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Owed, Step
+from oncemq.core.topic import Topic
+from oncemq.core.waiting import Waiting
+
+
+class Membership:
+    """Clients coming, joining topics and leaving them."""
+
+    def __init__(self, scribe: Scribe, waiting: Waiting) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._waiting = waiting
+
+    def hello(self, step: Step, hello: Hello) -> Reply:
+        """Let a client in under a new epoch, which fences its older self."""
+        fault = name_fault(hello.client, what="client id")
+        if fault is None and is_system(hello.client):
+            fault = f"{hello.client!r}: client ids with a leading '_' are the system's"
+        if fault:
+            return Refused("name_invalid", fault)
+        verdict = self._shard.clients.judge(hello)
+        if isinstance(verdict, Refused):
+            return verdict
+        if verdict is not self._shard.clients.entries.get(hello.client):
+            self._fence(step, verdict)
+            self._scribe.write(step, verdict)
+        return Welcome(verdict.client_epoch, self._scribe.rules.limits)
+
+    def subscribe(self, step: Step, subscribe: Subscribe, now: Micros) -> Reply:
+        """Make a subscription, or say it is there already."""
+        client = subscribe.client
+        topic = self._shard.by_name.get(subscribe.topic)
+        refusal = self._shard.clients.refusal(client, subscribe.client_epoch)
+        if refusal is None and topic is None:
+            refusal = self._scribe.new_topic_refusal(subscribe.topic)
+        if refusal:
+            return refusal
+        if topic is not None and client in topic.subscriptions:
+            there = topic.subscriptions[client]
+            return Subscribed(False, topic.id, there.id, there.cursor)
+        cursor = _cursor(topic, subscribe.start)
+        if isinstance(cursor, Refused):
+            return cursor
+        most = self._scribe.rules.subscriptions_max
+        if topic is not None and len(topic.subscriptions) >= most:
+            return Refused("limit", f"{topic.name!r} has its {most} subscriptions; end one first")
+        topic = topic or self._scribe.create(step, subscribe.topic, now)
+        identity = SubscriptionId(self._shard.next_identity())
+        made = SubscriptionMade(topic.id, identity, client, cursor, now)
+        self._scribe.write(step, made)
+        return Subscribed(True, topic.id, identity, cursor)
+
+    def unsubscribe(self, step: Step, unsubscribe: Unsubscribe) -> Reply:
+        """End a subscription, or say there was none."""
+        client = unsubscribe.client
+        refusal = self._shard.clients.refusal(client, unsubscribe.client_epoch)
+        if refusal:
+            return refusal
+        topic = self._shard.by_name.get(unsubscribe.topic)
+        if topic is None or client not in topic.subscriptions:
+            return Unsubscribed(False)
+        waiter = self._waiting.take((client, topic.name))
+        if waiter is not None:
+            refused = Refused("not_subscribed", f"the subscription on {topic.name!r} has ended")
+            step.replies.append(Owed(waiter.caller, refused))
+        self._scribe.write(step, SubscriptionEnded(topic.id, client))
+        return Unsubscribed(True)
+
+    def _fence(self, step: Step, opened: ClientOpened) -> None:
+        """A newer client begins: tell the older one at once if it waits."""
+        topics = [topic.name for topic in self._shard.by_client.get(opened.client, {}).values()]
+        for waiter in self._waiting.of_client(opened.client, topics):
+            refused = Refused("fenced", f"a newer client with the id {opened.client!r} took over")
+            step.replies.append(Owed(waiter.caller, refused))
+
+
+def _cursor(topic: Topic | None, start: Start) -> Offset | Refused:
+    low, end = (topic.low, topic.end) if topic else (Offset(0), Offset(0))
+    if start.mode == START_NEW:
+        return end
+    if start.mode == START_EARLIEST:
+        return low
+    if start.mode != START_OFFSET:
+        return Refused("malformed", f"no such start of a subscription: {start.mode!r}")
+    if not low <= start.value <= end:
+        return Refused(
+            "offset_out_of_range",
+            f"offset {start.value} is not there: the topic holds {low} up to {end}; "
+            "use earliest, new, or one of these",
+        )
+    return Offset(start.value)

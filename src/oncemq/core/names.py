@@ -1,0 +1,50 @@
+"""The numbers and names everything else speaks in, and the rules a name must keep.
+
+Law: a name that passed here is 1 to 255 bytes of UTF-8 in NFC without control
+characters; it never becomes a file name.
+"""
+
+import unicodedata
+from typing import NewType
+
+TopicId = NewType("TopicId", int)  # never used twice, even for the same name
+SubscriptionId = NewType("SubscriptionId", int)  # never used twice, even for the same client
+ProducerId = NewType("ProducerId", bytes)  # 16 bytes chosen by the client
+ClientId = NewType("ClientId", str)
+Offset = NewType("Offset", int)  # place in a topic, from 0
+Sequence = NewType("Sequence", int)  # a producer's number on a topic, from 1
+Serial = NewType("Serial", int)  # place of a record in the shard's log, from 1
+Epoch = NewType("Epoch", int)  # grows when a client starts; higher fences lower
+Micros = NewType("Micros", int)  # microseconds since 1970, given at append
+
+NAME_BYTES_MAX = 255
+PRODUCER_BYTES = 16
+ANONYMOUS = "_anonymous-"  # prefix of client ids that live as long as their process
+ANONYMOUS_EPOCH = Epoch(0)
+
+
+def name_fault(name: str, *, what: str = "topic name") -> str | None:
+    """Why `name` cannot be used, or None. System names (leading `_`) pass: see `is_system`."""
+    if not name:
+        return f"the {what} is empty; give it 1 to {NAME_BYTES_MAX} bytes"
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        return f"the {what} {name!r} is not valid UTF-8"
+    if size > NAME_BYTES_MAX:
+        return f"the {what} has {size} bytes; {NAME_BYTES_MAX} at most"
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in name):
+        return f"the {what} {name!r} has a control character; leave it out"
+    if not unicodedata.is_normalized("NFC", name):
+        return f"the {what} {name!r} is not in Unicode form NFC; normalize it first"
+    return None
+
+
+def is_system(name: str) -> bool:
+    """Whether the name is the system's: users may read such a topic, not make one."""
+    return name.startswith("_")
+
+
+def is_anonymous(client: str) -> bool:
+    """Whether the client id belongs to a client without durable state."""
+    return client.startswith(ANONYMOUS)

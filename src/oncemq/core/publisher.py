@@ -1,0 +1,175 @@
+"""The publisher's side of exactly-once: numbers, order, what is under way, what comes back.
+
+Laws: a topic's puts leave in the order they were given and keep their numbers through every
+retry; no more than RECENT_MAX are under way on a topic, so the server still knows each
+receipt word for word; numbers change only after the server said it never saw them.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.producers import RECENT_MAX
+from oncemq.core.replies import PutAccepted, Refused, Resumed
+from oncemq.core.step import Body
+
+AGAIN = frozenset({"topic_changed", "sequence_gap"})  # ask where we stand, renumber, go on
+RETRY = frozenset({"checksum", "unknown_client"})  # send the same again
+
+
+@dataclass(slots=True)
+class Parcel:
+    """A batch on its way. `ticket` is whatever the shell waits on; None after a restart."""
+
+    topic: str
+    producer: ProducerId
+    lasting: bool
+    count: int
+    columns: int
+    body: Body
+    first_sequence: Sequence = Sequence(0)
+    checksum: int = 0
+    ticket: Any = None
+    token: int = 0  # of the exchange it is under way in; 0: not sent
+
+
+@dataclass(slots=True)
+class Lane:
+    """One topic: its parcels in order, and each producer's next number."""
+
+    topic: str
+    topic_id: TopicId = TopicId(0)
+    parcels: deque[Parcel] = field(default_factory=deque[Parcel])
+    next_sequences: dict[ProducerId, Sequence] = field(
+        default_factory=dict[ProducerId, Sequence]
+    )
+    lost: bool = False  # the server disagrees about the numbers: resume before sending
+    resume_token: int = 0
+
+
+class Publisher:
+    """All lanes of one client."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, Lane] = {}
+        self.unacknowledged = 0
+        self.cancelled: list[int] = []  # tokens whose replies no longer matter
+
+    def lane(self, topic: str) -> Lane:
+        """The topic's lane."""
+        lane = self._lanes.get(topic)
+        if lane is None:
+            lane = self._lanes[topic] = Lane(topic)
+        return lane
+
+    def lanes(self) -> list[Lane]:
+        """Every lane that has something to send or to learn."""
+        return [lane for lane in self._lanes.values() if lane.parcels]
+
+    def all_lanes(self) -> list[Lane]:
+        """Every lane, with or without parcels."""
+        return list(self._lanes.values())
+
+    def number(self, parcel: Parcel) -> Sequence:
+        """Give a parcel the producer's next numbers on its topic."""
+        lane = self.lane(parcel.topic)
+        first = lane.next_sequences.get(parcel.producer, Sequence(1))
+        parcel.first_sequence = first
+        lane.next_sequences[parcel.producer] = Sequence(first + parcel.count)
+        return first
+
+    def add(self, parcel: Parcel) -> None:
+        """A numbered parcel (recorded, where it lasts) may leave from now on."""
+        self.lane(parcel.topic).parcels.append(parcel)
+        self.unacknowledged += parcel.count
+
+    def ready(self, lane: Lane) -> Iterator[Parcel]:
+        """Parcels that may leave now, in order."""
+        if lane.lost:
+            return
+        under_way = 0
+        for parcel in lane.parcels:
+            if parcel.token:
+                under_way += 1
+            elif under_way >= RECENT_MAX:
+                return
+            elif under_way and parcel.producer != lane.parcels[0].producer:
+                return  # another producer's numbers: order holds only once the others are in
+            else:
+                under_way += 1
+                yield parcel
+
+    def accepted(self, parcel: Parcel, reply: PutAccepted) -> None:
+        """The server has it."""
+        self.lane(parcel.topic).topic_id = reply.topic_id
+        self._drop(parcel)
+
+    def refused(self, parcel: Parcel, refused: Refused) -> bool:
+        """The server said no; True when that is final for this parcel."""
+        lane = self.lane(parcel.topic)
+        parcel.token = 0
+        if refused.code in AGAIN:
+            self._lose(lane)
+            return False
+        if refused.code in RETRY:
+            return False
+        final = parcel.ticket is not None or refused.code not in ("storage_full", "fenced")
+        if final:
+            self._drop(parcel)
+            self._lose(lane)  # those behind it are numbered as if it had been stored
+        return final
+
+    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
+        """Where the server stands: renumber; the parcels it has had all along come back."""
+        same_topic = lane.topic_id == reply.topic_id
+        lane.topic_id = reply.topic_id
+        lane.lost = False
+        lane.resume_token = 0
+        known: list[Parcel] = []
+        sequence = Sequence(reply.last_sequence + 1)
+        for parcel in list(lane.parcels):
+            if parcel.producer != producer:
+                continue
+            end = parcel.first_sequence + parcel.count - 1
+            if same_topic and end <= reply.last_sequence:
+                known.append(parcel)
+                self._drop(parcel)
+                continue
+            parcel.first_sequence = sequence
+            sequence = Sequence(sequence + parcel.count)
+        lane.next_sequences[producer] = sequence
+        return known
+
+    def unrecorded(self) -> int:
+        """Messages under way that no disk of ours holds."""
+        return sum(
+            parcel.count
+            for lane in self._lanes.values()
+            for parcel in lane.parcels
+            if not parcel.lasting
+        )
+
+    def abandon(self) -> list[Parcel]:
+        """Take everything back: the client was fenced, or gives up."""
+        parcels = [parcel for lane in self._lanes.values() for parcel in lane.parcels]
+        for lane in self._lanes.values():
+            lane.parcels.clear()
+        self.unacknowledged = 0
+        return parcels
+
+    def _lose(self, lane: Lane) -> None:
+        lane.lost = bool(lane.parcels)
+        for parcel in lane.parcels:
+            if parcel.token:
+                self.cancelled.append(parcel.token)
+                parcel.token = 0
+
+    def _drop(self, parcel: Parcel) -> None:
+        lane = self.lane(parcel.topic)
+        if lane.parcels and lane.parcels[0] is parcel:
+            lane.parcels.popleft()
+        else:
+            lane.parcels.remove(parcel)
+        self.unacknowledged -= parcel.count

@@ -1,0 +1,197 @@
+"""The facts the log holds. A new fact is a new record type, never a changed one.
+
+Law: folding the records of a log in order gives the broker's state, always the same.
+The payload bytes of `MessagesStored` and nothing else travel beside the record, as its body.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
+
+
+class Retention(msgspec.Struct, frozen=True, array_like=True):
+    """How long settled messages stay: not at all, for a time, up to a size, forever."""
+
+    keep_ms: int = 0
+    keep_bytes: int = 0
+    forever: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept beyond what subscriptions still need."""
+        return self.forever or self.keep_ms > 0 or self.keep_bytes > 0
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Consecutive messages of one producer inside a batch. A put is one run."""
+
+    count: int
+    producer: ProducerId
+    producer_epoch: Epoch  # of the client that put it; 0: the producer ends with its process
+    first_sequence: Sequence
+    timestamp: Micros
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """One fact. `kind` is its number on disk, for good."""
+
+    kind: ClassVar[int]
+
+
+class TopicCreated(Record, frozen=True, array_like=True):
+    kind = 1
+    topic_id: TopicId
+    name: str
+    retention: Retention
+    timestamp: Micros
+
+
+class TopicConfigured(Record, frozen=True, array_like=True):
+    kind = 2
+    topic_id: TopicId
+    retention: Retention
+
+
+class TopicDeleted(Record, frozen=True, array_like=True):
+    kind = 3
+    topic_id: TopicId
+
+
+class TopicTrimmed(Record, frozen=True, array_like=True):
+    """Retention let go of everything below `low`."""
+
+    kind = 4
+    topic_id: TopicId
+    low: Offset
+
+
+class MessagesStored(Record, frozen=True, array_like=True):
+    """A batch. Its body is columnar (see wire.batch); the record never looks inside."""
+
+    kind = 5
+    topic_id: TopicId
+    first_offset: Offset
+    count: int
+    columns: int
+    checksum: int  # of the body, as the publisher computed it: the retry must match it
+    runs: tuple[Run, ...]
+
+
+class MessagesDiscarded(Record, frozen=True, array_like=True):
+    """A put nobody subscribes to: the sequence advances, the messages are not kept."""
+
+    kind = 6
+    topic_id: TopicId
+    checksum: int
+    run: Run
+
+
+class SubscriptionMade(Record, frozen=True, array_like=True):
+    kind = 7
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    client: ClientId
+    cursor: Offset
+    timestamp: Micros
+
+
+class SubscriptionEnded(Record, frozen=True, array_like=True):
+    kind = 8
+    topic_id: TopicId
+    client: ClientId
+
+
+class CursorMoved(Record, frozen=True, array_like=True):
+    """Everything below `cursor` is settled: the cursor names the NEXT offset."""
+
+    kind = 9
+    topic_id: TopicId
+    client: ClientId
+    cursor: Offset
+
+
+class ClientOpened(Record, frozen=True, array_like=True):
+    """A client with state started: its epoch fences every earlier one."""
+
+    kind = 10
+    client: ClientId
+    client_epoch: Epoch
+    nonce: int
+
+
+class ProducersForgotten(Record, frozen=True, array_like=True):
+    """Anonymous producers of a topic that were silent for long enough."""
+
+    kind = 11
+    topic_id: TopicId
+    producers: tuple[ProducerId, ...]
+
+
+class OutboxLane(Record, frozen=True, array_like=True):
+    """In a client's outbox: where a producer's numbers on a topic go on."""
+
+    kind = 64
+    topic: str
+    topic_id: TopicId
+    next_sequence: Sequence
+
+
+class OutboxPut(Record, frozen=True, array_like=True):
+    """In a client's outbox: a batch that must reach the server, once."""
+
+    kind = 65
+    topic: str
+    topic_id: TopicId
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+    body: bytes
+
+
+class OutboxDone(Record, frozen=True, array_like=True):
+    """In a client's outbox: everything below `next_sequence` has its receipt or its refusal."""
+
+    kind = 66
+    topic: str
+    next_sequence: Sequence
+
+
+class OutboxOpened(Record, frozen=True, array_like=True):
+    """In a client's outbox: whose numbers these are; before it, a copy was under way."""
+
+    kind = 67
+    producer: ProducerId
+
+
+RECORDS: dict[int, type[Record]] = {
+    record.kind: record
+    for record in (
+        TopicCreated,
+        TopicConfigured,
+        TopicDeleted,
+        TopicTrimmed,
+        MessagesStored,
+        MessagesDiscarded,
+        SubscriptionMade,
+        SubscriptionEnded,
+        CursorMoved,
+        ClientOpened,
+        ProducersForgotten,
+        OutboxLane,
+        OutboxPut,
+        OutboxDone,
+        OutboxOpened,
+    )
+}

@@ -1,0 +1,171 @@
+"""What a server may answer. Every request has a reply."""
+
+from typing import ClassVar
+
+import msgspec
+
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, Sequence, SubscriptionId, TopicId
+from oncemq.core.records import Retention, Run
+
+NO_OFFSET = Offset(-1)
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """One answer. `opcode` is its number on the wire, for good."""
+
+    opcode: ClassVar[int]
+
+
+class Refused(Reply, frozen=True, array_like=True):
+    """No, and why, and what to do. Nothing was changed by the request."""
+
+    opcode = 64
+    code: str
+    detail: str
+
+
+class Limits(msgspec.Struct, frozen=True, array_like=True):
+    """What this server takes at most."""
+
+    message_bytes: int
+    batch_bytes: int
+    batch_messages: int
+
+
+class Welcome(Reply, frozen=True, array_like=True):
+    opcode = 65
+    client_epoch: Epoch
+    limits: Limits
+
+
+class Resumed(Reply, frozen=True, array_like=True):
+    """`topic_id` 0: there is no such topic yet, and the first put makes it."""
+
+    opcode = 66
+    topic_id: TopicId
+    last_sequence: Sequence
+
+
+class PutAccepted(Reply, frozen=True, array_like=True):
+    """The receipt of a batch. `sync_ms` over 0: what a power cut may still take."""
+
+    opcode = 67
+    topic_id: TopicId
+    first_offset: Offset
+    count: int
+    stored: bool
+    duplicate: bool
+    sync_ms: int
+
+
+class BatchHead(msgspec.Struct, frozen=True, array_like=True):
+    """What a batch body beside the reply holds."""
+
+    topic: str
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    first_offset: Offset
+    count: int
+    columns: int
+    checksum: int
+    runs: tuple[Run, ...]
+
+
+class Messages(Reply, frozen=True, array_like=True):
+    """Batches, a body frame each, in order. None: nothing new. `more`: ask again at once."""
+
+    opcode = 68
+    batches: tuple[BatchHead, ...]
+    more: bool
+
+
+class Subscribed(Reply, frozen=True, array_like=True):
+    """`made` is False when the subscription was there already (the seeds' NACK)."""
+
+    opcode = 69
+    made: bool
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    cursor: Offset
+
+
+class Unsubscribed(Reply, frozen=True, array_like=True):
+    """`ended` is False when there was no subscription (the seeds' NACK)."""
+
+    opcode = 70
+    ended: bool
+
+
+class Done(Reply, frozen=True, array_like=True):
+    """Durably so. `changed` is False when it was so before."""
+
+    opcode = 71
+    changed: bool
+
+
+class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    topic_id: TopicId
+    low: Offset
+    end: Offset
+    subscriptions: int
+    producers: int
+    retention: Retention
+    created: Micros
+    stored_bytes: int = 0
+
+
+class TopicList(Reply, frozen=True, array_like=True):
+    opcode = 72
+    topics: tuple[TopicInfo, ...]
+    more: bool
+
+
+class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):
+    topic: str
+    client: ClientId
+    subscription_id: SubscriptionId
+    cursor: Offset
+    end: Offset
+    waiting: bool
+
+
+class TopicShown(Reply, frozen=True, array_like=True):
+    """A topic and why each part of it is kept."""
+
+    opcode = 73
+    topic: TopicInfo
+    kept_because: str
+    subscriptions: tuple[SubscriptionInfo, ...]
+
+
+class SubscriptionList(Reply, frozen=True, array_like=True):
+    opcode = 74
+    subscriptions: tuple[SubscriptionInfo, ...]
+    more: bool
+
+
+class StatusReport(Reply, frozen=True, array_like=True):
+    """The server's state in plain numbers, as (name, value) pairs."""
+
+    opcode = 75
+    facts: dict[str, str | int | float | bool]
+
+
+REPLIES: dict[int, type[Reply]] = {
+    reply.opcode: reply
+    for reply in (
+        Refused,
+        Welcome,
+        Resumed,
+        PutAccepted,
+        Messages,
+        Subscribed,
+        Unsubscribed,
+        Done,
+        TopicList,
+        TopicShown,
+        SubscriptionList,
+        StatusReport,
+    )
+}

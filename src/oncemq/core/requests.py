@@ -1,0 +1,180 @@
+"""What a client may ask. Any request may be repeated: put is idempotent by sequence,
+get by cursor, the others by their effect."""
+
+from typing import ClassVar
+
+import msgspec
+
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.core.records import Retention
+
+START_NEW = "new"
+START_EARLIEST = "earliest"
+START_OFFSET = "offset"
+START_TIME = "time"
+
+class Request(msgspec.Struct, frozen=True, array_like=True):
+    """One question. `opcode` is its number on the wire, for good."""
+
+    opcode: ClassVar[int]
+
+class Hello(Request, frozen=True, array_like=True):
+    """A client with state starts; `nonce` makes a repeated Hello the same start."""
+
+    opcode = 1
+    client: ClientId
+    last_epoch: Epoch
+    nonce: int
+
+class Resume(Request, frozen=True, array_like=True):
+    """Where did this producer stop on this topic?"""
+
+    opcode = 2
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    producer: ProducerId
+
+class Put(Request, frozen=True, array_like=True):
+    """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
+
+    `lasting`: the producer's numbers are on the client's disk; else they end with its process.
+    """
+
+    opcode = 3
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    topic_id: TopicId
+    producer: ProducerId
+    lasting: bool
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+
+class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Everything below `cursor` took effect at the subscriber."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    cursor: Offset
+
+class Get(Request, frozen=True, array_like=True):
+    """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
+
+    `start` lets a client read ahead of its cursor; -1 means from the cursor.
+    """
+
+    opcode = 4
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    settled: tuple[Settled, ...] = ()
+    start: int = -1
+    limit: int = 1
+    bytes_max: int = 1 << 20
+    wait_ms: int = 0
+
+class Settle(Request, frozen=True, array_like=True):
+    """Move cursors without asking for messages; answered once that is durable."""
+
+    opcode = 5
+    client: ClientId
+    client_epoch: Epoch
+    settled: tuple[Settled, ...]
+
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    """Where a new subscription begins."""
+
+    mode: str = START_NEW
+    value: int = 0  # an offset, or a time in microseconds
+
+class Subscribe(Request, frozen=True, array_like=True):
+    opcode = 6
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    start: Start = Start()
+
+class Unsubscribe(Request, frozen=True, array_like=True):
+    opcode = 7
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+
+class CreateTopic(Request, frozen=True, array_like=True):
+    opcode = 8
+    topic: str
+    retention: Retention = Retention()
+
+class ConfigureTopic(Request, frozen=True, array_like=True):
+    opcode = 9
+    topic: str
+    retention: Retention
+
+class DeleteTopic(Request, frozen=True, array_like=True):
+    opcode = 10
+    topic: str
+
+class ListTopics(Request, frozen=True, array_like=True):
+    """Topics by name, a page at a time, from the first name after `after`."""
+
+    opcode = 11
+    after: str = ""
+    limit: int = 100
+
+class ShowTopic(Request, frozen=True, array_like=True):
+    opcode = 12
+    topic: str
+
+class ListSubscriptions(Request, frozen=True, array_like=True):
+    """Subscriptions of one topic, of one client, or all; a page after (topic, client)."""
+
+    opcode = 13
+    topic: str = ""
+    client: str = ""
+    after: tuple[str, str] = ("", "")
+    limit: int = 100
+
+class Status(Request, frozen=True, array_like=True):
+    opcode = 14
+
+class Read(Request, frozen=True, array_like=True):
+    """Stored messages from an offset, without a subscription and settling nothing."""
+
+    opcode = 15
+    topic: str
+    offset: Offset
+    limit: int = 100
+    bytes_max: int = 1 << 20
+
+REQUESTS: dict[int, type[Request]] = {
+    request.opcode: request
+    for request in (
+        Hello,
+        Resume,
+        Put,
+        Get,
+        Settle,
+        Subscribe,
+        Unsubscribe,
+        CreateTopic,
+        ConfigureTopic,
+        DeleteTopic,
+        ListTopics,
+        ShowTopic,
+        ListSubscriptions,
+        Status,
+        Read,
+    )
+}
+

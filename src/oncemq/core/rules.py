@@ -1,0 +1,22 @@
+"""The limits of a server (G8), and what it promises about the disk."""
+
+import msgspec
+
+from oncemq.core.replies import Limits
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a server takes at most; over a limit comes a clear refusal."""
+
+    message_bytes_max: int = 16 << 20
+    batch_bytes_max: int = 64 << 20
+    batch_messages_max: int = 1_000_000
+    topics_max: int = 1_000_000
+    subscriptions_max: int = 100_000  # of one topic
+    wait_ms_max: int = 60_000
+    sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
+
+    @property
+    def limits(self) -> Limits:
+        """The part of it a client must know."""
+        return Limits(self.message_bytes_max, self.batch_bytes_max, self.batch_messages_max)

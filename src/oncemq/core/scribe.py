@@ -1,0 +1,55 @@
+"""The one hand that writes facts: applies each to the shard and notes it in the step.
+
+Law: nothing changes the shard but a record that also goes into the log, in the same order.
+"""
+
+from oncemq.core.names import Micros, Serial, TopicId, is_system, name_fault
+from oncemq.core.records import Record, Retention, TopicCreated
+from oncemq.core.replies import Refused, Reply
+from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
+from oncemq.core.step import Body, Caller, Owed, Step, Write
+from oncemq.core.topic import Topic
+
+
+class Scribe:
+    """Writes for every part of the broker."""
+
+    def __init__(self, shard: Shard, rules: Rules) -> None:
+        self.shard = shard
+        self.rules = rules
+
+    def write(self, step: Step, record: Record, body: Body | None = None) -> Serial:
+        """A fact: true from now on in memory, and on disk before anyone is told."""
+        serial = Serial(self.shard.serial + 1)
+        self.shard.apply(record, serial)
+        step.writes.append(Write(record, body))
+        return serial
+
+    def answer(self, step: Step, caller: Caller, reply: Reply) -> None:
+        """Owe a reply, after everything decided so far is durable.
+
+        Also when this step wrote nothing: "already subscribed", "duplicate", "fenced" rest on
+        facts that may still be on their way to the disk.
+        """
+        step.replies.append(Owed(caller, reply, self.shard.serial))
+
+    def new_topic_refusal(self, name: str) -> Refused | None:
+        """Why a topic of this name cannot be made, or None."""
+        fault = name_fault(name)
+        if fault:
+            return Refused("name_invalid", fault)
+        if is_system(name):
+            return Refused("name_invalid", f"{name!r}: names with a leading '_' are the system's")
+        if len(self.shard.topics) >= self.rules.topics_max:
+            return Refused("limit", f"this server has its {self.rules.topics_max} topics")
+        return None
+
+    def create(
+        self, step: Step, name: str, now: Micros, retention: Retention | None = None
+    ) -> Topic:
+        """Make a topic; the name was checked."""
+        topic_id = TopicId(self.shard.next_identity())
+        timestamp = self.shard.next_timestamp(now)
+        self.write(step, TopicCreated(topic_id, name, retention or Retention(), timestamp))
+        return self.shard.topics[topic_id]

@@ -1,0 +1,204 @@
+"""The state of a shard, and the fold that makes it: `apply` is shared by live work and recovery.
+
+Laws: `apply` decides nothing, it only remembers; a record that a checkpoint already contains
+changes nothing when it is replayed; identities are never given twice.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import msgspec
+
+from oncemq.core.clients import Clients, ClientState
+from oncemq.core.names import (
+    ANONYMOUS_EPOCH,
+    ClientId,
+    Micros,
+    Offset,
+    ProducerId,
+    Serial,
+    TopicId,
+)
+from oncemq.core.producers import Recent
+from oncemq.core.records import (
+    ClientOpened,
+    CursorMoved,
+    MessagesDiscarded,
+    MessagesStored,
+    ProducersForgotten,
+    Record,
+    Run,
+    SubscriptionEnded,
+    SubscriptionMade,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicTrimmed,
+)
+from oncemq.core.replies import NO_OFFSET
+from oncemq.core.topic import Subscription, Topic, TopicState, capture, restore
+
+
+class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """What belongs to no topic and no client."""
+
+    identities: int
+    last_timestamp: Micros
+
+
+State = TopicState | ClientState | ShardState
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(State).decode
+
+
+class Shard:
+    """Topics, subscriptions, producers, clients: everything the log says."""
+
+    def __init__(self, tag: int) -> None:
+        self._tag = tag << 32
+        self.serial = Serial(0)  # of the last record applied
+        self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
+        self.identities = 0
+        self.last_timestamp = Micros(0)
+        self.clients = Clients()
+        self.topics: dict[TopicId, Topic] = {}
+        self.by_name: dict[str, Topic] = {}
+        self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
+        self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
+
+    def next_identity(self) -> int:
+        """A number no topic and no subscription of any log ever had."""
+        return self._tag | (self.identities + 1)
+
+    def next_timestamp(self, now: Micros) -> Micros:
+        """`now`, but after every timestamp given before, so that time orders all topics."""
+        return Micros(max(now, self.last_timestamp + 1))
+
+    def apply(self, record: Record, serial: Serial) -> None:
+        """Remember one fact."""
+        self.serial = serial
+        match record:
+            case TopicCreated():
+                self._topic_created(record, serial)
+            case ClientOpened():
+                self.clients.apply(record)
+            case _:
+                topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
+                if topic is None:
+                    assert serial <= self.checkpointed, f"record {serial} is about no topic"
+                    return
+                if serial > topic.last_serial:
+                    topic.last_serial = serial
+                    self._apply_to(topic, record)
+
+    def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
+        self._seen_identity(record.topic_id)
+        self.last_timestamp = max(self.last_timestamp, record.timestamp)
+        if record.topic_id not in self.topics:
+            topic = Topic(record.topic_id, record.name, record.retention, record.timestamp)
+            topic.last_serial = serial
+            self._add(topic)
+
+    def _apply_to(self, topic: Topic, record: Record) -> None:
+        match record:
+            case MessagesStored():
+                topic.end = Offset(record.first_offset + record.count)
+                self._accept(topic, record.runs[0], record.first_offset, record.checksum)
+            case MessagesDiscarded():
+                self._accept(topic, record.run, NO_OFFSET, record.checksum)
+            case CursorMoved():
+                topic.subscriptions[record.client].cursor = record.cursor
+            case SubscriptionMade():
+                self._seen_identity(record.subscription_id)
+                topic.subscriptions[record.client] = Subscription(
+                    record.subscription_id, record.client, record.cursor
+                )
+                self.by_client.setdefault(record.client, {})[topic.id] = topic
+            case SubscriptionEnded():
+                del topic.subscriptions[record.client]
+                self._drop_from_client(record.client, topic)
+            case TopicConfigured():
+                # What was let go before stays gone, whatever is kept from now on.
+                topic.trimmed = topic.low
+                topic.retention = record.retention
+            case TopicTrimmed():
+                topic.trimmed = record.low
+            case ProducersForgotten():
+                for producer in record.producers:
+                    del topic.producers[producer]
+                    self.guests.pop((topic.id, producer), None)
+            case TopicDeleted():
+                self._remove(topic)
+            case _:
+                raise AssertionError(f"no rule for {record!r}")
+
+    def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
+        self.last_timestamp = max(self.last_timestamp, run.timestamp)
+        anonymous = run.producer_epoch == ANONYMOUS_EPOCH
+        recent = Recent(run.first_sequence, run.count, first_offset, checksum)
+        topic.accept(run.producer, anonymous=anonymous, recent=recent, now=run.timestamp)
+        if anonymous:
+            self.guests[topic.id, run.producer] = run.timestamp
+            self.guests.move_to_end((topic.id, run.producer))
+
+    def _seen_identity(self, identity: int) -> None:
+        if identity >> 32 == self._tag >> 32:
+            self.identities = max(self.identities, identity & 0xFFFF_FFFF)
+
+    def _add(self, topic: Topic) -> None:
+        self.topics[topic.id] = topic
+        namesake = self.by_name.get(topic.name)
+        if namesake is None or namesake.created <= topic.created:
+            self.by_name[topic.name] = topic
+        for client in topic.subscriptions:
+            self.by_client.setdefault(client, {})[topic.id] = topic
+
+    def _remove(self, topic: Topic) -> None:
+        del self.topics[topic.id]
+        if self.by_name.get(topic.name) is topic:
+            del self.by_name[topic.name]
+        for client in topic.subscriptions:
+            self._drop_from_client(client, topic)
+        for producer in topic.producers:
+            self.guests.pop((topic.id, producer), None)
+
+    def _drop_from_client(self, client: ClientId, topic: Topic) -> None:
+        topics = self.by_client[client]
+        del topics[topic.id]
+        if not topics:
+            del self.by_client[client]
+
+    # Checkpoints: values taken a few at a time while work goes on.
+
+    def capture(self) -> Iterator[bytes]:
+        """Everything, as blobs. Facts may be applied between two of them: see `restore`."""
+        for client in list(self.clients.entries):
+            yield _encode(self.clients.capture(client))
+        for topic_id in list(self.topics):
+            topic = self.topics.get(topic_id)
+            if topic is not None:
+                yield _encode(capture(topic))
+        yield _encode(ShardState(self.identities, self.last_timestamp))
+
+    def restore(self, blob: bytes) -> None:
+        """Take over one captured value; the records since the capture began are replayed after."""
+        state = _decode(blob)
+        match state:
+            case TopicState():
+                topic = restore(state)
+                self._add(topic)
+                for producer, entry in topic.producers.items():
+                    if entry.anonymous:
+                        self.guests[topic.id, producer] = entry.seen
+            case ClientState():
+                self.clients.restore(state)
+            case ShardState():
+                self.identities = max(self.identities, state.identities)
+                self.last_timestamp = max(self.last_timestamp, state.last_timestamp)
+
+    def recovered(self) -> None:
+        """Recovery is over and what it read is durable: readers may see all of it."""
+        self.guests = OrderedDict(sorted(self.guests.items(), key=lambda item: item[1]))
+        for topic in self.topics.values():
+            topic.visible = topic.end

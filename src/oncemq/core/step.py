@@ -1,0 +1,62 @@
+"""What the broker owes after one event: facts to store, and answers to give after them.
+
+Law: a reply leaves only when the log is durable up to its `after`. The driver holds it
+until then, and a server whose sync failed never sends it.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncemq.core.names import Offset, Serial, SubscriptionId, TopicId
+from oncemq.core.records import Record
+from oncemq.core.replies import Reply
+
+Body = bytes | bytearray | memoryview
+
+
+class Caller(NamedTuple):
+    """Whom to answer: the route back, and the token of the request."""
+
+    route: bytes
+    token: int
+
+
+class Span(NamedTuple):
+    """Stored messages someone may have: from `start` up to, not including, `end`."""
+
+    topic: str
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    start: Offset
+    end: Offset
+
+
+class Deliver(NamedTuple):
+    """An answer whose messages the storage still has to give: one span, or the oldest of many."""
+
+    spans: tuple[Span, ...]
+    limit: int
+    bytes_max: int
+
+
+class Write(NamedTuple):
+    """A fact to append, with the body beside it where it has one."""
+
+    record: Record
+    body: Body | None = None
+
+
+class Owed(NamedTuple):
+    """An answer, and the serial the log must be durable up to before it may leave."""
+
+    caller: Caller
+    answer: Reply | Deliver
+    after: Serial = Serial(0)
+
+
+@dataclass(slots=True)
+class Step:
+    """The outcome of one event."""
+
+    writes: list[Write] = field(default_factory=list[Write])
+    replies: list[Owed] = field(default_factory=list[Owed])

@@ -1,0 +1,178 @@
+"""The subscriber's side of exactly-once: cursors, what was fetched, what is settled.
+
+Laws: nothing below a cursor is handed out again (G4); offsets are handed out in order and
+without gap; what the server does not know to be settled is told with the next request.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.requests import Settled
+
+
+class Delivered(Protocol):
+    """What the subscriber must know of a message."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def offset(self) -> int: ...
+
+
+M = TypeVar("M", bound=Delivered)
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where this client stands on a topic."""
+
+    subscription_id: SubscriptionId
+    next: Offset  # to be handed out
+    told: Offset = Offset(0)  # what the server has been told, and answered
+
+
+class Chunk(Generic[M]):
+    """Consecutive messages of one topic, as they came."""
+
+    __slots__ = ("first", "messages", "subscription_id", "topic")
+
+    def __init__(
+        self, topic: str, subscription_id: SubscriptionId, first: Offset, messages: list[M]
+    ) -> None:
+        self.topic = topic
+        self.subscription_id = subscription_id
+        self.first = first
+        self.messages = messages
+
+
+@dataclass(slots=True)
+class Feed(Generic[M]):
+    """What was fetched ahead for one topic, or for "any" (the empty name)."""
+
+    chunks: deque[Chunk[M]] = field(default_factory=deque[Chunk[M]])
+    ahead: Offset = Offset(-1)  # next offset to fetch; -1: from the cursor
+    more: bool = False  # the server has more than was fetched
+    fetch: int = 0  # how many to ask for: grows while there is more
+
+
+FETCH_MAX = 50_000
+
+
+class Subscriber(Generic[M]):
+    """All cursors and feeds of one client."""
+
+    def __init__(self, cursors: dict[str, tuple[SubscriptionId, Offset]] | None = None) -> None:
+        self._cursors = {
+            topic: Cursor(subscription_id, cursor)
+            for topic, (subscription_id, cursor) in (cursors or {}).items()
+        }
+        self._feeds: dict[str, Feed[M]] = {}
+
+    def feed(self, topic: str) -> Feed[M]:
+        """The feed a get reads from. One topic and "any" exclude each other."""
+        feed = self._feeds.get(topic)
+        if feed is None:
+            # What was fetched the other way is fetched again: the cursors are the truth.
+            self._feeds = {} if not topic else {k: v for k, v in self._feeds.items() if k}
+            feed = self._feeds[topic] = Feed()
+        return feed
+
+    def want(self, topic: str, limit: int) -> int:
+        """How many to fetch for a get of `limit`: as many, then growing while there is more."""
+        feed = self.feed(topic)
+        grown = min(feed.fetch * 4, FETCH_MAX) if feed.more else 0
+        feed.fetch = max(limit, grown)
+        return feed.fetch
+
+    def came(self, topic: str, chunks: list[Chunk[M]], *, more: bool) -> None:
+        """Messages came for this feed; what is below a cursor is dropped."""
+        feed = self.feed(topic)
+        feed.more = more
+        for chunk in chunks:
+            cursor = self._cursors.get(chunk.topic)
+            if cursor is None or cursor.subscription_id != chunk.subscription_id:
+                cursor = self._cursors[chunk.topic] = Cursor(chunk.subscription_id, chunk.first)
+                cursor.told = chunk.first
+            start = max(cursor.next, feed.ahead if topic else cursor.next)
+            surplus = start - chunk.first
+            if surplus >= len(chunk.messages):
+                continue
+            if surplus > 0:
+                chunk.messages = chunk.messages[surplus:]
+                chunk.first = Offset(start)
+            feed.chunks.append(chunk)
+            if topic:
+                feed.ahead = Offset(chunk.first + len(chunk.messages))
+
+    def take(self, topic: str, limit: int) -> list[M]:
+        """Up to `limit` fetched messages, oldest first; not settled by this."""
+        feed = self.feed(topic)
+        taken: list[M] = []
+        while feed.chunks and len(taken) < limit:
+            chunk = feed.chunks[0]
+            room = limit - len(taken)
+            if len(chunk.messages) <= room:
+                taken = taken + chunk.messages if taken else chunk.messages
+                feed.chunks.popleft()
+            else:
+                taken = taken + chunk.messages[:room]
+                chunk.messages = chunk.messages[room:]
+                chunk.first = Offset(chunk.first + room)
+        return taken
+
+    def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
+        """These took effect: the cursors move, and these are their new places."""
+        ends: dict[str, Offset] = {}
+        if messages and messages[0].topic == messages[-1].topic:
+            ends[messages[-1].topic] = Offset(messages[-1].offset + 1)
+        for message in messages if not ends else ():
+            ends[message.topic] = Offset(message.offset + 1)
+        moved: list[tuple[str, SubscriptionId, Offset]] = []
+        for topic, end in ends.items():
+            cursor = self._cursors[topic]
+            if end > cursor.next:
+                cursor.next = end
+            moved.append((topic, cursor.subscription_id, cursor.next))
+        return moved
+
+    def put_back(self, topic: str) -> None:
+        """What was taken did not take effect: fetch again from the cursors."""
+        self._feeds.pop(topic, None)
+
+    def drained(self, topic: str) -> bool:
+        """Whether nothing fetched is left."""
+        return not self.feed(topic).chunks
+
+    def untold(self) -> tuple[Settled, ...]:
+        """What the server has not been told is settled."""
+        return tuple(
+            Settled(topic, cursor.subscription_id, cursor.next)
+            for topic, cursor in self._cursors.items()
+            if cursor.next > cursor.told
+        )
+
+    def told(self, settled: tuple[Settled, ...]) -> None:
+        """The server answered a request that said so."""
+        for each in settled:
+            cursor = self._cursors.get(each.topic)
+            if cursor is not None and cursor.subscription_id == each.subscription_id:
+                cursor.told = max(cursor.told, each.cursor)
+
+    def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
+        """The server named the subscription; an unknown one begins where it says."""
+        known = self._cursors.get(topic)
+        if known is None or known.subscription_id != subscription_id:
+            self._cursors[topic] = Cursor(subscription_id, cursor, cursor)
+            self._feeds.clear()
+
+    def forget(self, topic: str) -> None:
+        """The subscription ended: nothing fetched for it is handed out any more (G6)."""
+        self._cursors.pop(topic, None)
+        self._feeds.clear()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics this client has a cursor on."""
+        return list(self._cursors)

@@ -1,0 +1,172 @@
+"""One topic: its end, who subscribes, which producers it knows, what it may let go.
+
+Laws: offsets are dense from 0; `visible` never passes what is durable; nothing at or above
+the lowest cursor is free (G4); without subscriptions and retention nothing is kept.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from oncemq.core.names import (
+    ClientId,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    Serial,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.core.producers import Producer, Recent
+from oncemq.core.records import Retention
+
+
+@dataclass(slots=True)
+class Subscription:
+    """A durable name on a topic; `cursor` is the next offset it will get."""
+
+    id: SubscriptionId
+    client: ClientId
+    cursor: Offset
+
+
+@dataclass(slots=True)
+class Topic:
+    """The state of one topic, a fold of its records."""
+
+    id: TopicId
+    name: str
+    retention: Retention
+    created: Micros
+    end: Offset = Offset(0)
+    visible: Offset = Offset(0)  # end as of the last sync; what readers may see
+    trimmed: Offset = Offset(0)  # retention let go of everything below
+    last_serial: Serial = Serial(0)  # of the newest record about this topic
+    producers: dict[ProducerId, Producer] = field(default_factory=dict[ProducerId, Producer])
+    subscriptions: dict[ClientId, Subscription] = field(
+        default_factory=dict[ClientId, Subscription]
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a put is stored: someone subscribes, or retention keeps it."""
+        return bool(self.subscriptions) or self.retention.keeps
+
+    @property
+    def low(self) -> Offset:
+        """The lowest offset that is kept."""
+        settled = self.settled
+        if self.retention.keeps:
+            return min(self.trimmed, settled)
+        return max(self.trimmed, settled)
+
+    @property
+    def settled(self) -> Offset:
+        """Below this every subscription is done."""
+        if not self.subscriptions:
+            return self.end
+        return min(subscription.cursor for subscription in self.subscriptions.values())
+
+    def accept(self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros) -> None:
+        """Remember that a producer's put is in the log."""
+        entry = self.producers.get(producer)
+        if entry is None:
+            entry = self.producers[producer] = Producer(anonymous)
+        entry.accept(recent, now)
+
+    def why_kept(self) -> str:
+        """In words: what holds the messages from `low` on."""
+        if self.low == self.end:
+            return "nothing is kept: every subscription has settled everything"
+        if self.settled == self.low and self.subscriptions:
+            slowest = min(self.subscriptions.values(), key=lambda each: each.cursor)
+            return f"{self.name}/{slowest.client}@{slowest.cursor} has not settled the rest"
+        return f"retention keeps it: {describe_retention(self.retention)}"
+
+
+def describe_retention(retention: Retention) -> str:
+    """The retention in words."""
+    if retention.forever:
+        return "forever"
+    parts: list[str] = []
+    if retention.keep_ms:
+        parts.append(f"{retention.keep_ms / 1000:g} s")
+    if retention.keep_bytes:
+        parts.append(f"{retention.keep_bytes} bytes")
+    return " and ".join(parts) or "until every subscription has settled"
+
+
+class ProducerState(msgspec.Struct, frozen=True, array_like=True):
+    """A producer entry as a checkpoint keeps it."""
+
+    producer: ProducerId
+    anonymous: bool
+    last_sequence: Sequence
+    seen: Micros
+    recent: tuple[tuple[int, int, int, int], ...]
+
+
+class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A topic as a checkpoint keeps it: true as of its `last_serial`."""
+
+    topic_id: TopicId
+    name: str
+    retention: Retention
+    created: Micros
+    end: Offset
+    trimmed: Offset
+    last_serial: Serial
+    producers: tuple[ProducerState, ...]
+    subscriptions: tuple[tuple[SubscriptionId, ClientId, Offset], ...]
+
+
+def capture(topic: Topic) -> TopicState:
+    """The topic as a value."""
+    return TopicState(
+        topic_id=topic.id,
+        name=topic.name,
+        retention=topic.retention,
+        created=topic.created,
+        end=topic.end,
+        trimmed=topic.trimmed,
+        last_serial=topic.last_serial,
+        producers=tuple(
+            ProducerState(
+                producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent
+            )
+            for producer, entry in topic.producers.items()
+        ),
+        subscriptions=tuple(
+            (each.id, each.client, each.cursor) for each in topic.subscriptions.values()
+        ),
+    )
+
+
+def restore(state: TopicState) -> Topic:
+    """The topic a checkpoint kept."""
+    return Topic(
+        id=state.topic_id,
+        name=state.name,
+        retention=state.retention,
+        created=state.created,
+        end=state.end,
+        trimmed=state.trimmed,
+        last_serial=state.last_serial,
+        producers={
+            each.producer: Producer(
+                each.anonymous,
+                each.last_sequence,
+                each.seen,
+                tuple(
+                    Recent(Sequence(first), count, Offset(offset), checksum)
+                    for first, count, offset, checksum in each.recent
+                ),
+            )
+            for each in state.producers
+        },
+        subscriptions={
+            client: Subscription(subscription_id, client, cursor)
+            for subscription_id, client, cursor in state.subscriptions
+        },
+    )

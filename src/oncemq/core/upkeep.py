@@ -1,0 +1,77 @@
+"""What time does to the state: anonymous guests are forgotten, retention lets go.
+
+Law: nothing that an acknowledged promise rests on is dropped. A producer with state is kept
+as long as its topic; only process-long ones go, a day after their last word.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
+from oncemq.core.records import ProducersForgotten, Record, SubscriptionEnded, TopicTrimmed
+from oncemq.core.shard import Shard
+from oncemq.core.topic import Topic
+
+DAY = Micros(86_400_000_000)
+BATCH = 1_000  # guests dropped in one go, so that a tick stays short
+
+
+class Upkeep:
+    """Housekeeping of a shard, decided by the clock it is given."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._visits: dict[ClientId, Micros] = {}
+
+    def visited(self, client: ClientId, now: Micros) -> None:
+        """A guest with subscriptions spoke."""
+        self._visits[client] = now
+
+    def due(self, now: Micros) -> Iterator[Record]:
+        """Facts about guests that stayed away for a day."""
+        gone: dict[TopicId, list[ProducerId]] = {}
+        for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
+            if seen + DAY > now:
+                break
+            gone.setdefault(topic_id, []).append(producer)
+        for topic_id, producers in gone.items():
+            yield ProducersForgotten(topic_id, tuple(producers))
+        for client in [each for each, seen in self._visits.items() if seen + DAY <= now]:
+            del self._visits[client]
+            for topic_id in list(self._shard.by_client.get(client, ())):
+                yield SubscriptionEnded(topic_id, client)
+
+    def recovered(self, now: Micros) -> None:
+        """After a restart every guest has a day from now."""
+        for client in self._shard.by_client:
+            if is_anonymous(client):
+                self._visits[client] = now
+
+
+def trim(topic: Topic, low: Offset) -> TopicTrimmed | None:
+    """The fact that retention lets go below `low`, never of what is not settled."""
+    low = min(low, topic.settled)
+    return TopicTrimmed(topic.id, low) if low > topic.trimmed else None
+
+
+def retained_from(
+    topic: Topic, extents: Iterable[tuple[Offset, Offset, Micros, int]], now: Micros
+) -> Offset:
+    """From where retention keeps, given (first, end, last timestamp, bytes), oldest first.
+
+    Whole extents go or stay: a message may be kept longer than asked, never shorter.
+    """
+    retention = topic.retention
+    if retention.forever or not retention.keeps:
+        return topic.trimmed
+    spans = list(extents)
+    beyond = sum(size for _, _, _, size in spans)
+    low = topic.trimmed
+    for _, end, newest, size in spans:
+        too_old = not retention.keep_ms or newest + retention.keep_ms * 1000 <= now
+        too_much = not retention.keep_bytes or beyond - size >= retention.keep_bytes
+        if not (too_old and too_much):
+            break
+        beyond -= size
+        low = end
+    return Offset(max(low, topic.trimmed))

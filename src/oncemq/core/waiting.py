@@ -1,0 +1,91 @@
+"""Gets that wait for a message: who, on what, until when.
+
+Law: a client waits at most once on a topic (and once on "any"); a newer get replaces the
+older, so the number of waiters is bounded by clients, not by requests.
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from oncemq.core.names import ClientId, Micros
+from oncemq.core.requests import Get
+from oncemq.core.step import Caller
+
+Key = tuple[ClientId, str]  # the topic's name, or "" for any
+
+
+class Waiter(NamedTuple):
+    """A get whose answer is put off."""
+
+    caller: Caller
+    get: Get
+    deadline: Micros
+
+
+class Waiting:
+    """All waiting gets of a server."""
+
+    def __init__(self) -> None:
+        self._waiters: dict[Key, Waiter] = {}
+        self._by_topic: dict[str, dict[Key, None]] = {}
+        self._deadlines: list[tuple[Micros, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._waiters
+
+    def add(self, waiter: Waiter) -> None:
+        """Let this get wait, instead of an earlier one of the same client and topic."""
+        key = (waiter.get.client, waiter.get.topic)
+        self._waiters[key] = waiter
+        if key[1]:
+            self._by_topic.setdefault(key[1], {})[key] = None
+        heapq.heappush(self._deadlines, (waiter.deadline, key))
+
+    def on_topic(self, topic: str, subscribers: Iterable[ClientId]) -> list[Waiter]:
+        """Take every get that a new message on `topic` answers."""
+        keys: list[Key] = list(self._by_topic.get(topic, ()))
+        if len(self._waiters) > len(keys):
+            keys += [key for client in subscribers if (key := (client, "")) in self._waiters]
+        return [self._take(key) for key in keys]
+
+    def of_client(self, client: ClientId, topics: Iterable[str]) -> list[Waiter]:
+        """Take what this client waits for on these topics, and on any."""
+        keys = [(client, topic) for topic in (*topics, "")]
+        return [self._take(key) for key in keys if key in self._waiters]
+
+    def take(self, key: Key) -> Waiter | None:
+        """Take one get, if it waits."""
+        return self._take(key) if key in self._waiters else None
+
+    def expired(self, now: Micros) -> list[Waiter]:
+        """Take every get whose wait is over."""
+        out: list[Waiter] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, key = heapq.heappop(self._deadlines)
+            waiter = self._waiters.get(key)
+            if waiter is not None and waiter.deadline <= deadline:
+                out.append(self._take(key))
+        return out
+
+    def next_deadline(self) -> Micros | None:
+        """When `expired` is worth calling again."""
+        while self._deadlines:
+            deadline, key = self._deadlines[0]
+            waiter = self._waiters.get(key)
+            if waiter is not None and waiter.deadline == deadline:
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
+
+    def _take(self, key: Key) -> Waiter:
+        waiter = self._waiters.pop(key)
+        if key[1]:
+            keys = self._by_topic[key[1]]
+            del keys[key]
+            if not keys:
+                del self._by_topic[key[1]]
+        return waiter

@@ -1,0 +1,114 @@
+"""The exceptions a user of OnceMQ may catch.
+
+OnceMQError
+├── Refused             the server said no: `.code` names the rule, `.detail` the way out
+│   ├── NotSubscribed   get, settle or consume without a subscription
+│   ├── NoSuchTopic     the topic named is not there
+│   └── InvalidRequest  a name, a size, an offset or a frame outside the rules
+├── Unreachable         no server answered in time; what was recorded goes out later
+├── Fenced              a newer client with the same id took over
+│   └── StaleState      the state directory is an old copy
+├── OutboxFull          the limit of unsent puts is reached
+├── StorageRefused      the disk is full, or what is on it cannot be trusted
+│   ├── StorageFull     no room; nothing was stored
+│   ├── Corrupt         a checksum, the chain or the order of the log does not hold
+│   └── Locked          another process has this directory open
+├── PortInUse           the address to listen on is taken
+└── ConfigError         a setting that cannot be used
+"""
+
+
+class OnceMQError(Exception):
+    """Anything OnceMQ raises. `code` is stable, `detail` is for people."""
+
+    code = "error"
+
+    def __init__(self, detail: str, *, code: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        if code is not None:
+            self.code = code
+
+
+class Refused(OnceMQError):
+    """The server refused the request; nothing was changed by it."""
+
+    code = "refused"
+
+
+class NotSubscribed(Refused):
+    """The client has no subscription on the topic."""
+
+    code = "not_subscribed"
+
+
+class NoSuchTopic(Refused):
+    """The topic is not on this server."""
+
+    code = "no_such_topic"
+
+
+class InvalidRequest(Refused):
+    """The request breaks a rule that no retry will mend."""
+
+    code = "invalid"
+
+
+class Unreachable(OnceMQError):
+    """No server answered before the deadline."""
+
+    code = "unreachable"
+
+
+class Fenced(OnceMQError):
+    """A newer client with the same id took over; this one must stop."""
+
+    code = "fenced"
+
+
+class StaleState(Fenced):
+    """The client's state is an older copy of what the server has seen."""
+
+    code = "stale_state"
+
+
+class OutboxFull(OnceMQError):
+    """Too many unsent puts wait on this client's disk."""
+
+    code = "outbox_full"
+
+
+class StorageRefused(OnceMQError):
+    """The storage cannot take or give what was asked."""
+
+    code = "storage_refused"
+
+
+class StorageFull(StorageRefused):
+    """No room on the disk (or the set limit is reached); nothing was stored."""
+
+    code = "storage_full"
+
+
+class Corrupt(StorageRefused):
+    """Stored bytes are not what was written."""
+
+    code = "corrupt"
+
+
+class Locked(StorageRefused):
+    """Another process holds the directory."""
+
+    code = "locked"
+
+
+class PortInUse(OnceMQError):
+    """The address to listen on is taken."""
+
+    code = "port_in_use"
+
+
+class ConfigError(OnceMQError):
+    """A setting has a value that cannot be used."""
+
+    code = "config"

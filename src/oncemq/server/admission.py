@@ -1,0 +1,89 @@
+"""What is checked before the broker sees a request: sizes, checksums, room on the disk.
+
+Law: what passes is a batch whose bytes are right and whose storing cannot fail for want of room.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from oncemq.core.names import Micros
+from oncemq.core.replies import Refused
+from oncemq.core.requests import (
+    Get,
+    ListSubscriptions,
+    ListTopics,
+    Put,
+    Read,
+    Request,
+    Resume,
+    ShowTopic,
+    Status,
+)
+from oncemq.core.rules import Rules
+from oncemq.core.step import Body
+from oncemq.wire import batch
+
+FACT_BYTES = 4_096  # a step of small facts takes less
+
+_WRITES_NOTHING = (Resume, Read, ListTopics, ShowTopic, ListSubscriptions, Status)
+
+
+class Room(Protocol):
+    """The part of the log that knows about room."""
+
+    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool: ...
+
+
+class Admission:
+    """The checks at the door of one server."""
+
+    def __init__(self, rules: Rules, room: Room) -> None:
+        self._rules = rules
+        self._room = room
+
+    def check(
+        self, request: Request, body: Body | None, now: Micros
+    ) -> tuple[Request, Refused | None]:
+        """The request as it may be handled, or why not."""
+        if isinstance(request, Put):
+            assert body is not None, "the codec gives every put a body"
+            return request, self._put(request, body, now)
+        if isinstance(request, _WRITES_NOTHING) or self._fact_room(now):
+            return request, None
+        if isinstance(request, Get):
+            # Gets go on when the disk is full; the client says again what it settled.
+            return msgspec.structs.replace(request, settled=()), None
+        return request, _full()
+
+    def _put(self, put: Put, body: Body, now: Micros) -> Refused | None:
+        rules = self._rules
+        if len(body) > rules.batch_bytes_max:
+            detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
+            return Refused("too_large", f"{detail}; send smaller ones")
+        if put.count > rules.batch_messages_max:
+            detail = f"a batch of {put.count} messages is over the {rules.batch_messages_max}"
+            return Refused("too_large", f"{detail} allowed; send smaller ones")
+        fault = batch.fault(
+            body, put.count, put.columns, message_bytes_max=rules.message_bytes_max
+        )
+        if fault:
+            code = "too_large" if "over the limit" in fault else "malformed"
+            return Refused(code, fault)
+        seed = batch.seed(put.topic, put.producer, put.first_sequence, put.count)
+        if batch.checksum(body, seed) != put.checksum:
+            return Refused("checksum", "the batch is not what its checksum says: send it again")
+        if not self._room.has_room(len(body), now_ms=now // 1000):
+            return _full()
+        return None
+
+    def _fact_room(self, now: Micros) -> bool:
+        return self._room.has_room(FACT_BYTES, now_ms=now // 1000, fact=True)
+
+
+def _full() -> Refused:
+    return Refused(
+        "storage_full",
+        "the server's disk has no room left; nothing was stored. Free some, raise --disk-max, "
+        "or let subscribers catch up: it goes on by itself then",
+    )

@@ -1,0 +1,171 @@
+"""Between the frames and the disk: decode, decide, append, and answer only what is durable.
+
+No socket, no thread, no clock in here: the simulator runs this very code.
+Law: a reply whose facts are not durable is held; after a failed sync it is never sent.
+"""
+
+import heapq
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+
+from oncemq.core.broker import Broker
+from oncemq.core.names import Micros, Serial
+from oncemq.core.records import MessagesStored
+from oncemq.core.replies import Refused, Reply, StatusReport, TopicShown
+from oncemq.core.requests import START_NEW, START_OFFSET, START_TIME, Request, Start, Subscribe
+from oncemq.core.step import Body, Caller, Deliver, Owed, Step
+from oncemq.errors import Corrupt
+from oncemq.server.admission import Admission
+from oncemq.server.reader import Reader
+from oncemq.storage.log import Group, Log
+from oncemq.wire import batch, codec
+
+LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
+GATHER_BYTES = 1 << 20  # or how much
+
+Outgoing = tuple[bytes, Sequence[Body]]
+
+
+class Driver:
+    """One shard of a server, between its socket and its log."""
+
+    def __init__(self, broker: Broker, log: Log) -> None:
+        self.broker = broker
+        self.log = log
+        self.outgoing: list[Outgoing] = []
+        self._admission = Admission(broker.rules, log)
+        self._reader = Reader(log)
+        self._held: list[tuple[Serial, int, Owed]] = []
+        self._order = count()
+        self._durable = log.last_serial  # recovery made it so
+        self._gathered_bytes = 0
+        self._gathered_since: Micros | None = None
+
+    # Requests
+
+    def receive(self, route: bytes, frames: Sequence[Body], now: Micros) -> None:
+        """One message from the network, whatever it is."""
+        try:
+            token, request, body = codec.decode_request(frames)
+        except codec.Malformed as fault:
+            self._send(Caller(route, fault.token), fault.refusal)
+            return
+        caller = Caller(route, token)
+        request, refusal = self._admission.check(request, body, now)
+        if refusal is not None:
+            self._send(caller, refusal)
+            return
+        self._carry_out(self.broker.handle(caller, self._resolve(request), body, now), now)
+
+    def tick(self, now: Micros) -> None:
+        """Time passed."""
+        self._carry_out(self.broker.tick(now), now)
+
+    def upkeep(self, now: Micros) -> None:
+        """Let go of what retention and absent guests leave behind; now and then."""
+        if not self.log.has_room(GATHER_BYTES // 4, now_ms=now // 1000, fact=True):
+            return
+        self._carry_out(self.broker.forget_guests(now), now)
+        for topic in [each for each in self.broker.shard.topics.values() if each.retention.keeps]:
+            extents = [
+                (each.first_offset, each.end_offset, each.last_timestamp, each.bytes)
+                for each in self.log.extents(topic.id)
+            ]
+            self._carry_out(self.broker.retain(topic, extents, now), now)  # type: ignore[arg-type]
+
+    # Commits
+
+    def commit(self, now: Micros) -> Group | None:
+        """The group to make durable now, or None when nothing is worth a sync yet."""
+        if self._gathered_since is None:
+            return None
+        lazy = not self._held and self._gathered_bytes < GATHER_BYTES
+        if lazy and now - self._gathered_since < LAZY_MICROS:
+            return None
+        self._gathered_since = None
+        self._gathered_bytes = 0
+        return self.log.take_group()
+
+    def committed(self, group: Group, now: Micros) -> None:
+        """A group is durable: show its messages, send what waited for it."""
+        self._durable = self.log.finished(group)
+        self._carry_out(self.broker.synced(self._durable), now)
+        while self._held and self._held[0][0] <= self._durable:
+            _, _, owed = heapq.heappop(self._held)
+            self._send(owed.caller, owed.answer)
+
+    def next_deadline(self) -> Micros | None:
+        """When the next tick or lazy commit is due."""
+        deadlines = [self.broker.next_deadline()]
+        if self._gathered_since is not None:
+            deadlines.append(Micros(self._gathered_since + LAZY_MICROS))
+        return min((each for each in deadlines if each is not None), default=None)
+
+    # Inside
+
+    def _resolve(self, request: Request) -> Request:
+        """A start by time becomes an offset here: the core has no index."""
+        if not isinstance(request, Subscribe) or request.start.mode != START_TIME:
+            return request
+        topic = self.broker.shard.by_name.get(request.topic)
+        start = Start(START_NEW)
+        if topic is not None:
+            offset = self.log.offset_at(topic.id, Micros(request.start.value))
+            if offset is not None:
+                start = Start(START_OFFSET, max(offset, topic.low))
+        return msgspec.structs.replace(request, start=start)
+
+    def _carry_out(self, step: Step, now: Micros) -> None:
+        for record, body in step.writes:
+            if isinstance(record, MessagesStored):
+                assert body is not None
+                topic = self.broker.shard.topics[record.topic_id]
+                run = record.runs[0]
+                seed = batch.seed(topic.name, run.producer, run.first_sequence, run.count)
+                self.log.append(record, body, seed=seed, checksum=record.checksum)
+                self._gathered_bytes += len(body)
+            else:
+                self.log.append(record)
+        if step.writes and self._gathered_since is None:
+            self._gathered_since = now
+        for owed in step.replies:
+            if owed.after <= self._durable:
+                self._send(owed.caller, owed.answer)
+            else:
+                heapq.heappush(self._held, (owed.after, next(self._order), owed))
+
+    def _send(self, caller: Caller, answer: Reply | Deliver) -> None:
+        bodies: Sequence[Body] = ()
+        if isinstance(answer, Deliver):
+            try:
+                answer, bodies = self._reader.read(answer)
+                self.broker.counters.delivered += sum(head.count for head in answer.batches)
+            except Corrupt as damage:
+                answer = Refused("corrupt", f"{damage.detail}; see once repair")
+        elif isinstance(answer, StatusReport):
+            answer = self._with_storage(answer)
+        elif isinstance(answer, TopicShown):
+            stored = sum(each.bytes for each in self.log.extents(answer.topic.topic_id))
+            topic = msgspec.structs.replace(answer.topic, stored_bytes=stored)
+            answer = msgspec.structs.replace(answer, topic=topic)
+        self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
+
+    def _with_storage(self, report: StatusReport) -> StatusReport:
+        options = self.log.options
+        sync = f"interval {options.sync_ms} ms" if options.sync_ms else "always"
+        gives_up = (
+            f"a power cut may lose up to the last {options.sync_ms} ms of acknowledged puts"
+            if options.sync_ms
+            else "nothing: every acknowledged put is synced"
+        )
+        facts: dict[str, str | int | float | bool] = {
+            "durable_serial": self._durable,
+            "disk_bytes": self.log.bytes_used,
+            "sync": sync,
+            "sync_gives_up": gives_up,
+        }
+        return StatusReport({**report.facts, **facts})
+
+

@@ -1,0 +1,97 @@
+"""Checkpoints, compaction and retention, a little at a time beside the work.
+
+Law: a checkpoint is taken over many turns and never stalls the loop; its file appears only
+when the log is durable up to its end. A full disk puts housekeeping off, it stops nothing.
+"""
+
+import errno
+import logging
+from collections.abc import Iterator
+from itertools import islice
+
+from oncemq.core.names import Micros, TopicId
+from oncemq.server.driver import Driver
+from oncemq.server.worker import Worker
+from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter
+from oncemq.storage.compaction import CompactionJob, Live
+
+CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
+UPKEEP_MICROS = 1_000_000
+
+logger = logging.getLogger("oncemq.server")
+
+Job = CheckpointJob | CompactionJob
+
+
+class Housekeeping:
+    """What one server does when it has a moment."""
+
+    def __init__(self, driver: Driver, now: Micros) -> None:
+        self._driver = driver
+        self._capture: Iterator[bytes] | None = None
+        self._writer: CheckpointWriter | None = None
+        self._ready: CheckpointJob | None = None  # written once the log is durable up to its end
+        self._next_upkeep = Micros(now + UPKEEP_MICROS)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a capture is under way, so the loop should not sleep."""
+        return self._capture is not None
+
+    def turn(self, janitor: Worker, now: Micros) -> None:
+        """One small step."""
+        if not janitor.idle:
+            return
+        if self._capture is not None:
+            self._capture_some(janitor)
+        elif self._ready is not None:
+            if self._driver.log.durable_serial >= self._ready.end:
+                job, self._ready = self._ready, None
+                self._give(janitor, job)
+        elif now >= self._next_upkeep:
+            self._next_upkeep = Micros(now + UPKEEP_MICROS)
+            self._driver.upkeep(now)
+            if self._driver.log.checkpoint_due:
+                self._capture = self._driver.broker.shard.capture()
+                self._writer = self._driver.log.begin_checkpoint()
+            elif (planned := self._driver.log.plan(self._live)) is not None:
+                self._give(janitor, planned)
+
+    def _capture_some(self, janitor: Worker) -> None:
+        assert self._capture is not None and self._writer is not None
+        blobs = list(islice(self._capture, CAPTURED_A_TURN))
+        for blob in blobs:
+            self._writer.add(blob)
+        if len(blobs) < CAPTURED_A_TURN:
+            self._ready = self._writer.finish()
+            self._capture = self._writer = None
+        elif self._writer.flush_due:
+            janitor.give(self._writer.flush().run, lambda: None)
+
+    def _give(self, janitor: Worker, job: Job) -> None:
+        """Run a job on the janitor; take its result in, then clean up after it."""
+        log = self._driver.log
+        full = False
+
+        def run() -> None:
+            nonlocal full
+            try:
+                job.run()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                full = True
+
+        def swap() -> None:
+            if full:
+                logger.warning("housekeeping put off reason=disk_full")
+                log.abandon(job)
+                return
+            log.complete(job)
+            janitor.give(job.clean, lambda: None)
+
+        janitor.give(run, swap)
+
+    def _live(self, topic_id: TopicId) -> Live | None:
+        topic = self._driver.broker.shard.topics.get(topic_id)
+        return None if topic is None else Live(topic.name, topic.low)

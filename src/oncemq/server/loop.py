@@ -1,0 +1,116 @@
+"""The loop of a running server: drain the socket, decide, sync in a thread, answer.
+
+Law: the loop never waits for the disk nor for a peer. While one group syncs, the next gathers.
+"""
+
+import logging
+from collections.abc import Callable
+
+from oncemq.core.names import Micros
+from oncemq.server.driver import Driver
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.worker import Worker
+from oncemq.storage.log import Group
+from oncemq.transport.bell import Bell
+from oncemq.transport.door import Door
+
+DRAIN_MAX = 256  # requests taken before commits and replies get their turn
+IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
+
+logger = logging.getLogger("oncemq.server")
+
+
+class Loop:
+    """One server thread around a driver."""
+
+    def __init__(
+        self, driver: Driver, door: Door, housekeeping: Housekeeping, clock: Callable[[], Micros]
+    ) -> None:
+        self._driver = driver
+        self._door = door
+        self._housekeeping = housekeeping
+        self._clock = clock
+        self._bell = Bell()
+        self._stopping = False
+        door.watch(self._bell.descriptor)
+        self._writer = Worker("oncemq-writer", self._bell)
+        self._janitor = Worker("oncemq-janitor", self._bell)
+
+    def stop(self) -> None:
+        """From any thread or a signal handler: finish what was accepted, then end."""
+        self._stopping = True
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Serve until `stop`; raises when the disk failed, with no further answer sent."""
+        try:
+            while not self._stopping:
+                self._turn(self._timeout_ms(self._clock()))
+            self._drain()
+        finally:
+            self._writer.stop()
+            self._janitor.stop()
+            self._door.close()
+            self._bell.close()
+
+    def _turn(self, timeout_ms: int) -> None:
+        self._door.wait(timeout_ms)
+        self._bell.silence()
+        now = self._clock()
+        driver = self._driver
+        for _ in range(DRAIN_MAX):
+            received = self._door.receive()
+            if received is None:
+                break
+            driver.receive(*received, now)
+        self._writer.reap()
+        deadline = driver.next_deadline()
+        if deadline is not None and deadline <= now:
+            driver.tick(now)
+        self._commit(now)
+        self._send()
+        self._housekeeping.turn(self._janitor, now)
+        self._janitor.reap()
+
+    def _commit(self, now: Micros) -> None:
+        if not self._writer.idle:
+            return
+        driver = self._driver
+        group = driver.commit(now)
+        if group is not None:
+            self._give(group)
+        elif driver.log.sync_due(now // 1000):
+            self._writer.give(lambda: driver.log.sync(now // 1000), lambda: None)
+
+    def _give(self, group: Group) -> None:
+        driver = self._driver
+        self._writer.give(
+            lambda: driver.log.write(group), lambda: driver.committed(group, self._clock())
+        )
+
+    def _send(self) -> None:
+        outgoing, self._driver.outgoing = self._driver.outgoing, []
+        for route, frames in outgoing:
+            if not self._door.send(route, frames):
+                logger.debug("reply dropped route=%s", route.hex())
+
+    def _timeout_ms(self, now: Micros) -> int:
+        deadline = self._driver.next_deadline()
+        if self._housekeeping.busy:
+            return 0
+        if deadline is None:
+            return IDLE_MS
+        return max(0, min(IDLE_MS, (deadline - now + 999) // 1000))
+
+    def _drain(self) -> None:
+        """Answer what was accepted before the stop."""
+        while True:
+            self._writer.reap()
+            self._send()
+            if self._writer.idle:
+                group = self._driver.commit(Micros(1 << 62))
+                if group is None:
+                    return
+                self._give(group)
+            self._door.wait(IDLE_MS)
+            self._bell.silence()

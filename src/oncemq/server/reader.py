@@ -1,0 +1,197 @@
+"""Turns what the broker owes a reader into batches cut from the log.
+
+Laws: a batch leaves as the bytes the publisher sent, or as a slice of them; of several
+topics the oldest message goes first, by the one clock of the shard.
+"""
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from oncemq.core.names import Micros, Offset, Sequence, TopicId
+from oncemq.core.records import MessagesStored, Run
+from oncemq.core.replies import BatchHead, Messages
+from oncemq.core.step import Body, Deliver, Span
+from oncemq.errors import Corrupt
+from oncemq.wire import batch
+
+BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by compaction
+CUTS_KEPT = 8  # batches kept at hand while someone takes them in small pieces
+
+
+class Stored(Protocol):
+    """A batch as the log gives it."""
+
+    @property
+    def record(self) -> MessagesStored: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def body(self) -> Body: ...
+
+
+class Shelf(Protocol):
+    """The part of the log a reader needs."""
+
+    def read_many(
+        self, topic_id: TopicId, offset: Offset, *, count_max: int, bytes_max: int
+    ) -> "list[Stored]": ...
+
+
+class Piece(NamedTuple):
+    """Messages `start` to `stop` of a stored batch, all of one run."""
+
+    timestamp: Micros
+    span: Span
+    stored: Stored
+    start: int
+    stop: int
+
+
+class Reader:
+    """Reads for one server."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._verified: OrderedDict[tuple[TopicId, Offset], Stored] = OrderedDict()
+
+    def read(self, deliver: Deliver) -> tuple[Messages, list[Body]]:
+        """The reply and its bodies."""
+        chosen = self._choose(deliver)
+        heads: list[BatchHead] = []
+        bodies: list[Body] = []
+        for piece in chosen:
+            head, body = self._cut(piece)
+            heads.append(head)
+            bodies.append(body)
+        return Messages(tuple(heads), more=self._more(deliver, heads)), bodies
+
+    def _choose(self, deliver: Deliver) -> list[Piece]:
+        """Which pieces fit: at least one message, at most the limits."""
+        if len(deliver.spans) == 1:
+            pieces = self._whole(deliver.spans[0], deliver)
+        else:
+            pieces = heapq.merge(*(self._by_run(span, deliver) for span in deliver.spans))
+        left, room = deliver.limit, deliver.bytes_max
+        chosen: list[Piece] = []
+        for piece in pieces:
+            stop = min(piece.stop, piece.start + left)
+            record = piece.stored.record
+            fits = batch.fit(
+                piece.stored.body, record.count, record.columns,
+                start=piece.start, stop=stop, bytes_max=room,
+            )  # fmt: skip
+            if fits == piece.start:
+                if chosen:
+                    break
+                fits += 1  # one message goes even when it alone is over the size asked for
+            taken = piece._replace(stop=fits)
+            if chosen and chosen[-1].stored is taken.stored and chosen[-1].stop == taken.start:
+                taken = taken._replace(start=chosen.pop().start)
+            chosen.append(taken)
+            left -= fits - piece.start
+            room -= _size(piece, fits)
+            if left == 0 or fits < piece.stop or len(chosen) >= BODIES_MAX:
+                break
+        return chosen
+
+    def _whole(self, span: Span, deliver: Deliver) -> Iterator[Piece]:
+        for stored in self._stored(span, deliver):
+            record = stored.record
+            start = max(0, span.start - record.first_offset)
+            stop = min(record.count, span.end - record.first_offset)
+            yield Piece(record.runs[0].timestamp, span, stored, start, stop)
+
+    def _by_run(self, span: Span, deliver: Deliver) -> Iterator[Piece]:
+        for piece in self._whole(span, deliver):
+            first = 0
+            for run in piece.stored.record.runs:
+                start, stop = max(first, piece.start), min(first + run.count, piece.stop)
+                if start < stop:
+                    yield Piece(run.timestamp, span, piece.stored, start, stop)
+                first += run.count
+
+    def _stored(self, span: Span, deliver: Deliver) -> Iterator[Stored]:
+        offset = span.start
+        left, room = deliver.limit, deliver.bytes_max
+        while offset < span.end and left > 0 and room > 0:
+            found = self._shelf.read_many(
+                span.topic_id, offset, count_max=left, bytes_max=room
+            )
+            if not found:
+                raise Corrupt(f"{span.topic}@{offset} is not in the log, though it must be")
+            for stored in found:
+                end = Offset(stored.record.first_offset + stored.record.count)
+                if not stored.record.first_offset <= offset < end:
+                    raise Corrupt(f"the log has a gap at {span.topic}@{offset}")
+                yield stored
+                left -= end - offset
+                room -= len(stored.body)
+                offset = end
+
+    def _cut(self, piece: Piece) -> tuple[BatchHead, Body]:
+        record, span = piece.stored.record, piece.span
+        count = piece.stop - piece.start
+        runs, checksum, body = record.runs, record.checksum, piece.stored.body
+        if count < record.count:
+            self._verify(piece)
+            runs = cut_runs(record.runs, start=piece.start, stop=piece.stop)
+            body = batch.cut(
+                body, record.count, record.columns, start=piece.start, stop=piece.stop
+            )
+            first = runs[0]
+            seed = batch.seed(span.topic, first.producer, first.first_sequence, count)
+            checksum = batch.checksum(body, seed)
+        head = BatchHead(
+            topic=span.topic,
+            topic_id=span.topic_id,
+            subscription_id=span.subscription_id,
+            first_offset=Offset(record.first_offset + piece.start),
+            count=count,
+            columns=record.columns,
+            checksum=checksum,
+            runs=runs,
+        )
+        return head, body
+
+    def _verify(self, piece: Piece) -> None:
+        """A slice gets a checksum of its own, so the whole must be right first."""
+        key = (piece.span.topic_id, piece.stored.record.first_offset)
+        if self._verified.get(key) is piece.stored:
+            return
+        if batch.checksum(piece.stored.body, piece.stored.seed) != piece.stored.record.checksum:
+            name = f"{piece.span.topic}@{piece.stored.record.first_offset}"
+            raise Corrupt(f"the stored batch {name} does not match its checksum")
+        self._verified[key] = piece.stored
+        if len(self._verified) > CUTS_KEPT:
+            self._verified.popitem(last=False)
+
+    def _more(self, deliver: Deliver, heads: list[BatchHead]) -> bool:
+        ends = {head.topic_id: head.first_offset + head.count for head in heads}
+        return any(ends.get(span.topic_id, span.start) < span.end for span in deliver.spans)
+
+
+def cut_runs(runs: tuple[Run, ...], *, start: int, stop: int) -> tuple[Run, ...]:
+    """The runs of messages `start` to `stop` alone."""
+    kept: list[Run] = []
+    first = 0
+    for run in runs:
+        begin, end = max(first, start), min(first + run.count, stop)
+        if begin < end:
+            kept.append(
+                Run(
+                    end - begin,
+                    run.producer,
+                    run.producer_epoch,
+                    Sequence(run.first_sequence + begin - first),
+                    run.timestamp,
+                )
+            )
+        first += run.count
+    return tuple(kept)
+
+
+def _size(piece: Piece, stop: int) -> int:
+    record = piece.stored.record
+    return len(piece.stored.body) * (stop - piece.start) // record.count

@@ -1,0 +1,1 @@
+"""ZeroMQ, behind one door: nothing else imports zmq."""

@@ -1,0 +1,34 @@
+"""A bell that wakes a loop from another thread: rung any number of times, it wakes it once."""
+
+import contextlib
+import socket
+
+
+class Bell:
+    """`ring` from any thread; `descriptor` becomes readable; `silence` in the loop."""
+
+    def __init__(self) -> None:
+        self._ear, self._hand = socket.socketpair()
+        self._ear.setblocking(False)
+        self._hand.setblocking(False)
+
+    @property
+    def descriptor(self) -> int:
+        """What the loop waits on."""
+        return self._ear.fileno()
+
+    def ring(self) -> None:
+        """Wake the loop; a bell that is already ringing stays so."""
+        with contextlib.suppress(BlockingIOError):
+            self._hand.send(b"!")
+
+    def silence(self) -> None:
+        """Stop ringing; ask what there is to do after this, not before."""
+        with contextlib.suppress(BlockingIOError):
+            while self._ear.recv(4096):
+                pass
+
+    def close(self) -> None:
+        """Put the bell away."""
+        self._ear.close()
+        self._hand.close()

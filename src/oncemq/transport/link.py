@@ -1,0 +1,78 @@
+"""A client's end: one server at a time, with news of the connection coming and going."""
+
+from collections.abc import Sequence
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from oncemq.transport.sockets import dealer
+
+Frames = Sequence[bytes | bytearray | memoryview]
+
+_EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class Link:
+    """A connected DEALER. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._socket: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What to wait on. Edge-triggered: call `receive` and `news` until None before waiting."""
+        if self._socket is None or self._monitor is None:
+            return ()
+        return int(self._socket.FD), int(self._monitor.FD)
+
+    def connect(self, address: str) -> None:
+        """Talk to this server from now on, and no longer to the one before."""
+        self._drop()
+        self._socket = dealer(self._context)
+        self._monitor = self._socket.get_monitor_socket(_EVENTS)
+        self._socket.connect(address)
+
+    def news(self) -> bool | None:
+        """True: connected. False: disconnected. None: nothing happened."""
+        if self._monitor is None:
+            return None
+        try:
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+        return event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+
+    def send(self, frames: Frames) -> bool:
+        """Send now, or not at all: False without a connection or when it is full."""
+        if self._socket is None:
+            return False
+        try:
+            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        return True
+
+    def receive(self) -> list[memoryview] | None:
+        """The next reply's frames, uncopied, or None."""
+        if self._socket is None:
+            return None
+        try:
+            frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        return [frame.buffer for frame in frames]
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._drop()
+        self._context.term()
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.disable_monitor()
+            if self._monitor is not None:
+                self._monitor.close(linger=0)
+            self._socket.close(linger=0)
+        self._socket = self._monitor = None

@@ -1,0 +1,50 @@
+"""Every socket option, with its reason. DEALER on the client, ROUTER on the server.
+
+Law: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
+that does not finish its handshake is gone after two seconds.
+"""
+
+import zmq
+
+HANDSHAKE_MS = 2_000  # libzmq's 30 s lets 200 silent connections shut honest clients out
+HEARTBEAT_MS = 5_000  # a peer that vanished without a FIN is noticed
+HEARTBEAT_TIMEOUT_MS = 15_000
+QUEUE_MESSAGES = 1_000  # high-water mark of one peer, each way
+RECONNECT_MS = 20  # quick at first: a restarted server is back within a second
+RECONNECT_MAX_MS = 1_000
+LINGER_MS = 1_000  # at close, replies already owed may still leave
+SERVER_BACKLOG = 4_096
+
+
+def _common(socket: "zmq.Socket[bytes]") -> None:
+    socket.setsockopt(zmq.SNDHWM, QUEUE_MESSAGES)
+    socket.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
+    socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+
+
+def router(context: "zmq.Context[zmq.Socket[bytes]]", *, frame_bytes_max: int) -> "zmq.Socket[bytes]":
+    """The server's socket for requests, not yet bound."""
+    socket = context.socket(zmq.ROUTER)
+    _common(socket)
+    # A reply to a route that is gone raises instead of vanishing; a full one gives EAGAIN.
+    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+    # A second peer with a known routing id is ignored, never given the first one's replies.
+    socket.setsockopt(zmq.ROUTER_HANDOVER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, frame_bytes_max)
+    socket.setsockopt(zmq.BACKLOG, SERVER_BACKLOG)
+    socket.setsockopt(zmq.LINGER, LINGER_MS)
+    return socket
+
+
+def dealer(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+    """A client's socket, not yet connected."""
+    socket = context.socket(zmq.DEALER)
+    _common(socket)
+    # Without a connection a send fails at once, so that what is unsent stays ours to resend.
+    socket.setsockopt(zmq.IMMEDIATE, 1)
+    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+    socket.setsockopt(zmq.LINGER, 0)  # receipts say what arrived; nothing is sent blindly
+    return socket

@@ -1,0 +1,255 @@
+"""The batch body: columns of many messages that no one takes apart on the way.
+
+The same bytes go from the publisher's frame to the log to the subscriber's frame:
+
+    payload offsets   (count + 1) × u32 little-endian
+    key offsets       (count + 1) × u32, then count × u8 "has a key"      if KEYS
+    header offsets    (count + 1) × u32                                   if HEADERS
+    payload bytes · key bytes · header bytes
+
+Offsets need not start at 0: what counts is the distance from the first, so a slice of a
+batch is three slices of bytes, whatever the number of messages in it.
+
+Law: `decode(encode(x)) == x`; `decode(cut(body, i, j)) == decode(body)[i:j]`.
+"""
+
+import sys
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+KEYS = 1
+HEADERS = 2
+KNOWN_COLUMNS = KEYS | HEADERS
+
+Headers = dict[str, str]
+Bytes = bytes | bytearray | memoryview
+
+_pack_headers = msgspec.msgpack.Encoder().encode
+_unpack_headers = msgspec.msgpack.Decoder(Headers).decode
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One message as a publisher gives it."""
+
+    payload: bytes
+    key: bytes | None = None
+    headers: Headers | None = None
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """Where each column of a body begins, and how far its bytes reach."""
+
+    count: int
+    columns: int
+    payloads: list[int]
+    keys: list[int]
+    headers: list[int]
+    presence: int  # position of the "has a key" bytes
+    start: int  # position of the first payload byte
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.payloads[-1] - self.payloads[0]
+
+    @property
+    def key_bytes(self) -> int:
+        return self.keys[-1] - self.keys[0] if self.keys else 0
+
+    @property
+    def header_bytes(self) -> int:
+        return self.headers[-1] - self.headers[0] if self.headers else 0
+
+
+def _numbers_to_bytes(numbers: Iterable[int]) -> bytes:
+    column = array("I", numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
+
+
+def _numbers(body: memoryview, position: int, count: int) -> list[int]:
+    column = array("I")
+    column.frombytes(body[position : position + 4 * (count + 1)])
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tolist()
+
+
+def encode_payloads(payloads: Sequence[bytes]) -> bytes:
+    """The body of plain messages: no keys, no headers. The fast path of bulk puts."""
+    offsets = _numbers_to_bytes(accumulate(map(len, payloads), initial=0))
+    return b"".join((offsets, *payloads))
+
+
+def encode(items: Sequence[Item]) -> tuple[int, bytes]:
+    """The columns present and the body of these messages."""
+    payloads = [item.payload for item in items]
+    columns = 0
+    tables: list[bytes] = []
+    data: list[bytes] = []
+    if any(item.key is not None for item in items):
+        columns |= KEYS
+        keys = [item.key or b"" for item in items]
+        tables.append(_numbers_to_bytes(accumulate(map(len, keys), initial=0)))
+        tables.append(bytes(item.key is not None for item in items))
+        data.extend(keys)
+    if any(item.headers for item in items):
+        columns |= HEADERS
+        packed = [_pack_headers(item.headers) if item.headers else b"" for item in items]
+        tables.append(_numbers_to_bytes(accumulate(map(len, packed), initial=0)))
+        data.extend(packed)
+    if not columns:
+        return 0, encode_payloads(payloads)
+    offsets = _numbers_to_bytes(accumulate(map(len, payloads), initial=0))
+    return columns, b"".join((offsets, *tables, *payloads, *data))
+
+
+def table_bytes(count: int, columns: int) -> int:
+    """How many bytes stand before the first payload."""
+    width = 4 * (count + 1)
+    return width + (width + count if columns & KEYS else 0) + (width if columns & HEADERS else 0)
+
+
+def parse(body: Bytes, count: int, columns: int) -> Columns:
+    """The columns of a body that `fault` found nothing wrong with."""
+    view = memoryview(body)
+    width = 4 * (count + 1)
+    position = width
+    keys: list[int] = []
+    headers: list[int] = []
+    presence = 0
+    if columns & KEYS:
+        keys = _numbers(view, position, count)
+        presence = position + width
+        position += width + count
+    if columns & HEADERS:
+        headers = _numbers(view, position, count)
+        position += width
+    payloads = _numbers(view, 0, count)
+    return Columns(count, columns, payloads, keys, headers, presence, position)
+
+
+def fault(body: Bytes, count: int, columns: int, *, message_bytes_max: int) -> str | None:
+    """Why these bytes are not a batch of `count` messages, or None."""
+    if count < 1:
+        return "a batch holds at least one message"
+    if columns & ~KNOWN_COLUMNS:
+        return f"columns {columns:#x} are not known here; this server knows {KNOWN_COLUMNS:#x}"
+    size = len(body)
+    tables = table_bytes(count, columns)
+    if tables > size:
+        return f"the batch says {count} messages but has only {size} bytes"
+    parsed = parse(body, count, columns)
+    for column in (parsed.payloads, parsed.keys, parsed.headers):
+        if column != sorted(column):
+            return "the offsets of the batch go backwards"
+    end = tables + parsed.payload_bytes + parsed.key_bytes + parsed.header_bytes
+    if end != size:
+        return f"the columns of the batch end at byte {end} but it has {size}"
+    if size > message_bytes_max:
+        largest = max(b - a for a, b in zip(parsed.payloads, parsed.payloads[1:], strict=False))
+        if largest > message_bytes_max:
+            return f"a message of {largest} bytes is over the limit of {message_bytes_max}"
+    return None
+
+
+def payloads_of(body: Bytes, count: int, columns: int) -> list[bytes]:
+    """Every payload, sliced out."""
+    tables = table_bytes(count, columns)
+    offsets = _numbers(memoryview(body), 0, count)
+    first = offsets[0]
+    data = bytes(memoryview(body)[tables : tables + offsets[-1] - first])
+    if first:
+        offsets = [offset - first for offset in offsets]
+    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+
+
+def decode(body: Bytes, count: int, columns: int) -> list[Item]:
+    """Every message with its key and headers."""
+    payloads = payloads_of(body, count, columns)
+    if not columns:
+        return [Item(payload) for payload in payloads]
+    keys, headers = sides(body, count, columns)
+    return [Item(*parts) for parts in zip(payloads, keys, headers, strict=True)]
+
+
+def sides(
+    body: Bytes, count: int, columns: int
+) -> tuple[list[bytes | None], list[Headers | None]]:
+    """The keys and the headers beside the payloads."""
+    parsed = parse(body, count, columns)
+    view = memoryview(body)
+    keys: list[bytes | None] = [None] * count
+    headers: list[Headers | None] = [None] * count
+    position = parsed.start + parsed.payload_bytes
+    if parsed.keys:
+        present = view[parsed.presence : parsed.presence + count]
+        base = position - parsed.keys[0]
+        keys = [
+            bytes(view[base + a : base + b]) if has else None
+            for a, b, has in zip(parsed.keys, parsed.keys[1:], present, strict=False)
+        ]
+        position += parsed.key_bytes
+    if parsed.headers:
+        base = position - parsed.headers[0]
+        headers = [
+            _unpack_headers(view[base + a : base + b]) if b > a else None
+            for a, b in zip(parsed.headers, parsed.headers[1:], strict=False)
+        ]
+    return keys, headers
+
+
+def cut(body: Bytes, count: int, columns: int, *, start: int, stop: int) -> bytes:
+    """The body of messages `start` to `stop` alone: slices of bytes, nothing rebuilt."""
+    parsed = parse(body, count, columns)
+    view = memoryview(body)
+    width = 4 * (count + 1)
+    pieces: list[memoryview] = [view[4 * start : 4 * (stop + 1)]]
+    position = width
+    if columns & KEYS:
+        pieces.append(view[position + 4 * start : position + 4 * (stop + 1)])
+        pieces.append(view[parsed.presence + start : parsed.presence + stop])
+        position += width + count
+    if columns & HEADERS:
+        pieces.append(view[position + 4 * start : position + 4 * (stop + 1)])
+    base = parsed.start
+    for column in (parsed.payloads, parsed.keys, parsed.headers):
+        if column:
+            first = column[0]
+            pieces.append(view[base + column[start] - first : base + column[stop] - first])
+            base += column[-1] - first
+    return b"".join(pieces)
+
+
+def fit(
+    body: Bytes, count: int, columns: int, *, start: int, stop: int, bytes_max: int
+) -> int:
+    """The last `stop` so that the payloads from `start` to it are at most `bytes_max`."""
+    if len(body) <= bytes_max:
+        return stop
+    offsets = _numbers(memoryview(body), 0, count)
+    return max(start, min(stop, bisect_right(offsets, offsets[start] + bytes_max) - 1))
+
+
+def join(bodies: Sequence[tuple[Bytes, int, int]]) -> tuple[int, bytes]:
+    """One body of several (body, count, columns), in order; for compaction."""
+    if not any(columns for _, _, columns in bodies):
+        return 0, encode_payloads(
+            [payload for body, count, _ in bodies for payload in payloads_of(body, count, 0)]
+        )
+    return encode([item for body, count, columns in bodies for item in decode(body, count, columns)])
+
+
+def seed(topic: str, producer: bytes, first_sequence: int, count: int) -> int:
+    """What the body's checksum starts from, so that a batch cannot pass for another's."""
+    return zlib.crc32(topic.encode() + b"\0" + producer + b"%d,%d" % (first_sequence, count))
+
+
+def checksum(body: Bytes, start: int) -> int:
+    """The checksum of a body, from its `seed`."""
+    return zlib.crc32(body, start)

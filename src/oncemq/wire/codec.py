@@ -1,0 +1,96 @@
+"""Requests and replies as frames.
+
+    frame 0   "OQ" · version u8 · opcode u8 · token u64 (big-endian), then the fields in msgpack
+    frame 1…  bodies: one for a put, one a batch for messages, none otherwise
+
+Laws: `decode(encode(x)) == x`; whatever bytes come, decoding gives a value or a `Malformed`
+that says what is wrong with them, and nothing else.
+"""
+
+import struct
+from collections.abc import Sequence
+
+import msgspec
+
+from oncemq.core.replies import REPLIES, Messages, Refused, Reply
+from oncemq.core.requests import REQUESTS, Put, Request
+from oncemq.core.step import Body
+
+VERSION = 1
+MAGIC = b"OQ"
+FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
+
+_HEAD = struct.Struct(">2sBBQ")
+_pack = msgspec.msgpack.Encoder().encode
+_REQUESTS = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REQUESTS.items()}
+_REPLIES = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REPLIES.items()}
+
+
+class Malformed(Exception):
+    """Bytes that are no message of this protocol; `refusal` is what to answer to `token`."""
+
+    def __init__(self, code: str, detail: str, token: int = 0) -> None:
+        super().__init__(detail)
+        self.token = token
+        self.refusal = Refused(code, detail)
+
+
+def encode_request(token: int, request: Request, body: Body | None = None) -> list[Body]:
+    """A request as frames."""
+    head = _HEAD.pack(MAGIC, VERSION, request.opcode, token) + _pack(request)
+    return [head] if body is None else [head, body]
+
+
+def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
+    """The token, the request and its body."""
+    token, opcode, fields = _open(frames)
+    decoder = _REQUESTS.get(opcode)
+    if decoder is None:
+        known = ", ".join(map(str, sorted(_REQUESTS)))
+        raise Malformed("opcode", f"no request has the opcode {opcode}; known: {known}", token)
+    try:
+        request = decoder(fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
+        name = REQUESTS[opcode].__name__
+        raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
+    bodies = 1 if isinstance(request, Put) else 0
+    if len(frames) != 1 + bodies:
+        detail = f"{type(request).__name__} has {1 + bodies} frames, got {len(frames)}"
+        raise Malformed("malformed", detail, token)
+    return token, request, frames[1] if bodies else None
+
+
+def encode_reply(token: int, reply: Reply, bodies: Sequence[Body] = ()) -> list[Body]:
+    """A reply as frames."""
+    return [_HEAD.pack(MAGIC, VERSION, reply.opcode, token) + _pack(reply), *bodies]
+
+
+def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
+    """The token, the reply and the bodies beside it."""
+    token, opcode, fields = _open(frames)
+    decoder = _REPLIES.get(opcode)
+    if decoder is None:
+        raise Malformed("opcode", f"no reply has the opcode {opcode}", token)
+    try:
+        reply = decoder(fields)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
+        raise Malformed("malformed", f"the fields of the reply do not fit: {error}", token) from None
+    bodies = len(reply.batches) if isinstance(reply, Messages) else 0
+    if len(frames) != 1 + bodies:
+        raise Malformed("malformed", f"expected {bodies} bodies, got {len(frames) - 1}", token)
+    return token, reply, frames[1:]
+
+
+def _open(frames: Sequence[Body]) -> tuple[int, int, Body]:
+    if not frames:
+        raise Malformed("malformed", "a message has at least one frame")
+    head = memoryview(frames[0])
+    if len(head) < _HEAD.size:
+        raise Malformed("malformed", f"a head has {_HEAD.size} bytes or more, got {len(head)}")
+    magic, version, opcode, token = _HEAD.unpack_from(head)
+    if magic != MAGIC:
+        raise Malformed("malformed", "this is not OnceMQ's protocol")
+    if version != VERSION:
+        detail = f"protocol version {version} is not spoken here, only {VERSION}; use a client of it"
+        raise Malformed("version", detail, token)
+    return token, opcode, head[_HEAD.size :]
