@@ -17,8 +17,9 @@ from oncemq.core.records import MessagesStored
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import Frame, parse
-from oncemq.storage.index import Entry, Extent, FileIndex
-from oncemq.storage.segment import COLD, Segment
+from oncemq.storage.index import DamagedIndex, Entry, Extent, FileIndex
+from oncemq.storage.segment import COLD, Segment, index_path
+from oncemq.storage.shelf import make_index
 
 HANDLES_MAX = 128
 LARGE_BYTES = 64 << 10
@@ -138,8 +139,14 @@ class Catalog:
             return
         start = max(0, bisect_right(holders.firsts, offset) - 1)
         for segment in holders.segments[start:]:
-            for entry in segment.index.entries_from(topic_id, offset):
-                yield _place(segment, entry)
+            try:
+                for entry in segment.index.entries_from(topic_id, offset):
+                    yield _place(segment, entry)
+                    offset = entry.first_offset + entry.count
+            except DamagedIndex:
+                self._reindex(segment)
+                for entry in segment.index.entries_from(topic_id, offset):
+                    yield _place(segment, entry)
 
     def offset_at(self, topic_id: int, timestamp: int) -> int | None:
         """The first offset with a timestamp at or after this one; None when all are older."""
@@ -148,11 +155,20 @@ class Catalog:
             extent = segment.index.extent(topic_id)
             if extent is None or extent.last_timestamp < timestamp:
                 continue
-            entry = next(segment.index.entries_since(topic_id, timestamp))
+            try:
+                entry = next(segment.index.entries_since(topic_id, timestamp))
+            except DamagedIndex:
+                self._reindex(segment)
+                entry = next(segment.index.entries_since(topic_id, timestamp))
             if segment.header.form != COLD:
                 return entry.first_offset  # a batch as it was put has one timestamp
             return _offset_in(self.read(_place(segment, entry)).record, timestamp)
         return None
+
+    def _reindex(self, segment: Segment) -> None:
+        """Make a damaged index again from the segment; its file is left to the next opening."""
+        self._disk.remove(index_path(segment.path))
+        segment.index = make_index(self._file(segment), segment.header, segment.path).index
 
     # reading
 

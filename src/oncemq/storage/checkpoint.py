@@ -127,7 +127,11 @@ class FlushJob:
     def run(self) -> None:
         """Write them; nothing is durable or visible yet."""
         if self._blobs:
-            self._target.write(self._blobs)
+            try:
+                self._target.write(self._blobs)
+            except OSError:
+                self._target.close()
+                raise
             self._blobs = []
 
 

@@ -44,6 +44,10 @@ _SIZE_BITS = 32
 _SIZE_MASK = (1 << _SIZE_BITS) - 1
 
 
+class DamagedIndex(Corrupt):
+    """An index block does not hold; the segment itself may well do."""
+
+
 class Extent(NamedTuple):
     """What one segment holds of one topic."""
 
@@ -254,9 +258,9 @@ class FileIndex:
                 file.close()
             block = _decode_block(data, entries)
             if block is None:
-                raise Corrupt(
-                    f"{self._path} is damaged at byte {position}; remove this index file and "
-                    "start again: it is made anew from its segment"
+                raise DamagedIndex(
+                    f"{self._path} is damaged at byte {position}; it can be made again from its "
+                    "segment"
                 )
             self._cache.put(self._path, position, block)
         return block

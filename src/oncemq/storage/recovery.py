@@ -84,6 +84,12 @@ class _Opening:
         self.files: list[File] = []  # to be closed when the opening fails
 
     def open(self, options: LogOptions, lock: Lock) -> Opened:
+        missing = {"log", "checkpoints"}.difference(self.disk.names(self.directory))
+        if missing:
+            raise Corrupt(
+                f"{self.directory} has a FORMAT file but no {min(missing)}/; "
+                "restore it from a backup"
+            )
         self.report.removed += tidy(self.disk, self.directory)
         shelf = load_shelf(self.disk, self.directory, self.form.identity)
         self.report.removed += shelf.removed

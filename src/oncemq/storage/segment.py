@@ -22,7 +22,7 @@ import msgspec
 from oncemq.core.records import MessagesStored
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Disk, File
-from oncemq.storage.framing import Bad, Frame, scan
+from oncemq.storage.framing import Bad, scan
 from oncemq.storage.index import (
     BlockCache,
     Covered,
@@ -181,17 +181,6 @@ def new_log_segment(directory: str, identity: bytes, first_serial: int, chain: i
     )
 
 
-def check_frame(frame: Frame, *, serial: int, chain: int) -> str | None:
-    """Why this frame cannot follow the one with that serial and chain value, or None."""
-    if frame.serial != serial + 1:
-        return f"serial {frame.serial} stands where {serial + 1} belongs"
-    if frame.previous != chain:
-        return f"serial {frame.serial} does not follow its predecessor: the chain is broken"
-    if frame.body_bytes and not frame.body_holds():
-        return f"the body of serial {frame.serial} does not match its checksum"
-    return None
-
-
 def scan_cold(file: File, header: Header, key: int) -> MemoryIndex | Bad:
     """The index of a cold segment, made from its frames, each verified."""
     index = MemoryIndex()
@@ -230,6 +219,7 @@ def save_index(disk: Disk, segment: Segment, cache: BlockCache) -> FileIndex | N
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
+        disk.remove(path + ".tmp")
         return None
     found = read_index(
         disk, path, cache, identity=covered.identity, fingerprint=covered.fingerprint

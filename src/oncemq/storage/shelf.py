@@ -7,7 +7,7 @@ at the end without a valid header was never begun, provided no frame is in it.
 from dataclasses import dataclass, field
 
 from oncemq.errors import Corrupt
-from oncemq.storage.disk import Disk
+from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import Bad, frame_key
 from oncemq.storage.index import BlockCache, read_index
 from oncemq.storage.layout import save_copy
@@ -21,7 +21,7 @@ from oncemq.storage.segment import (
     save_index,
     scan_cold,
 )
-from oncemq.storage.verify import is_blank, verify
+from oncemq.storage.verify import Verified, is_blank, verify
 
 
 @dataclass(slots=True)
@@ -123,20 +123,29 @@ def load_covered(disk: Disk, directory: str, header: Header, cache: BlockCache) 
             return Segment(
                 path, header, index, size, covered.last_serial, covered.chain, size, size
             )
-        key = frame_key(header.identity)
-        if header.form == COLD:
-            index = scan_cold(file, header, key)
-            bad, end, last, chain = index if isinstance(index, Bad) else None, size, 0, 0
-            last = header.last_serial
-        else:
-            whole = verify(file, header, key)
-            index, bad, end = whole.index, whole.bad, whole.end
-            last, chain = whole.last_serial, whole.chain
-        if bad is not None or isinstance(index, Bad):
-            why = f"{bad.position}: {bad.why}" if bad else "?"
-            raise Corrupt(f"{path} is damaged at byte {why}; run `once repair`")
+        made = make_index(file, header, path)
     finally:
         file.close()
-    segment = Segment(path, header, index, end, last, chain, size, end)
+    segment = Segment(path, header, made.index, made.end, made.last_serial, made.chain, size)
+    segment.visible = made.end
     segment.index = save_index(disk, segment, cache) or segment.index
     return segment
+
+
+def make_index(file: File, header: Header, path: str) -> Verified:
+    """The index of a sealed segment made again from its frames, each of them verified."""
+    key = frame_key(header.identity)
+    if header.form == COLD:
+        index = scan_cold(file, header, key)
+        made = Verified(header.last_serial, 0, header.file_bytes)
+        if isinstance(index, Bad):
+            made.bad = index
+        else:
+            made.index = index
+    else:
+        made = verify(file, header, key)
+    if made.bad is not None:
+        raise Corrupt(
+            f"{path} is damaged at byte {made.bad.position}: {made.bad.why}; run `once repair`"
+        )
+    return made

@@ -10,7 +10,7 @@ from oncemq.core.records import MessagesStored
 from oncemq.storage.disk import File
 from oncemq.storage.framing import MESSAGES, STRETCH_BYTES, Bad, Frame, first_frame_after, scan
 from oncemq.storage.index import MemoryIndex
-from oncemq.storage.segment import HEADER_BYTES, Header, check_frame
+from oncemq.storage.segment import HEADER_BYTES, Header
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
     """Check every frame of a log segment; `prove` names a serial whose chain value is wanted."""
     size = file.size()
     found = Verified(header.first_serial - 1, header.chain)
-    serial, chain, durable = found.last_serial, found.chain, 0
+    serial, chain, durable, end = found.last_serial, found.chain, 0, found.end
     if prove == serial:
         found.proof = chain
     add, note = found.index.add, found.positions.append
@@ -40,9 +40,12 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         if isinstance(frame, Bad):
             found.bad = frame
             break
-        why = check_frame(frame, serial=serial, chain=chain)
-        if why is not None:
-            found.bad = Bad(frame.position, why)
+        if (
+            frame.serial != serial + 1
+            or frame.previous != chain
+            or (frame.body_bytes and not frame.body_holds())
+        ):
+            found.bad = Bad(frame.position, _why(frame, serial=serial, chain=chain))
             break
         if frame.kind == MESSAGES:
             record = frame.record()
@@ -52,15 +55,24 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         serial, chain = frame.serial, frame.chain
         if frame.durable > durable:
             durable = frame.durable
-        found.end = frame.end
+        end = frame.position + frame.size
         if serial == prove:
             found.proof = chain
-    found.last_serial, found.chain, found.durable = serial, chain, durable
+    found.last_serial, found.chain, found.durable, found.end = serial, chain, durable, end
     if found.bad is None:
         found.bad = _nonzero(file, found.end, size)
     if found.bad is not None:
         found.after = _valid_after(file, found.bad.position, size, key, serial + 1)
     return found
+
+
+def _why(frame: Frame, *, serial: int, chain: int) -> str:
+    """Why a frame cannot follow the one with that serial and chain value."""
+    if frame.serial != serial + 1:
+        return f"serial {frame.serial} stands where {serial + 1} belongs"
+    if frame.previous != chain:
+        return f"serial {frame.serial} does not follow its predecessor: the chain is broken"
+    return f"the body of serial {frame.serial} does not match its checksum"
 
 
 def _nonzero(file: File, start: int, end: int) -> Bad | None:

@@ -145,3 +145,18 @@ def test_only_runs_that_go_on_are_made_one() -> None:
     assert join_runs([run(2, 1), run(3, 3)]) == (run(5, 1),)
     for other in (run(3, 4), run(3, 3, producer=b"q"), run(3, 3, timestamp=2)):
         assert join_runs([run(2, 1), other]) == (run(2, 1), other)
+
+
+def test_a_damaged_index_block_is_made_again_while_the_log_is_open(scribe: Any) -> None:
+    for number in range(40):
+        scribe.store(1, b"m%d" % number + b"x" * 90)
+    indexes = sorted(scribe.directory.glob("log/*.idx"))
+    for path in indexes:
+        data = bytearray(path.read_bytes())
+        data[-20] ^= 1
+        path.write_bytes(data)
+    assert scribe.log.offset_at(1, 1003) == 3
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
+    scribe.reopen()
+    assert sorted(scribe.directory.glob("log/*.idx")) == indexes
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
