@@ -142,6 +142,8 @@ def _seconds(text: str) -> float:
 
 def _address(text: str) -> str:
     address = text.strip()
+    if "://" not in address:
+        address = f"tcp://{address}"
     found = _ADDRESS.fullmatch(address)
     port = found[3] if found else None
     if found is None or (port and port.isdecimal() and int(port) > 65535):

@@ -154,6 +154,11 @@ def test_several_servers_are_tried_in_turn() -> None:
     assert loaded({"server": "tcp://a:1, ipc:///run/b"}).server == ("tcp://a:1", "ipc:///run/b")
 
 
+def test_an_address_without_a_scheme_is_one_of_tcp() -> None:
+    assert loaded({"server": "localhost:5556"}).server == ("tcp://localhost:5556",)
+    assert loaded({"bind": "127.0.0.1:*"}).bind == "tcp://127.0.0.1:*"
+
+
 def test_the_disk_may_be_limited_or_not() -> None:
     assert loaded({"disk_max": "1GiB"}).disk_max == 1 << 30
     assert loaded({"disk_max": "none"}, ONCEMQ_DISK_MAX="1GiB").disk_max is None

@@ -1,0 +1,43 @@
+"""How a message is shown: its payload and a newline, or one JSON object a line.
+
+Law: payload bytes pass untouched. JSON cannot hold bytes that are not text; those are given as
+`payload_base64` (and `key_base64`), so that a program never sees a changed byte.
+"""
+
+from base64 import b64encode
+from typing import TYPE_CHECKING
+
+from oncemq.cli import output
+from oncemq.cli.session import Session
+
+if TYPE_CHECKING:
+    from oncemq import Message
+
+
+def show(session: Session, message: "Message") -> None:
+    """One message on stdout."""
+    if session.json:
+        session.emit(as_object(message))
+    else:
+        session.write(message.payload + b"\n")
+
+
+def as_object(message: "Message") -> dict[str, object]:
+    """The message as programs get it; the keys are part of the interface."""
+    return {
+        "topic": message.topic,
+        "offset": message.offset,
+        **_text("key", message.key),
+        "headers": message.headers or {},
+        "timestamp": output.moment(message.timestamp),
+        **_text("payload", message.payload),
+    }
+
+
+def _text(name: str, raw: bytes | None) -> dict[str, object]:
+    if raw is None:
+        return {name: None}
+    try:
+        return {name: raw.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(raw).decode()}

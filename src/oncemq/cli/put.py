@@ -1,0 +1,149 @@
+"""`once put`."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from oncemq.cli.command import command, topic_names
+from oncemq.cli.failures import NotStored
+from oncemq.cli.lines import Source, whole
+from oncemq.cli.session import Session
+from oncemq.errors import Unreachable
+
+if TYPE_CHECKING:
+    from oncemq import Receipt
+
+
+def headers_of(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str] | None:
+    """`NAME=VALUE`, any number of times."""
+    headers: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+        if not text.isprintable() and any("\udc80" <= char <= "\udcff" for char in text):
+            raise click.BadParameter(f"{text!r} is not UTF-8")
+        headers[name] = value
+    return headers or None
+
+
+@command("put")
+@click.argument("topic", shell_complete=topic_names)
+@click.argument("message", required=False)
+@click.option(
+    "--file",
+    "path",
+    metavar="PATH",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+    help="Read the message from a file; - is standard input.",
+)
+@click.option("--lines", is_flag=True, help="Put one message a line, in large batches.")
+@click.option("--key", help="A key that goes with the message.")
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=headers_of,
+    help="A header that goes with the message; may be repeated.",
+)
+def put(
+    session: Session,
+    topic: str,
+    message: str | None,
+    path: str | None,
+    lines: bool,
+    key: str | None,
+    headers: dict[str, str] | None,
+) -> None:
+    """Put MESSAGE, or what --file or standard input hold, to TOPIC.
+
+    Prints where the message is, such as orders@42, once it is safe on the server's disk. Bytes
+    pass untouched, a newline at the end included.
+
+    With --id the message is recorded on this side first: when no server answers, the exit code
+    is 3, and the next command with that id sends it, once. Exit code 1: not stored, for nobody
+    subscribes to the topic and nothing retains it.
+    """
+    if message is not None and (path or lines):
+        raise click.UsageError("give the MESSAGE, or --file, or standard input: one of them")
+    if lines and (key is not None or headers):
+        raise click.UsageError("--key and --header go with one message, not with --lines")
+    with _source(session, path, asked=message is None) as source:
+        if lines:
+            from oncemq.cli.bulk import put_lines
+
+            put_lines(session, topic, source)
+        else:
+            payload = whole(source) if message is None else os.fsencode(message)
+            raw_key = None if key is None else os.fsencode(key)
+            _put_one(session, topic, payload, key=raw_key, headers=headers)
+
+
+def _put_one(
+    session: Session,
+    topic: str,
+    payload: bytes,
+    *,
+    key: bytes | None,
+    headers: dict[str, str] | None,
+) -> None:
+    with session.publisher() as client:
+        try:
+            receipt = client.put(topic, payload, key=key, headers=headers)
+        except Unreachable as error:
+            raise unreachable(session, error, "the message is") from error
+    _show(session, receipt)
+
+
+def _show(session: Session, receipt: "Receipt") -> None:
+    if session.json:
+        session.emit(
+            {
+                "topic": receipt.topic,
+                "offset": receipt.offset,
+                "stored": receipt.stored,
+                "duplicate": receipt.duplicate,
+                "at_risk_ms": receipt.at_risk_ms,
+            }
+        )
+    elif receipt.stored:
+        session.say(receipt.id or f"{receipt.topic}: stored before")
+    if not receipt.stored:
+        raise not_stored(receipt.topic)
+    if receipt.at_risk_ms and not session.json:
+        session.note(f"once: synced within {receipt.at_risk_ms} ms; a power cut could take it")
+
+
+def not_stored(topic: str, what: str = "not stored") -> NotStored:
+    """The seeds' NACK of a put."""
+    return NotStored(f"{what}: nobody subscribes to '{topic}' and nothing retains it")
+
+
+def unreachable(session: Session, error: Unreachable, what: str) -> Unreachable:
+    """Say what becomes of a put that no server answered."""
+    if session.config.id is None:
+        return error
+    name = session.config.id
+    return Unreachable(
+        f"{error.detail}\n      {what} recorded, and the next command of '{name}' sends it, once: "
+        f"`once flush --id {name}`"
+    )
+
+
+@contextmanager
+def _source(session: Session, path: str | None, *, asked: bool) -> Generator[Source]:
+    """The file, or standard input."""
+    if path is None or path == "-":
+        if asked and sys.stdin.isatty():
+            session.note("once: reading from the terminal; Ctrl-D ends it")
+        yield Source(sys.stdin.buffer)
+        return
+    with open(path, "rb", buffering=0) as stream:
+        yield Source(stream)
