@@ -6,18 +6,19 @@ a quarter of `zmq.asyncio`. Use it from the loop it was opened in.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
 
 from oncemq.client import verbs
-from oncemq.client.blocking import encode_many, monotonic_clock, payload_of
+from oncemq.client.blocking import encode_many, payload_of
 from oncemq.client.engine import Engine
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
+from oncemq.client.turns import monotonic_clock
 from oncemq.client.values import Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import Verb, Where
 from oncemq.core.records import Retention
@@ -180,7 +181,7 @@ class AsyncClient:
     @asynccontextmanager
     async def consume(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 5.0
-    ) -> AsyncIterator[list[Message]]:
+    ) -> AsyncGenerator[list[Message]]:
         """Messages that are settled when the block ends well, and come again when it raises."""
         async with self._getting:
             messages = await self._take(topic, limit, wait)
@@ -302,9 +303,7 @@ class AsyncClient:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
         return await self._run(verb, timeout=self._timeout + wait)
 
-    def _future(
-        self, ticket: Ticket[Receipts], pick: Callable[[Receipts], T]
-    ) -> asyncio.Future[T]:
+    def _future(self, ticket: Ticket[Receipts], pick: Callable[[Receipts], T]) -> asyncio.Future[T]:
         async def wait() -> T:
             return pick(await self._receipts(ticket))
 
@@ -343,10 +342,7 @@ class AsyncClient:
                         raise Unreachable("the client is closed")
                     await self._moved.wait()
         except TimeoutError:
-            servers = ", ".join(self._engine.settings.servers)
-            raise Unreachable(
-                f"no answer from {servers} within {limit:g} s while waiting for {what}"
-            ) from None
+            raise Unreachable(self._engine.why_not(limit, what)) from None
 
     def _pump(self) -> None:
         """Move the engine, wake who waits, and come back when there is reason to."""

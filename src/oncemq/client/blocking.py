@@ -3,15 +3,14 @@
 Law: no verb leaves the engine half-way: an interrupt ends the wait, never the state.
 """
 
+import contextlib
 import random
-import select
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Literal, Self, overload
 
 from oncemq.client import verbs
 from oncemq.client.engine import Engine
@@ -19,23 +18,15 @@ from oncemq.client.pending import Pending, all_of, one
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
+from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import Headers, Message, Receipt, Receipts
-from oncemq.client.verbs import Verb, Where
-from oncemq.core.names import Micros
+from oncemq.client.verbs import Where
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
 from oncemq.errors import OnceMQError, OutboxFull, Unreachable
 from oncemq.wire import batch
 
-T = TypeVar("T")
-
-IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
-
-
-def monotonic_clock() -> Micros:
-    """Microseconds that never go back; for waiting, not for telling the time."""
-    return Micros(time.monotonic_ns() // 1000)
 
 
 class Client:
@@ -62,13 +53,10 @@ class Client:
             self._state.close()
             raise
         self._timeout = timeout
-        self._turn = threading.Condition(threading.RLock())
-        self._waiting = False  # a thread is in select
+        self._turns = Turns(self._engine, timeout)
         self._getting = threading.RLock()
-        self._closed = False
-        self._sender: threading.Thread | None = None
         if not self._engine.outflow.idle:
-            self._start_sender()
+            self._turns.see_out()
 
     @property
     def id(self) -> str:
@@ -115,13 +103,13 @@ class Client:
         """
         outflow = self._engine.outflow
         item = batch.Item(payload_of(payload), key, headers)
-        with self._turn:
+        with self._turns.lock:
             self._room_for(topic, len(item.payload))
             if not wait:
                 ticket, place, full = outflow.gather(topic, item, lasting=durable)
                 if full:
-                    self._pump()
-                self._start_sender()
+                    self._turns.pump()
+                self._turns.see_out()
                 return Pending(ticket, one(place), self._receipts)
             columns, body = batch.encode([item])
             ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
@@ -152,22 +140,22 @@ class Client:
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
         columns, body = encode_many(payloads, keys, headers)
-        with self._turn:
+        with self._turns.lock:
             self._room_for(topic, max(map(len, payloads)), len(body))
             outflow = self._engine.outflow
             ticket = outflow.put(
                 topic, count=len(payloads), columns=columns, body=body, lasting=durable
             )
             if not wait:
-                self._pump()
-                self._start_sender()
+                self._turns.pump()
+                self._turns.see_out()
                 return Pending(ticket, all_of, self._receipts)
         return self._receipts(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
         outflow = self._engine.outflow
-        self._wait_until(lambda: outflow.idle, timeout, "the puts made so far")
+        self._turns.wait_until(lambda: outflow.idle, timeout, "the puts made so far")
         error = outflow.take_failure()
         if error is not None:
             raise error
@@ -176,19 +164,17 @@ class Client:
 
     def subscribe(self, topic: str, *, start: Where = "new") -> bool:
         """Subscribe from now on (or from 'earliest', an offset, a time); False: already so."""
-        return self._run(verbs.subscribe(self._engine, topic, start))
+        return self._turns.run(verbs.subscribe(self._engine, topic, start))
 
     def unsubscribe(self, topic: str) -> bool:
         """End the subscription; False when there was none."""
-        return self._run(verbs.unsubscribe(self._engine, topic))
+        return self._turns.run(verbs.unsubscribe(self._engine, topic))
 
     def unsubscribe_all(self) -> int:
         """End every subscription of this client; how many there were."""
-        return self._run(verbs.unsubscribe_all(self._engine))
+        return self._turns.run(verbs.unsubscribe_all(self._engine))
 
-    def get(
-        self, topic: str | None = None, *, limit: int = 1, wait: float = 0.0
-    ) -> list[Message]:
+    def get(self, topic: str | None = None, *, limit: int = 1, wait: float = 0.0) -> list[Message]:
         """The next messages of a topic, or of any subscribed one, oldest first; [] when none.
 
         They are settled: recorded on this client's disk before they are returned, and never
@@ -196,24 +182,24 @@ class Client:
         """
         with self._getting:
             messages = self._take(topic, limit, wait)
-            with self._turn:
+            with self._turns.lock:
                 verbs.settle(self._engine, messages)
             return messages
 
     @contextmanager
     def consume(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 5.0
-    ) -> Iterator[list[Message]]:
+    ) -> Generator[list[Message]]:
         """Messages that are settled when the block ends well, and come again when it raises."""
         with self._getting:
             messages = self._take(topic, limit, wait)
             try:
                 yield messages
             except BaseException:
-                with self._turn:
+                with self._turns.lock:
                     self._engine.subscriber.put_back(topic or "")
                 raise
-            with self._turn:
+            with self._turns.lock:
                 verbs.settle(self._engine, messages)
 
     def listen(self, *topics: str, wait: float = 20.0) -> Iterator[Message]:
@@ -223,60 +209,60 @@ class Client:
         """
         topic = topics[0] if len(topics) == 1 else None
         wanted = set(topics) if len(topics) > 1 else None
-        while not self._closed:
+        while not self._turns.closed:
             with self._getting:
                 messages = self._take(topic, 100, wait)
                 try:
                     for message in messages:
                         if wanted is None or message.topic in wanted:
                             yield message
-                        with self._turn:
+                        with self._turns.lock:
                             verbs.settle(self._engine, [message])
                 except GeneratorExit:
-                    with self._turn:
+                    with self._turns.lock:
                         self._engine.subscriber.put_back(topic or "")
                     raise
 
     def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""
-        return self._run(verbs.read(self._engine, topic, offset, limit))
+        return self._turns.run(verbs.read(self._engine, topic, offset, limit))
 
     # Topics and the server
 
     def topics(self) -> list[TopicInfo]:
         """Every topic of the server."""
-        return self._run(verbs.topics(self._engine))
+        return self._turns.run(verbs.topics(self._engine))
 
     def topic(self, name: str) -> TopicShown:
         """One topic, its subscriptions, and why what it holds is kept."""
-        return self._run(verbs.topic(self._engine, name))
+        return self._turns.run(verbs.topic(self._engine, name))
 
     def create_topic(self, name: str, retention: Retention | None = None) -> bool:
         """Make a topic; False when it was there."""
-        return self._run(verbs.create_topic(self._engine, name, retention or Retention()))
+        return self._turns.run(verbs.create_topic(self._engine, name, retention or Retention()))
 
     def configure_topic(self, name: str, retention: Retention) -> bool:
         """Change what a topic keeps; False when it was so already."""
-        return self._run(verbs.configure_topic(self._engine, name, retention))
+        return self._turns.run(verbs.configure_topic(self._engine, name, retention))
 
     def delete_topic(self, name: str) -> bool:
         """Delete a topic, its messages, subscriptions and numbers."""
-        return self._run(verbs.delete_topic(self._engine, name))
+        return self._turns.run(verbs.delete_topic(self._engine, name))
 
     def subscriptions(
         self, topic: str | None = None, client: str | None = None
     ) -> list[SubscriptionInfo]:
         """Subscriptions with their cursors."""
-        return self._run(verbs.subscriptions(self._engine, topic, client))
+        return self._turns.run(verbs.subscriptions(self._engine, topic, client))
 
     def status(self) -> dict[str, str | int | float | bool]:
         """The server's counters and promises."""
-        return self._run(verbs.status(self._engine))
+        return self._turns.run(verbs.status(self._engine))
 
     # Ending
 
     def close(self) -> None:
-        """Send what is unsent, tell what is settled, let go. Lasting puts may stay in the outbox."""
+        """Send what is unsent, tell what is settled, let go; the outbox keeps what cannot leave."""
         self._close(self._timeout)
 
     def __enter__(self) -> Self:
@@ -293,7 +279,7 @@ class Client:
     # Inside
 
     def _close(self, timeout: float) -> None:
-        if self._closed:
+        if self._turns.closed:
             return
         engine = self._engine
         lost: OnceMQError | None = None
@@ -301,21 +287,16 @@ class Client:
             if engine.failure is None and timeout > 0:
                 lost = self._last_words(timeout)
         finally:
-            with self._turn:
-                self._closed = True
-                self._turn.notify_all()
-            if self._sender is not None:
-                self._sender.join()
-            with self._turn:
-                engine.close()
+            self._turns.close()
+            engine.close()
         if lost is not None:
             raise lost
 
     def _last_words(self, timeout: float) -> OnceMQError | None:
         outflow = self._engine.outflow
         try:
-            self._wait_until(lambda: outflow.idle, timeout, "the last puts")
-            self._run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
+            self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
+            self._turns.run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
         except Unreachable as unreachable:
             return unreachable if outflow.unrecorded else None
         except OnceMQError:
@@ -330,9 +311,9 @@ class Client:
             room = self._engine.settings.outbox_bytes_max // 2
             if not self._engine.connected:
                 raise
-            self._wait_until(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
+            self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
         if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
-            self._wait_until(
+            self._turns.wait_until(
                 lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
                 None,
                 "earlier puts",
@@ -340,104 +321,13 @@ class Client:
 
     def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
-        return self._run(verb, timeout=self._timeout + wait)
+        return self._turns.run(verb, timeout=self._timeout + wait)
 
     def _receipts(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
         ticket.looked_at = True
         if not ticket.done:
-            self._wait_until(lambda: ticket.done, timeout, "the receipt")
+            self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
         return ticket.result()
-
-    def _run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
-        try:
-            with self._turn:
-                ticket = next(verb)
-            while True:
-                waited: Ticket[Any] = ticket
-                self._wait_until(lambda t=waited: t.done, timeout, "an answer")
-                with self._turn:
-                    ticket = verb.send(None)
-        except StopIteration as end:
-            return end.value
-        finally:
-            with self._turn:
-                verb.close()
-
-    def _wait_until(
-        self, ready: Callable[[], bool], timeout: float | None, what: str
-    ) -> None:
-        """Move the engine until `ready`, together with other threads that wait."""
-        limit = self._timeout if timeout is None else timeout
-        deadline = time.monotonic() + limit
-        with self._turn:
-            while True:
-                self._pump()
-                if ready():
-                    return
-                if self._engine.failure is not None:
-                    raise self._engine.failure
-                if self._closed:
-                    raise Unreachable("the client is closed")
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise Unreachable(self._why_not(limit, what))
-                self._wait_for_news(left)
-
-    def _wait_for_news(self, left: float) -> None:
-        """One thread waits on the socket, the others for it to tell them."""
-        pause = min(left, IDLE_SECONDS, self._until_deadline())
-        if self._waiting:
-            self._turn.wait(pause)
-            return
-        self._waiting = True
-        descriptors = self._engine.descriptors
-        self._turn.release()
-        try:
-            select.select(descriptors, (), (), pause)
-        finally:
-            self._turn.acquire()
-            self._waiting = False
-            self._turn.notify_all()
-
-    def _until_deadline(self) -> float:
-        deadline = self._engine.next_deadline()
-        if deadline is None:
-            return IDLE_SECONDS
-        return max(0.0, (deadline - monotonic_clock()) / 1_000_000)
-
-    def _pump(self) -> None:
-        if not self._closed:
-            self._engine.pump()
-
-    def _why_not(self, limit: float, what: str) -> str:
-        servers = ", ".join(self._engine.settings.servers)
-        kept = ""
-        if self._state.lasting and self.unsent:
-            kept = f"; {self.unsent} puts are recorded in {self._state.directory} and go out later"
-        return f"no answer from {servers} within {limit:g} s while waiting for {what}{kept}"
-
-    def _start_sender(self) -> None:
-        """From the first put that nobody waits for, a thread sees to it that it leaves."""
-        if self._sender is None:
-            self._sender = threading.Thread(
-                target=self._send_forever, name="oncemq-sender", daemon=True
-            )
-            self._sender.start()
-        elif self._resting:
-            self._turn.notify_all()
-
-    _resting = False
-
-    def _send_forever(self) -> None:
-        with self._turn:
-            while not self._closed and self._engine.failure is None:
-                self._pump()
-                if self._engine.outflow.idle:
-                    self._resting = True
-                    self._turn.wait(1.0)
-                    self._resting = False
-                else:
-                    self._wait_for_news(0.002 if self._engine.outflow.gathering else 0.05)
 
 
 def encode_many(
@@ -457,10 +347,10 @@ def encode_many(
     )
 
 
-def payload_of(payload: bytes) -> bytes:
+def payload_of(payload: bytes | bytearray | memoryview) -> bytes:
     """The payload as bytes; nothing is encoded behind the user's back."""
     if isinstance(payload, bytes):
         return payload
-    if isinstance(payload, (bytearray, memoryview)):
-        return bytes(payload)
+    with contextlib.suppress(TypeError):
+        return memoryview(payload).tobytes()
     raise TypeError(f"a payload is bytes, not {type(payload).__name__}; encode it first")

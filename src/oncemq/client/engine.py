@@ -163,6 +163,15 @@ class Engine:
             return due
         return Micros(max(due, self._connect_deadline))
 
+    def why_not(self, limit: float, what: str) -> str:
+        """For the error: who did not answer, and what is kept."""
+        kept = ""
+        if self.state.lasting and self.outflow.unsent:
+            where = self.state.directory
+            kept = f"; {self.outflow.unsent} puts are recorded in {where} and go out later"
+        servers = ", ".join(self.settings.servers)
+        return f"no answer from {servers} within {limit:g} s while waiting for {what}{kept}"
+
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
         self.failure = error
@@ -179,9 +188,7 @@ class Engine:
 
     # Inside
 
-    def begin_put(
-        self, make: Callable[[], tuple[Request, Body | None]], handler: Handler
-    ) -> int:
+    def begin_put(self, make: Callable[[], tuple[Request, Body | None]], handler: Handler) -> int:
         """An exchange for the outflow."""
         return self._begin(make, handler, patience_ms=0)
 
@@ -192,7 +199,7 @@ class Engine:
         *,
         patience_ms: int,
     ) -> int:
-        token = self.exchanges.begin(make, patience=Micros(patience_ms * 1000))
+        token = self.exchanges.begin(make, patience_ms=patience_ms)
         self._handlers[token] = handler
         return token
 

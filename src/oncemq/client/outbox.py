@@ -19,9 +19,7 @@ from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
 
 ROTATE_BYTES = 8 << 20  # a log this long is written anew with only what is unsent
-_OPTIONS = LogOptions(
-    segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16
-)
+_OPTIONS = LogOptions(segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16)
 
 RandomBytes = Callable[[int], bytes]
 

@@ -290,9 +290,7 @@ class Outflow:
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
 
-    def _resumed(
-        self, lane: Lane, producer: ProducerId, reply: Reply, _: Many[Body]
-    ) -> None:
+    def _resumed(self, lane: Lane, producer: ProducerId, reply: Reply, _: Many[Body]) -> None:
         if isinstance(reply, Refused):
             lane.resume_token = 0
             return

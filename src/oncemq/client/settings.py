@@ -1,6 +1,6 @@
 """How a client was asked to behave."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oncemq.core.replies import Limits
@@ -20,8 +20,8 @@ class Settings:
     limits: Limits = Rules().limits
 
 
-def servers_from(server: object) -> list[str]:
+def servers_from(server: str | Sequence[str]) -> list[str]:
     """Addresses from a string with commas, or from a sequence of strings."""
-    parts = server.split(",") if isinstance(server, str) else list(server)  # type: ignore[call-overload]
-    addresses = [str(part).strip() for part in parts if str(part).strip()]
+    parts = server.split(",") if isinstance(server, str) else server
+    addresses = [part.strip() for part in parts if part.strip()]
     return [each if "://" in each else f"tcp://{each}" for each in addresses] or [DEFAULT_SERVER]

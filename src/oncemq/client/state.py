@@ -53,9 +53,7 @@ class State:
         claim = secrets.randbits(62)
         last_epoch = self.journal.last_epoch()
         self.journal.claim(claim)
-        return Greeting(
-            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim
-        )
+        return Greeting(ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim)
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         """The server let this start in."""

@@ -113,7 +113,9 @@ class Delivery:
         topic = self._shard.by_name.get(name)
         if topic is not None and client in topic.subscriptions:
             return None
-        return Refused("not_subscribed", f"{client!r} is not subscribed to {name!r}: subscribe first")
+        return Refused(
+            "not_subscribed", f"{client!r} is not subscribed to {name!r}: subscribe first"
+        )
 
     def _move_cursors(
         self, step: Step, client: ClientId, settled: tuple[Settled, ...]

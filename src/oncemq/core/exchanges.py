@@ -42,11 +42,11 @@ class Exchanges:
         return token in self._open
 
     def begin(
-        self, make: Callable[[], tuple[Request, Body | None]], *, patience: Micros = Micros(0)
+        self, make: Callable[[], tuple[Request, Body | None]], *, patience_ms: int = 0
     ) -> int:
         """A new request; it is due at once."""
         self._last_token += 1
-        self._open[self._last_token] = Exchange(self._last_token, make, patience)
+        self._open[self._last_token] = Exchange(self._last_token, make, Micros(patience_ms * 1000))
         return self._last_token
 
     def end(self, token: int) -> bool:

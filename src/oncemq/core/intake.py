@@ -22,9 +22,7 @@ class Intake:
         self._rules = scribe.rules
         self._counters = counters
 
-    def put(
-        self, step: Step, caller: Caller, put: Put, body: Body, now: Micros
-    ) -> Topic | None:
+    def put(self, step: Step, caller: Caller, put: Put, body: Body, now: Micros) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
         topic = self._shard.by_name.get(put.topic)
         refusal = self._refusal(topic, put)
@@ -76,9 +74,7 @@ class Intake:
             refusal = Refused("topic_changed", detail)
         return refusal
 
-    def _store(
-        self, step: Step, topic: Topic, put: Put, body: Body, now: Micros
-    ) -> PutAccepted:
+    def _store(self, step: Step, topic: Topic, put: Put, body: Body, now: Micros) -> PutAccepted:
         timestamp = self._shard.next_timestamp(now)
         epoch = put.client_epoch if put.lasting else ANONYMOUS_EPOCH
         run = Run(put.count, put.producer, epoch, put.first_sequence, timestamp)

@@ -16,7 +16,7 @@ class Recent(NamedTuple):
     """A put as it was accepted. `first_offset` is -1 when it was not stored."""
 
     first_sequence: Sequence
-    count: int
+    messages: int
     first_offset: Offset
     checksum: int
 
@@ -32,7 +32,7 @@ class Producer:
 
     def accept(self, recent: Recent, now: Micros) -> None:
         """Remember a put that the log holds."""
-        self.last_sequence = Sequence(recent.first_sequence + recent.count - 1)
+        self.last_sequence = Sequence(recent.first_sequence + recent.messages - 1)
         self.seen = now
         self.recent = (*self.recent[1 - RECENT_MAX :], recent)
 
@@ -70,10 +70,12 @@ def judge(producer: Producer | None, *, first: Sequence, count: int, checksum: i
     if first > last + 1 or producer is None:
         return Gap(Sequence(last + 1))
     if first + count - 1 > last:
-        return Conflict(f"sequences up to {last} are stored, {first} to {first + count - 1} overlap")
+        return Conflict(
+            f"sequences up to {last} are stored, {first} to {first + count - 1} overlap"
+        )
     for recent in producer.recent:
         if recent.first_sequence == first:
-            if (recent.count, recent.checksum) == (count, checksum):
+            if (recent.messages, recent.checksum) == (count, checksum):
                 return Duplicate(recent)
             return Conflict(f"sequence {first} was stored with another payload")
     if producer.recent and first < producer.recent[0].first_sequence:

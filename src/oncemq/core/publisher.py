@@ -42,9 +42,7 @@ class Lane:
     topic: str
     topic_id: TopicId = TopicId(0)
     parcels: deque[Parcel] = field(default_factory=deque[Parcel])
-    next_sequences: dict[ProducerId, Sequence] = field(
-        default_factory=dict[ProducerId, Sequence]
-    )
+    next_sequences: dict[ProducerId, Sequence] = field(default_factory=dict[ProducerId, Sequence])
     lost: bool = False  # the server disagrees about the numbers: resume before sending
     resume_token: int = 0
 

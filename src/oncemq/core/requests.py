@@ -21,10 +21,12 @@ START_EARLIEST = "earliest"
 START_OFFSET = "offset"
 START_TIME = "time"
 
+
 class Request(msgspec.Struct, frozen=True, array_like=True):
     """One question. `opcode` is its number on the wire, for good."""
 
     opcode: ClassVar[int]
+
 
 class Hello(Request, frozen=True, array_like=True):
     """A client with state starts; `nonce` makes a repeated Hello the same start."""
@@ -34,6 +36,7 @@ class Hello(Request, frozen=True, array_like=True):
     last_epoch: Epoch
     nonce: int
 
+
 class Resume(Request, frozen=True, array_like=True):
     """Where did this producer stop on this topic?"""
 
@@ -42,6 +45,7 @@ class Resume(Request, frozen=True, array_like=True):
     client_epoch: Epoch
     topic: str
     producer: ProducerId
+
 
 class Put(Request, frozen=True, array_like=True):
     """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
@@ -61,12 +65,14 @@ class Put(Request, frozen=True, array_like=True):
     columns: int
     checksum: int
 
+
 class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything below `cursor` took effect at the subscriber."""
 
     topic: str
     subscription_id: SubscriptionId
     cursor: Offset
+
 
 class Get(Request, frozen=True, array_like=True):
     """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
@@ -84,6 +90,7 @@ class Get(Request, frozen=True, array_like=True):
     bytes_max: int = 1 << 20
     wait_ms: int = 0
 
+
 class Settle(Request, frozen=True, array_like=True):
     """Move cursors without asking for messages; answered once that is durable."""
 
@@ -92,11 +99,13 @@ class Settle(Request, frozen=True, array_like=True):
     client_epoch: Epoch
     settled: tuple[Settled, ...]
 
+
 class Start(msgspec.Struct, frozen=True, array_like=True):
     """Where a new subscription begins."""
 
     mode: str = START_NEW
     value: int = 0  # an offset, or a time in microseconds
+
 
 class Subscribe(Request, frozen=True, array_like=True):
     opcode = 6
@@ -105,25 +114,30 @@ class Subscribe(Request, frozen=True, array_like=True):
     topic: str
     start: Start = Start()
 
+
 class Unsubscribe(Request, frozen=True, array_like=True):
     opcode = 7
     client: ClientId
     client_epoch: Epoch
     topic: str
 
+
 class CreateTopic(Request, frozen=True, array_like=True):
     opcode = 8
     topic: str
     retention: Retention = Retention()
+
 
 class ConfigureTopic(Request, frozen=True, array_like=True):
     opcode = 9
     topic: str
     retention: Retention
 
+
 class DeleteTopic(Request, frozen=True, array_like=True):
     opcode = 10
     topic: str
+
 
 class ListTopics(Request, frozen=True, array_like=True):
     """Topics by name, a page at a time, from the first name after `after`."""
@@ -132,9 +146,11 @@ class ListTopics(Request, frozen=True, array_like=True):
     after: str = ""
     limit: int = 100
 
+
 class ShowTopic(Request, frozen=True, array_like=True):
     opcode = 12
     topic: str
+
 
 class ListSubscriptions(Request, frozen=True, array_like=True):
     """Subscriptions of one topic, of one client, or all; a page after (topic, client)."""
@@ -145,8 +161,10 @@ class ListSubscriptions(Request, frozen=True, array_like=True):
     after: tuple[str, str] = ("", "")
     limit: int = 100
 
+
 class Status(Request, frozen=True, array_like=True):
     opcode = 14
+
 
 class Read(Request, frozen=True, array_like=True):
     """Stored messages from an offset, without a subscription and settling nothing."""
@@ -156,6 +174,7 @@ class Read(Request, frozen=True, array_like=True):
     offset: Offset
     limit: int = 100
     bytes_max: int = 1 << 20
+
 
 REQUESTS: dict[int, type[Request]] = {
     request.opcode: request
@@ -177,4 +196,3 @@ REQUESTS: dict[int, type[Request]] = {
         Read,
     )
 }
-

@@ -5,7 +5,7 @@ changes nothing when it is replayed; identities are never given twice.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -49,7 +49,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
 State = TopicState | ClientState | ShardState
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(State).decode
+_decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
 
 
 class Shard:

@@ -132,9 +132,7 @@ def capture(topic: Topic) -> TopicState:
         trimmed=topic.trimmed,
         last_serial=topic.last_serial,
         producers=tuple(
-            ProducerState(
-                producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent
-            )
+            ProducerState(producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent)
             for producer, entry in topic.producers.items()
         ),
         subscriptions=tuple(

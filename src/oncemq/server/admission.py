@@ -64,9 +64,7 @@ class Admission:
         if put.count > rules.batch_messages_max:
             detail = f"a batch of {put.count} messages is over the {rules.batch_messages_max}"
             return Refused("too_large", f"{detail} allowed; send smaller ones")
-        fault = batch.fault(
-            body, put.count, put.columns, message_bytes_max=rules.message_bytes_max
-        )
+        fault = batch.fault(body, put.count, put.columns, message_bytes_max=rules.message_bytes_max)
         if fault:
             code = "too_large" if "over the limit" in fault else "malformed"
             return Refused(code, fault)

@@ -167,5 +167,3 @@ class Driver:
             "sync_gives_up": gives_up,
         }
         return StatusReport({**report.facts, **facts})
-
-

@@ -58,7 +58,8 @@ class Housekeeping:
                 self._give(janitor, planned)
 
     def _capture_some(self, janitor: Worker) -> None:
-        assert self._capture is not None and self._writer is not None
+        assert self._capture is not None
+        assert self._writer is not None
         blobs = list(islice(self._capture, CAPTURED_A_TURN))
         for blob in blobs:
             self._writer.add(blob)
@@ -85,7 +86,8 @@ class Housekeeping:
         def swap() -> None:
             if full:
                 logger.warning("housekeeping put off reason=disk_full")
-                log.abandon(job)
+                if isinstance(job, CompactionJob):
+                    log.abandon(job)
                 return
             log.complete(job)
             janitor.give(job.clean, lambda: None)

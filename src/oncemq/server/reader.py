@@ -7,36 +7,19 @@ topics the oldest message goes first, by the one clock of the shard.
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from oncemq.core.names import Micros, Offset, Sequence, TopicId
-from oncemq.core.records import MessagesStored, Run
+from oncemq.core.records import Run
 from oncemq.core.replies import BatchHead, Messages
 from oncemq.core.step import Body, Deliver, Span
 from oncemq.errors import Corrupt
+from oncemq.storage.catalog import Stored
+from oncemq.storage.log import Log
 from oncemq.wire import batch
 
 BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by compaction
 CUTS_KEPT = 8  # batches kept at hand while someone takes them in small pieces
-
-
-class Stored(Protocol):
-    """A batch as the log gives it."""
-
-    @property
-    def record(self) -> MessagesStored: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def body(self) -> Body: ...
-
-
-class Shelf(Protocol):
-    """The part of the log a reader needs."""
-
-    def read_many(
-        self, topic_id: TopicId, offset: Offset, *, count_max: int, bytes_max: int
-    ) -> "list[Stored]": ...
 
 
 class Piece(NamedTuple):
@@ -52,8 +35,8 @@ class Piece(NamedTuple):
 class Reader:
     """Reads for one server."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, log: Log) -> None:
+        self._log = log
         self._verified: OrderedDict[tuple[TopicId, Offset], Stored] = OrderedDict()
 
     def read(self, deliver: Deliver) -> tuple[Messages, list[Body]]:
@@ -116,9 +99,7 @@ class Reader:
         offset = span.start
         left, room = deliver.limit, deliver.bytes_max
         while offset < span.end and left > 0 and room > 0:
-            found = self._shelf.read_many(
-                span.topic_id, offset, count_max=left, bytes_max=room
-            )
+            found = self._log.read_many(span.topic_id, offset, count_max=left, bytes_max=room)
             if not found:
                 raise Corrupt(f"{span.topic}@{offset} is not in the log, though it must be")
             for stored in found:
@@ -137,9 +118,7 @@ class Reader:
         if count < record.count:
             self._verify(piece)
             runs = cut_runs(record.runs, start=piece.start, stop=piece.stop)
-            body = batch.cut(
-                body, record.count, record.columns, start=piece.start, stop=piece.stop
-            )
+            body = batch.cut(body, record.count, record.columns, start=piece.start, stop=piece.stop)
             first = runs[0]
             seed = batch.seed(span.topic, first.producer, first.first_sequence, count)
             checksum = batch.checksum(body, seed)

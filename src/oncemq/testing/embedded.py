@@ -2,7 +2,7 @@
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def server(
     bind: str = "tcp://127.0.0.1:*",
     rules: Rules | None = None,
     options: LogOptions | None = None,
-) -> Iterator[str]:
+) -> Generator[str]:
     """Run a server on a thread of this process; its address. Drains and stops at the end.
 
     Without `data` it works in a directory of its own, which goes with it.

@@ -24,7 +24,9 @@ def _common(socket: "zmq.Socket[bytes]") -> None:
     socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
 
 
-def router(context: "zmq.Context[zmq.Socket[bytes]]", *, frame_bytes_max: int) -> "zmq.Socket[bytes]":
+def router(
+    context: "zmq.Context[zmq.Socket[bytes]]", *, frame_bytes_max: int
+) -> "zmq.Socket[bytes]":
     """The server's socket for requests, not yet bound."""
     socket = context.socket(zmq.ROUTER)
     _common(socket)

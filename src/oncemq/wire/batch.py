@@ -166,7 +166,8 @@ def payloads_of(body: Bytes, count: int, columns: int) -> list[bytes]:
     data = bytes(memoryview(body)[tables : tables + offsets[-1] - first])
     if first:
         offsets = [offset - first for offset in offsets]
-    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    # zip over a shifted copy is a fifth faster than pairwise, and this is the hottest line of get
+    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]  # noqa: RUF007
 
 
 def decode(body: Bytes, count: int, columns: int) -> list[Item]:
@@ -178,9 +179,7 @@ def decode(body: Bytes, count: int, columns: int) -> list[Item]:
     return [Item(*parts) for parts in zip(payloads, keys, headers, strict=True)]
 
 
-def sides(
-    body: Bytes, count: int, columns: int
-) -> tuple[list[bytes | None], list[Headers | None]]:
+def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[Headers | None]]:
     """The keys and the headers beside the payloads."""
     parsed = parse(body, count, columns)
     view = memoryview(body)
@@ -226,9 +225,7 @@ def cut(body: Bytes, count: int, columns: int, *, start: int, stop: int) -> byte
     return b"".join(pieces)
 
 
-def fit(
-    body: Bytes, count: int, columns: int, *, start: int, stop: int, bytes_max: int
-) -> int:
+def fit(body: Bytes, count: int, columns: int, *, start: int, stop: int, bytes_max: int) -> int:
     """The last `stop` so that the payloads from `start` to it are at most `bytes_max`."""
     if len(body) <= bytes_max:
         return stop
@@ -242,7 +239,9 @@ def join(bodies: Sequence[tuple[Bytes, int, int]]) -> tuple[int, bytes]:
         return 0, encode_payloads(
             [payload for body, count, _ in bodies for payload in payloads_of(body, count, 0)]
         )
-    return encode([item for body, count, columns in bodies for item in decode(body, count, columns)])
+    return encode(
+        [item for body, count, columns in bodies for item in decode(body, count, columns)]
+    )
 
 
 def seed(topic: str, producer: bytes, first_sequence: int, count: int) -> int:

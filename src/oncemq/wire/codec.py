@@ -74,7 +74,9 @@ def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
     try:
         reply = decoder(fields)
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
-        raise Malformed("malformed", f"the fields of the reply do not fit: {error}", token) from None
+        raise Malformed(
+            "malformed", f"the fields of the reply do not fit: {error}", token
+        ) from None
     bodies = len(reply.batches) if isinstance(reply, Messages) else 0
     if len(frames) != 1 + bodies:
         raise Malformed("malformed", f"expected {bodies} bodies, got {len(frames) - 1}", token)
@@ -91,6 +93,8 @@ def _open(frames: Sequence[Body]) -> tuple[int, int, Body]:
     if magic != MAGIC:
         raise Malformed("malformed", "this is not OnceMQ's protocol")
     if version != VERSION:
-        detail = f"protocol version {version} is not spoken here, only {VERSION}; use a client of it"
+        detail = (
+            f"protocol version {version} is not spoken here, only {VERSION}; use a client of it"
+        )
         raise Malformed("version", detail, token)
     return token, opcode, head[_HEAD.size :]

@@ -1,0 +1,130 @@
+"""Threads taking turns at one engine: whoever waits moves it, one of them at the socket.
+
+Laws: the engine is touched only under the lock; one thread waits on the socket and tells the
+others; a put that nobody waits for is seen out by a thread of its own.
+"""
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from oncemq.client.engine import Engine
+from oncemq.client.ticket import Ticket
+from oncemq.client.verbs import Verb
+from oncemq.core.names import Micros
+from oncemq.errors import Unreachable
+
+T = TypeVar("T")
+
+IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
+GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave
+RETRY_SECONDS = 0.05
+
+
+def monotonic_clock() -> Micros:
+    """Microseconds that never go back; for waiting, not for telling the time."""
+    return Micros(time.monotonic_ns() // 1000)
+
+
+class Turns:
+    """The lock of a blocking client, and the waiting under it."""
+
+    def __init__(self, engine: Engine, timeout: float) -> None:
+        self._engine = engine
+        self._timeout = timeout
+        self.lock = threading.Condition(threading.RLock())
+        self.closed = False
+        self._at_socket = False  # a thread is in select
+        self._resting = False  # the sender has nothing to do
+        self._sender: threading.Thread | None = None
+
+    def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
+        """Carry out a verb, waiting for each ticket it yields."""
+        try:
+            with self.lock:
+                ticket = next(verb)
+            while True:
+                waited: Ticket[Any] = ticket
+                self.wait_until(lambda t=waited: t.done, timeout, "an answer")
+                with self.lock:
+                    ticket = verb.send(None)
+        except StopIteration as end:
+            return end.value
+        finally:
+            with self.lock:
+                verb.close()
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Move the engine until `ready`, together with other threads that wait."""
+        limit = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + limit
+        with self.lock:
+            while True:
+                self.pump()
+                if ready():
+                    return
+                if self._engine.failure is not None:
+                    raise self._engine.failure
+                if self.closed:
+                    raise Unreachable("the client is closed")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise Unreachable(self._engine.why_not(limit, what))
+                self._wait_for_news(left)
+
+    def pump(self) -> None:
+        """Move the engine once; under the lock."""
+        if not self.closed:
+            self._engine.pump()
+
+    def see_out(self) -> None:
+        """From the first put that nobody waits for, a thread sees to it that it leaves."""
+        if self._sender is None:
+            self._sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
+            self._sender.start()
+        elif self._resting:
+            self.lock.notify_all()
+
+    def close(self) -> None:
+        """End the sender; no pump after this."""
+        with self.lock:
+            self.closed = True
+            self.lock.notify_all()
+        if self._sender is not None:
+            self._sender.join()
+
+    def _wait_for_news(self, left: float) -> None:
+        """One thread waits on the socket, the others for it to tell them."""
+        pause = min(left, IDLE_SECONDS, self._until_deadline())
+        if self._at_socket:
+            self.lock.wait(pause)
+            return
+        self._at_socket = True
+        descriptors = self._engine.descriptors
+        self.lock.release()
+        try:
+            select.select(descriptors, (), (), pause)
+        finally:
+            self.lock.acquire()
+            self._at_socket = False
+            self.lock.notify_all()
+
+    def _until_deadline(self) -> float:
+        deadline = self._engine.next_deadline()
+        if deadline is None:
+            return IDLE_SECONDS
+        return max(0.0, (deadline - monotonic_clock()) / 1_000_000)
+
+    def _send(self) -> None:
+        outflow = self._engine.outflow
+        with self.lock:
+            while not self.closed and self._engine.failure is None:
+                self.pump()
+                if outflow.idle:
+                    self._resting = True
+                    self.lock.wait(1.0)
+                    self._resting = False
+                else:
+                    self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
