@@ -1,0 +1,126 @@
+"""The order of writes and syncs, which no crash forgives."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.storage.disk import LocalDisk, LocalFile
+
+Event = tuple[str, str]
+
+
+class NotingDisk(LocalDisk):
+    """Notes every write, sync and rename by file name."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def note(self, what: str, path: str) -> None:
+        self.events.append((what, path.rpartition("/")[2]))
+
+    def open(self, path: str, create: bool = False) -> LocalFile:
+        file = super().open(path, create)
+        noting = NotingFile.__new__(NotingFile)
+        noting.__dict__.update(file.__dict__, disk=self, path=path)
+        return noting
+
+    def rename(self, source: str, target: str) -> None:
+        self.note("rename", target)
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self.note("remove", path)
+        super().remove(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.note("sync directory", path)
+
+
+class NotingFile(LocalFile):
+    disk: NotingDisk
+    path: str
+
+    def write(self, buffers: Any, position: int) -> None:
+        self.disk.note("write", self.path)
+        super().write(buffers, position)
+
+    def truncate(self, size: int) -> None:
+        self.disk.note("truncate", self.path)
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self.disk.note("sync", self.path)
+
+
+@pytest.fixture
+def noting(tmp_path: Path, make_scribe: Any) -> Any:
+    scribe = make_scribe(tmp_path / "data", NotingDisk())
+    scribe.disk.events.clear()
+    return scribe
+
+
+def test_a_group_is_written_then_synced(noting: Any) -> None:
+    noting.put(1, b"a")
+    noting.put(1, b"b" * 400)
+    assert noting.disk.events == []  # appending touches no disk
+    noting.commit()
+    name = f"{1:020d}.log"
+    assert noting.disk.events == [("write", name), ("sync", name)]
+    noting.log.close()
+
+
+def test_a_segment_is_durable_before_the_next_begins(noting: Any) -> None:
+    old, index = f"{1:020d}.log", f"{1:020d}.idx"
+    while len(noting.segments) < 2:
+        noting.commit()
+        noting.disk.events.clear()
+        noting.put(1, b"x" * 200)
+    noting.commit()
+    new = noting.segments[-1].name
+    assert noting.disk.events == [
+        ("sync", old),
+        ("truncate", old),
+        ("sync", old),
+        ("truncate", index + ".tmp"),
+        ("write", index + ".tmp"),
+        ("sync", index + ".tmp"),
+        ("rename", index),
+        ("sync directory", "log"),
+        ("write", new),
+        ("sync", new),
+        ("sync directory", "log"),
+        ("write", new),
+        ("sync", new),
+    ]
+    noting.log.close()
+
+
+def test_checkpoints_and_cold_segments_are_durable_before_they_have_their_names(
+    noting: Any,
+) -> None:
+    for number in range(30):
+        noting.store(1, b"m%d" % number + b"x" * 100)
+        noting.store(2, b"small")
+    noting.checkpoint(b"one")
+    noting.fact(1)
+    noting.commit()
+    noting.disk.events.clear()
+    noting.checkpoint(b"two")
+    temporary, name = "new.ckpt.tmp", f"{61:020d}.ckpt"
+    assert noting.disk.events[-4:] == [
+        ("write", temporary),
+        ("sync", temporary),
+        ("rename", name),
+        ("sync directory", "checkpoints"),
+    ]
+    noting.disk.events.clear()
+    assert noting.compact(lambda topic: 0 if topic == 2 else 10**6) >= 1
+    events = noting.disk.events
+    named = next(n for n, (what, name) in enumerate(events) if what == "rename" and "cold" in name)
+    cold = events[named][1]
+    assert ("sync", cold + ".tmp") in events[:named]
+    assert ("write", cold + ".tmp") not in events[events.index(("sync", cold + ".tmp")) :]
+    assert events[named + 1] == ("sync directory", "log")
+    assert not [name for what, name in events[:named] if what == "remove"]
+    noting.log.close()
