@@ -6,7 +6,7 @@ Law: a frame counts only if its header, its chain, its serial and its body all h
 from array import array
 from dataclasses import dataclass, field
 
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import RECORDS, MessagesStored
 from oncemq.storage.disk import File
 from oncemq.storage.framing import MESSAGES, STRETCH_BYTES, Bad, Frame, first_frame_after, scan
 from oncemq.storage.index import MemoryIndex
@@ -51,6 +51,8 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
             record = frame.record()
             assert isinstance(record, MessagesStored)
             add(record, frame.position, frame.size)
+        elif frame.kind not in RECORDS:
+            frame.record()  # a newer OnceMQ's: raises, before anything is changed
         note(frame.position)
         serial, chain = frame.serial, frame.chain
         if frame.durable > durable:

@@ -90,8 +90,15 @@ class CopyingFile(QuickFile):
 class Scribe:
     """Writes a log and remembers what it wrote."""
 
-    def __init__(self, directory: Path, disk: LocalDisk, options: LogOptions = SMALL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        disk: LocalDisk,
+        options: LogOptions = SMALL,
+        identity: bytes = b"\x05",
+    ) -> None:
         self.directory = directory
+        self.identity = identity
         self.disk = disk
         self.options = options
         self.topics: dict[int, list[bytes]] = {}
@@ -108,7 +115,7 @@ class Scribe:
 
     def open(self) -> Opened:
         self.opened = open_log(
-            self.disk, str(self.directory), self.options, random_bytes=lambda n: b"\x05" * n
+            self.disk, str(self.directory), self.options, random_bytes=lambda n: self.identity * n
         )
         return self.opened
 

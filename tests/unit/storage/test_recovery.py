@@ -184,11 +184,17 @@ def test_a_zero_hole_before_records_is_corruption(scribe: Any) -> None:
         scribe.open()
 
 
+@pytest.mark.parametrize("damaged", [20, 120])
+@pytest.mark.parametrize("identity", [b"\5", b"\6"])
 def test_a_payload_that_looks_like_a_log_is_only_a_payload(
-    tmp_path: Path, make_scribe: Any, quick_disk: Any
+    tmp_path: Path, make_scribe: Any, quick_disk: Any, identity: bytes, damaged: int
 ) -> None:
-    """Somebody stores a copy of another log: a torn tail with it inside is still a torn tail."""
-    other = make_scribe(tmp_path / "other", quick_disk, WIDE)
+    """Somebody stores a copy of a log: a torn tail with it inside is still a torn tail.
+
+    With a whole header, whatever is inside the body is skipped. Without one, frames of
+    another log do not hold here. Only a copy of this very log is taken for what it may be.
+    """
+    other = make_scribe(tmp_path / "other", quick_disk, WIDE, identity)
     for _ in range(5):
         other.store(1, b"other")
     inside = other.segments[0].read_bytes().rstrip(b"\0")
@@ -196,15 +202,35 @@ def test_a_payload_that_looks_like_a_log_is_only_a_payload(
     scribe = make_scribe(tmp_path / "data", quick_disk, WIDE)
     scribe.store(1, b"a")
     end = scribe.log._current.end
-    scribe.store(1, inside)
+    scribe.store(1, b"x" * 100, inside)
     scribe.log.close()
     path = scribe.segments[0]
     data = bytearray(path.read_bytes())
-    data[end + 200 + len(inside) :] = b""
-    data[-1] ^= 1
+    data[end + damaged] ^= 1
     path.write_bytes(data)
-    assert scribe.open().log.last_serial == 1
+    if damaged == 20 and identity == scribe.identity:
+        with pytest.raises(Corrupt):
+            scribe.open()
+    else:
+        assert scribe.open().log.last_serial == 1
+        scribe.log.close()
+
+
+def test_a_bad_last_frame_that_a_checkpoint_proves_durable_is_corruption(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.store(1, b"b")
+    end = scribe.log._current.end
+    scribe.checkpoint(b"state")
     scribe.log.close()
+    path = scribe.segments[0]
+    data = bytearray(path.read_bytes())
+    data[end - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corrupt, match="serials 2 to 2 are lost, which were durable"):
+        scribe.open()
+    data[end - 1] ^= 1
+    path.write_bytes(data)
+    scribe.open()
 
 
 def test_a_directory_is_opened_by_one(scribe: Any, make_scribe: Any, quick_disk: Any) -> None:
