@@ -34,6 +34,11 @@ class Group:
         default_factory=list[tuple[Segment, FileIndex | None]]
     )
 
+    @property
+    def size(self) -> int:
+        """Bytes to write."""
+        return sum(part.end - part.position for part in self.parts)
+
 
 class GroupWriter:
     """Writes one group after the other."""

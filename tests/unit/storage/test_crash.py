@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from oncemq.storage.segment import read_header
+
 Work = Callable[[Any], None]
 
 
@@ -70,6 +72,10 @@ def test_a_crash_at_any_step_loses_nothing(
         assert again.payloads(3) == {0: b"it goes on"}
         again.log.close()
         assert not list(crash.glob("**/*.tmp"))
+        for path in crash.glob("log/*.cold"):
+            header = read_header(quick_disk.open(str(path)))
+            assert header is not None
+            assert not [name for name in header.sources if (crash / "log" / name).exists()]
 
 
 def test_a_crash_while_a_log_is_made_leaves_a_directory_that_can_be_made_again(

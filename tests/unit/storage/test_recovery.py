@@ -294,3 +294,34 @@ def test_the_unproven_tail_is_written_again_before_anything_is_served(
     scribe.open()
     # the durable mark of frame 5 proves serial 4; frame 5 itself nothing proves
     assert written == [(scribe.log.find(1, 4).position, scribe.log._current.end)]
+
+
+def test_a_segment_of_another_history_is_seen_at_its_border(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    logs = [make_scribe(tmp_path / name, quick_disk) for name in ("one", "two")]
+    for log, letter in zip(logs, (b"1", b"2"), strict=True):
+        for _ in range(20):
+            log.store(1, letter * 150)
+        log.log.close()
+    logs[0].segments[1].write_bytes(logs[1].segments[1].read_bytes())
+    with pytest.raises(Corrupt, match="not the predecessor"):
+        logs[0].open()
+
+
+def test_nothing_of_a_torn_tail_comes_back(scribe: Any) -> None:
+    scribe.options = WIDE
+    scribe.reopen()
+    scribe.store(1, b"a")
+    end = scribe.log._current.end
+    scribe.store(1, b"x" * 5000)
+    path = scribe.segments[-1]
+    scribe.log.close()
+    data = bytearray(path.read_bytes())
+    data[end + 150] ^= 1
+    path.write_bytes(data)
+    assert len(scribe.open().report.torn) == 1
+    scribe.topics[1] = [b"a"]
+    scribe.store(1, b"short")
+    assert scribe.reopen().report.torn == []
+    assert scribe.payloads(1) == {0: b"a", 1: b"short"}
