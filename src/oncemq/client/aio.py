@@ -15,6 +15,7 @@ from typing import Literal, Self, TypeVar, overload
 from oncemq.client import verbs
 from oncemq.client.blocking import encode_many, payload_of
 from oncemq.client.engine import Engine
+from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
@@ -106,7 +107,8 @@ class AsyncClient:
         item = batch.Item(payload_of(payload), key, headers)
         await self._room_for(topic, len(item.payload))
         if not wait:
-            ticket, place, full = outflow.gather(topic, item, lasting=durable)
+            side = item if key is not None or headers else None
+            ticket, place, full = outflow.gather(topic, (item.payload,), side, lasting=durable)
             self._pump() if full else self._pump_soon()
             return self._future(ticket, lambda receipts: receipts[place])
         columns, body = batch.encode([item])
@@ -134,12 +136,20 @@ class AsyncClient:
         durable: bool = True,
         wait: bool = True,
     ) -> Receipts | asyncio.Future[Receipts]:
-        """Put a batch: one request, one record, stored whole or not at all."""
+        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
+        outflow = self._engine.outflow
+        plain = keys is None and headers is None
+        if plain and not wait and len(payloads) < GATHER_MESSAGES:
+            await self._room_for(topic, max(map(len, payloads)))
+            ticket, place, full = outflow.gather(topic, payloads, None, lasting=durable)
+            self._pump() if full else self._pump_soon()
+            count = len(payloads)
+            return self._future(ticket, lambda receipts: receipts.part(place, count))
         columns, body = encode_many(payloads, keys, headers)
-        await self._room_for(topic, max(map(len, payloads)), len(body))
-        ticket = self._engine.outflow.put(
+        await self._room_for(topic, outflow.largest(payloads, body), len(body))
+        ticket = outflow.put(
             topic, count=len(payloads), columns=columns, body=body, lasting=durable
         )
         if not wait:

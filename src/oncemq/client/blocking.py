@@ -14,7 +14,8 @@ from typing import Literal, Self, overload
 
 from oncemq.client import verbs
 from oncemq.client.engine import Engine
-from oncemq.client.pending import Pending, all_of, one
+from oncemq.client.outflow import GATHER_MESSAGES
+from oncemq.client.pending import Pending, one, some
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
@@ -106,7 +107,8 @@ class Client:
         with self._turns.lock:
             self._room_for(topic, len(item.payload))
             if not wait:
-                ticket, place, full = outflow.gather(topic, item, lasting=durable)
+                side = item if key is not None or headers else None
+                ticket, place, full = outflow.gather(topic, (item.payload,), side, lasting=durable)
                 if full:
                     self._turns.pump()
                 self._turns.see_out()
@@ -136,20 +138,29 @@ class Client:
         durable: bool = True,
         wait: bool = True,
     ) -> Receipts | Pending[Receipts]:
-        """Put a batch: one request, one record, stored whole or not at all."""
+        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
+        outflow = self._engine.outflow
+        plain = keys is None and headers is None
+        if plain and not wait and len(payloads) < GATHER_MESSAGES:
+            with self._turns.lock:
+                self._room_for(topic, max(map(len, payloads)))
+                ticket, place, full = outflow.gather(topic, payloads, None, lasting=durable)
+                if full:
+                    self._turns.pump()
+                self._turns.see_out()
+            return Pending(ticket, some(place, len(payloads)), self._receipts)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
-            self._room_for(topic, max(map(len, payloads)), len(body))
-            outflow = self._engine.outflow
+            self._room_for(topic, outflow.largest(payloads, body), len(body))
             ticket = outflow.put(
                 topic, count=len(payloads), columns=columns, body=body, lasting=durable
             )
             if not wait:
                 self._turns.pump()
                 self._turns.see_out()
-                return Pending(ticket, all_of, self._receipts)
+                return Pending(ticket, some(0, len(payloads)), self._receipts)
         return self._receipts(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:

@@ -13,14 +13,14 @@ from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Message, messages_of
+from oncemq.client.values import Fetched, Message
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
-from oncemq.core.subscriber import Chunk, Subscriber
+from oncemq.core.subscriber import Subscriber
 from oncemq.errors import Corrupt, OnceMQError
 from oncemq.transport.link import Link
 from oncemq.wire import batch, codec
@@ -115,7 +115,7 @@ class Engine:
             except Corrupt as damage:
                 ticket.fail(damage)
                 return
-            ticket.fill([message for chunk in chunks for message in chunk.messages])
+            ticket.fill([message for chunk in chunks for message in chunk.take(chunk.left)])
 
         return self._begin(lambda: (request, None), handle, patience_ms=0)
 
@@ -227,7 +227,7 @@ class Engine:
         self.subscriber.came(get.topic, chunks, more=reply.more)
         ticket.fill(None)
 
-    def _receive(self, frames: list[memoryview]) -> None:
+    def _receive(self, frames: list[bytes]) -> None:
         try:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:
@@ -329,15 +329,14 @@ def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
     )
 
 
-def _chunks(reply: Reply, bodies: Sequence[Body]) -> list[Chunk[Message]]:
+def _chunks(reply: Reply, bodies: Sequence[Body]) -> list[Fetched]:
     """The messages of a reply; the publisher's checksum is verified here, at the other end."""
     assert isinstance(reply, Messages)
-    chunks: list[Chunk[Message]] = []
+    chunks: list[Fetched] = []
     for head, body in zip(reply.batches, bodies, strict=True):
         run = head.runs[0]
         seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
         if batch.checksum(body, seed) != head.checksum:
             raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
-        messages = messages_of(head, body)
-        chunks.append(Chunk(head.topic, head.subscription_id, head.first_offset, messages))
+        chunks.append(Fetched(head, body))
     return chunks

@@ -32,14 +32,31 @@ logger = logging.getLogger("oncemq.client")
 
 
 class Gathering:
-    """Single puts that will leave as one batch. Each has a place in the ticket's receipts."""
+    """Small puts that will leave as one batch. Each has its place among the receipts."""
 
-    __slots__ = ("bytes", "items", "ticket")
+    __slots__ = ("payloads", "sides", "size", "ticket")
 
     def __init__(self) -> None:
-        self.items: list[batch.Item] = []
-        self.bytes = 0
+        self.payloads: list[bytes] = []
+        self.sides: dict[int, batch.Item] = {}  # the few that have a key or headers, by place
+        self.size = 0
         self.ticket: Ticket[Receipts] = Ticket()
+
+    @property
+    def full(self) -> bool:
+        """Whether it is worth a request of its own."""
+        return len(self.payloads) >= GATHER_MESSAGES or self.size >= GATHER_BYTES
+
+    def encode(self) -> tuple[int, bytes]:
+        """The columns and the body."""
+        if not self.sides:
+            return 0, batch.encode_payloads(self.payloads)
+        return batch.encode(
+            [
+                self.sides.get(place) or batch.Item(payload)
+                for place, payload in enumerate(self.payloads)
+            ]
+        )
 
 
 class Outflow:
@@ -58,7 +75,7 @@ class Outflow:
     @property
     def unsent(self) -> int:
         """Messages put here that have no answer yet."""
-        gathered = sum(len(each.items) for each in self._gatherings.values())
+        gathered = sum(len(each.payloads) for each in self._gatherings.values())
         return self._publisher.unacknowledged + gathered
 
     @property
@@ -75,7 +92,7 @@ class Outflow:
     def unrecorded(self) -> int:
         """Messages without an answer that are on no disk: a close would lose them."""
         return self._publisher.unrecorded() + sum(
-            len(each.items) for each in self._gatherings.values()
+            len(each.payloads) for each in self._gatherings.values()
         )
 
     def take_failure(self) -> OnceMQError | None:
@@ -86,6 +103,11 @@ class Outflow:
                 return ticket.error
         self._failed.clear()
         return None
+
+    def largest(self, payloads: Many[bytes], body: bytes) -> int:
+        """The size of the largest payload, looked for only where it could be over the limit."""
+        small = len(body) <= self._engine.settings.limits.message_bytes
+        return 0 if small else max(map(len, payloads))
 
     def check(self, topic: str, payload_bytes: int, size: int | None = None) -> None:
         """Refuse here what the server would refuse, before anything is recorded."""
@@ -115,20 +137,24 @@ class Outflow:
             )
 
     def gather(
-        self, topic: str, item: batch.Item, *, lasting: bool
+        self, topic: str, payloads: Many[bytes], item: batch.Item | None, *, lasting: bool
     ) -> tuple[Ticket[Receipts], int, bool]:
-        """Add a single put to the next batch: its ticket, its place, whether the batch is full."""
-        key = (topic, lasting)
-        gathering = self._gatherings.get(key)
+        """Add to the next batch: its ticket, the place in it, whether the batch is full.
+
+        `item` is the message itself, where it is a single one with a key or headers.
+        """
+        gathering = self._gatherings.get((topic, lasting))
         if gathering is None:
-            gathering = self._gatherings[key] = Gathering()
-        place = len(gathering.items)
+            gathering = self._gatherings[topic, lasting] = Gathering()
+        place = len(gathering.payloads)
         ticket = gathering.ticket
-        gathering.items.append(item)
-        gathering.bytes += len(item.payload)
-        self.unsent_bytes += len(item.payload)
-        full = place + 1 >= GATHER_MESSAGES or gathering.bytes >= GATHER_BYTES
-        return ticket, place, full
+        gathering.payloads.extend(payloads)
+        if item is not None:
+            gathering.sides[place] = item
+        size = sum(map(len, payloads))
+        gathering.size += size
+        self.unsent_bytes += size
+        return ticket, place, gathering.full
 
     def put(
         self, topic: str, *, count: int, columns: int, body: bytes, lasting: bool
@@ -144,9 +170,7 @@ class Outflow:
         """Seal what was gathered where there is room on the way, and begin the exchanges."""
         for key in list(self._gatherings):
             lane = self._publisher.lane(key[0])
-            gathering = self._gatherings[key]
-            full = len(gathering.items) >= GATHER_MESSAGES or gathering.bytes >= GATHER_BYTES
-            if full or len(lane.parcels) < RECENT_MAX // 2:
+            if self._gatherings[key].full or len(lane.parcels) < RECENT_MAX // 2:
                 self._seal(key)
         for lane in self._publisher.lanes():
             if lane.lost:
@@ -198,10 +222,10 @@ class Outflow:
     def _seal(self, key: tuple[str, bool]) -> None:
         gathering = self._gatherings.pop(key)
         topic, lasting = key
-        columns, body = batch.encode(gathering.items)
-        self.unsent_bytes += len(body) - gathering.bytes
+        columns, body = gathering.encode()
+        self.unsent_bytes += len(body) - gathering.size
         try:
-            self._add(topic, len(gathering.items), columns, body, lasting, gathering.ticket)
+            self._add(topic, len(gathering.payloads), columns, body, lasting, gathering.ticket)
         except OnceMQError as error:
             gathering.ticket.fail(error)
             self._failed.append(gathering.ticket)

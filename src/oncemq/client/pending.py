@@ -38,6 +38,6 @@ def one(place: int) -> Callable[[Receipts], Receipt]:
     return lambda receipts: receipts[place]
 
 
-def all_of(receipts: Receipts) -> Receipts:
-    """Picks them all."""
-    return receipts
+def some(place: int, count: int) -> Callable[[Receipts], Receipts]:
+    """Picks the receipts of a batch out of the larger one it left in."""
+    return lambda receipts: receipts.part(place, count)

@@ -7,6 +7,7 @@ from typing import overload
 
 import msgspec
 
+from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.records import Run
 from oncemq.core.replies import BatchHead
 from oncemq.wire import batch
@@ -128,6 +129,10 @@ class Receipts(Sequence[Receipt]):
         self._first = first
         self._count = count
 
+    def part(self, start: int, count: int) -> "Receipts":
+        """The receipts of `count` messages from place `start` on."""
+        return Receipts(self._at(start), count) if count else Receipts(self._first, 0)
+
     def __len__(self) -> int:
         return self._count
 
@@ -156,9 +161,50 @@ class Receipts(Sequence[Receipt]):
         return msgspec.structs.replace(first, offset=first.offset + place)
 
 
-def messages_of(head: BatchHead, body: bytes | bytearray | memoryview) -> list[Message]:
-    """The messages of a batch, in order."""
-    payloads = batch.payloads_of(body, head.count, head.columns)
-    first = head.first_offset
-    offsets = range(first, first + head.count)
-    return list(map(Message, payloads, offsets, repeat(Origin(head, body))))
+class Fetched:
+    """A batch that came, made into messages bit by bit as they are taken."""
+
+    __slots__ = ("_body", "_data", "_offsets", "_origin", "_start")
+
+    def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
+        self._origin = Origin(head, body)
+        self._body = body
+        self._offsets: list[int] | None = None
+        self._data = b""
+        self._start = 0
+
+    @property
+    def topic(self) -> str:
+        return self._origin.head.topic
+
+    @property
+    def subscription_id(self) -> SubscriptionId:
+        return self._origin.head.subscription_id
+
+    @property
+    def first(self) -> Offset:
+        """The next offset to be taken."""
+        return Offset(self._origin.head.first_offset + self._start)
+
+    @property
+    def left(self) -> int:
+        """How many are left to be taken."""
+        return self._origin.head.count - self._start
+
+    def skip(self, count: int) -> None:
+        """Pass over messages that were handed out before."""
+        self._start += count
+
+    def take(self, count: int) -> list[Message]:
+        """The next messages."""
+        if self._offsets is None:
+            head = self._origin.head
+            self._offsets, self._data = batch.split(self._body, head.count, head.columns)
+            self._body = b""
+        start, stop = self._start, self._start + count
+        payloads = batch.slices(self._data, self._offsets, start, stop)
+        first = self._origin.head.first_offset
+        self._start = stop
+        return list(
+            map(Message, payloads, range(first + start, first + stop), repeat(self._origin))
+        )

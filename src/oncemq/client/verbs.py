@@ -117,7 +117,7 @@ def take(engine: Engine, topic: str, limit: int, wait_ms: int) -> Verb[list[Mess
             raise engine.failure
         messages = engine.subscriber.take(topic, limit)
         if messages:
-            if engine.subscriber.drained(topic) and engine.subscriber.feed(topic).more and topic:
+            if engine.subscriber.hungry(topic):
                 engine.fetch(topic, limit, 0)  # the next ones come while these are worked on
             return messages
         left = max(0, (deadline - engine.now()) // 1000)

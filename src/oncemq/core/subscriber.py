@@ -5,6 +5,7 @@ without gap; what the server does not know to be settled is told with the next r
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -33,18 +34,19 @@ class Cursor:
     told: Offset = Offset(0)  # what the server has been told, and answered
 
 
-class Chunk(Generic[M]):
-    """Consecutive messages of one topic, as they came."""
+class Chunk(Protocol[M]):
+    """Consecutive messages of one topic, as they came; made into messages when taken."""
 
-    __slots__ = ("first", "messages", "subscription_id", "topic")
-
-    def __init__(
-        self, topic: str, subscription_id: SubscriptionId, first: Offset, messages: list[M]
-    ) -> None:
-        self.topic = topic
-        self.subscription_id = subscription_id
-        self.first = first
-        self.messages = messages
+    @property
+    def topic(self) -> str: ...
+    @property
+    def subscription_id(self) -> SubscriptionId: ...
+    @property
+    def first(self) -> Offset: ...
+    @property
+    def left(self) -> int: ...
+    def skip(self, count: int) -> None: ...
+    def take(self, count: int) -> list[M]: ...
 
 
 @dataclass(slots=True)
@@ -53,6 +55,7 @@ class Feed(Generic[M]):
 
     chunks: deque[Chunk[M]] = field(default_factory=deque[Chunk[M]])
     ahead: Offset = Offset(-1)  # next offset to fetch; -1: from the cursor
+    left: int = 0  # fetched and not yet taken
     more: bool = False  # the server has more than was fetched
     fetch: int = 0  # how many to ask for: grows while there is more
 
@@ -86,25 +89,23 @@ class Subscriber(Generic[M]):
         feed.fetch = max(limit, grown)
         return feed.fetch
 
-    def came(self, topic: str, chunks: list[Chunk[M]], *, more: bool) -> None:
+    def came(self, topic: str, chunks: Sequence[Chunk[M]], *, more: bool) -> None:
         """Messages came for this feed; what is below a cursor is dropped."""
         feed = self.feed(topic)
         feed.more = more
         for chunk in chunks:
             cursor = self._cursors.get(chunk.topic)
             if cursor is None or cursor.subscription_id != chunk.subscription_id:
-                cursor = self._cursors[chunk.topic] = Cursor(chunk.subscription_id, chunk.first)
-                cursor.told = chunk.first
-            start = max(cursor.next, feed.ahead if topic else cursor.next)
-            surplus = start - chunk.first
-            if surplus >= len(chunk.messages):
-                continue
-            if surplus > 0:
-                chunk.messages = chunk.messages[surplus:]
-                chunk.first = Offset(start)
-            feed.chunks.append(chunk)
-            if topic:
-                feed.ahead = Offset(chunk.first + len(chunk.messages))
+                cursor = Cursor(chunk.subscription_id, chunk.first, chunk.first)
+                self._cursors[chunk.topic] = cursor
+            start = max(cursor.next, feed.ahead) if topic else cursor.next
+            if start > chunk.first:
+                chunk.skip(min(start - chunk.first, chunk.left))
+            if chunk.left:
+                feed.chunks.append(chunk)
+                feed.left += chunk.left
+                if topic:
+                    feed.ahead = Offset(chunk.first + chunk.left)
 
     def take(self, topic: str, limit: int) -> list[M]:
         """Up to `limit` fetched messages, oldest first; not settled by this."""
@@ -112,15 +113,17 @@ class Subscriber(Generic[M]):
         taken: list[M] = []
         while feed.chunks and len(taken) < limit:
             chunk = feed.chunks[0]
-            room = limit - len(taken)
-            if len(chunk.messages) <= room:
-                taken = taken + chunk.messages if taken else chunk.messages
+            some = chunk.take(min(chunk.left, limit - len(taken)))
+            taken = taken + some if taken else some
+            if not chunk.left:
                 feed.chunks.popleft()
-            else:
-                taken = taken + chunk.messages[:room]
-                chunk.messages = chunk.messages[room:]
-                chunk.first = Offset(chunk.first + room)
+        feed.left -= len(taken)
         return taken
+
+    def hungry(self, topic: str) -> bool:
+        """Whether more should be fetched while what is there is worked on."""
+        feed = self.feed(topic)
+        return feed.more and bool(topic) and feed.left <= feed.fetch // 2
 
     def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """These took effect: the cursors move, and these are their new places."""

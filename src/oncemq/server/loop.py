@@ -1,6 +1,7 @@
 """The loop of a running server: drain the socket, decide, sync in a thread, answer.
 
-Law: the loop never waits for the disk nor for a peer. While one group syncs, the next gathers.
+Law: the loop never waits for a peer, and for the disk only when a lone small group is synced
+quicker than a thread would wake up. Under load, one group syncs while the next gathers.
 """
 
 import logging
@@ -17,6 +18,9 @@ from oncemq.transport.door import Door
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
+QUICK_BYTES = 16 << 10  # a lone group this small is synced in the loop itself
+QUICK_MICROS = 500  # while the disk takes less than this: less than two thread switches
+
 logger = logging.getLogger("oncemq.server")
 
 
@@ -32,7 +36,8 @@ class Loop:
         self._clock = clock
         self._bell = Bell()
         self._stopping = False
-        door.watch(self._bell.descriptor)
+        self._sync_micros = 0  # how slow the disk has lately been, at worst
+        door.watch(self._bell)
         self._writer = Worker("oncemq-writer", self._bell)
         self._janitor = Worker("oncemq-janitor", self._bell)
 
@@ -55,38 +60,57 @@ class Loop:
 
     def _turn(self, timeout_ms: int) -> None:
         self._door.wait(timeout_ms)
-        self._bell.silence()
         now = self._clock()
         driver = self._driver
-        for _ in range(DRAIN_MAX):
-            received = self._door.receive()
-            if received is None:
-                break
+        taken = 0
+        while taken < DRAIN_MAX and (received := self._door.receive()) is not None:
             driver.receive(*received, now)
+            taken += 1
         self._writer.reap()
         deadline = driver.next_deadline()
         if deadline is not None and deadline <= now:
             driver.tick(now)
-        self._commit(now)
+        self._commit(now, alone=taken <= 1)
         self._send()
         self._housekeeping.turn(self._janitor, now)
         self._janitor.reap()
 
-    def _commit(self, now: Micros) -> None:
+    def _commit(self, now: Micros, *, alone: bool) -> None:
         if not self._writer.idle:
             return
         driver = self._driver
         group = driver.commit(now)
-        if group is not None:
+        if group is None:
+            if driver.log.sync_due(now // 1000):
+                self._writer.give(lambda: driver.log.sync(now // 1000), lambda: None)
+        elif alone and group.size <= QUICK_BYTES and self._sync_micros < QUICK_MICROS:
+            self._commit_here(group)
+        else:
             self._give(group)
-        elif driver.log.sync_due(now // 1000):
-            self._writer.give(lambda: driver.log.sync(now // 1000), lambda: None)
+
+    def _commit_here(self, group: Group) -> None:
+        """One small group and a quick disk: syncing here is over before a thread had woken."""
+        begun = self._clock()
+        self._driver.log.write(group)
+        ended = self._clock()
+        self._note_sync(ended - begun)
+        self._driver.committed(group, ended)
+
+    def _note_sync(self, micros: int) -> None:
+        # One slow sync is believed at once, and forgotten slowly.
+        self._sync_micros = max(micros, self._sync_micros - self._sync_micros // 64)
 
     def _give(self, group: Group) -> None:
         driver = self._driver
-        self._writer.give(
-            lambda: driver.log.write(group), lambda: driver.committed(group, self._clock())
-        )
+        begun = self._clock()
+
+        def done() -> None:
+            now = self._clock()
+            if group.size <= QUICK_BYTES:
+                self._note_sync(now - begun)
+            driver.committed(group, now)
+
+        self._writer.give(lambda: driver.log.write(group), done)
 
     def _send(self) -> None:
         outgoing, self._driver.outgoing = self._driver.outgoing, []
@@ -113,4 +137,3 @@ class Loop:
                     return
                 self._give(group)
             self._door.wait(IDLE_MS)
-            self._bell.silence()

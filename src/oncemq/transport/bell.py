@@ -11,11 +11,7 @@ class Bell:
         self._ear, self._hand = socket.socketpair()
         self._ear.setblocking(False)
         self._hand.setblocking(False)
-
-    @property
-    def descriptor(self) -> int:
-        """What the loop waits on."""
-        return self._ear.fileno()
+        self.descriptor = self._ear.fileno()  # what the loop waits on
 
     def ring(self) -> None:
         """Wake the loop; a bell that is already ringing stays so."""
@@ -25,8 +21,7 @@ class Bell:
     def silence(self) -> None:
         """Stop ringing; ask what there is to do after this, not before."""
         with contextlib.suppress(BlockingIOError):
-            while self._ear.recv(4096):
-                pass
+            self._ear.recv(4096)
 
     def close(self) -> None:
         """Put the bell away."""

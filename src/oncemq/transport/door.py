@@ -1,11 +1,13 @@
 """The server's end: requests in, replies out."""
 
+import select
 from collections.abc import Sequence
 
 import zmq
 
 from oncemq.errors import PortInUse
-from oncemq.transport.sockets import router
+from oncemq.transport.bell import Bell
+from oncemq.transport.sockets import NOBLOCK, readable, router
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -25,29 +27,38 @@ class Door:
                 "Choose another address with --bind"
             ) from None
         self.address = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket, zmq.POLLIN)
+        self._bell: Bell | None = None
+        self._poll = select.poll()
+        self._poll.register(int(self._socket.FD), select.POLLIN)
 
-    def watch(self, descriptor: int) -> None:
-        """Also wake up when this descriptor is readable."""
-        self._poller.register(descriptor, zmq.POLLIN)
+    def watch(self, bell: Bell) -> None:
+        """Also wake up when this bell rings."""
+        self._bell = bell
+        self._poll.register(bell.descriptor, select.POLLIN)
 
     def wait(self, timeout_ms: int) -> None:
-        """Sleep until a request comes, the bell rings or the time is over."""
-        self._poller.poll(timeout_ms)
+        """Sleep until a request comes, the bell rings or the time is over.
+
+        The socket's descriptor tells only of changes, so what is already there is asked first.
+        """
+        if readable(self._socket):
+            return
+        bell = self._bell
+        for descriptor, _ in self._poll.poll(timeout_ms):
+            if bell is not None and descriptor == bell.descriptor:
+                bell.silence()
 
     def receive(self) -> tuple[bytes, list[memoryview]] | None:
         """The next request, or None: the route back and its frames, uncopied."""
-        try:
-            frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
+        if not readable(self._socket):
             return None
+        frames = self._socket.recv_multipart(NOBLOCK, copy=False)
         return frames[0].bytes, [frame.buffer for frame in frames[1:]]
 
     def send(self, route: bytes, frames: Frames) -> bool:
         """Send a reply if the peer is there and keeps up; it asks again otherwise."""
         try:
-            self._socket.send_multipart([route, *frames], zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart([route, *frames], NOBLOCK, copy=False)
         except zmq.ZMQError as error:
             if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 return False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from oncemq.transport.sockets import dealer
+from oncemq.transport.sockets import NOBLOCK, dealer, readable
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -19,13 +19,8 @@ class Link:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """What to wait on. Edge-triggered: call `receive` and `news` until None before waiting."""
-        if self._socket is None or self._monitor is None:
-            return ()
-        return int(self._socket.FD), int(self._monitor.FD)
+        # What to wait on. They tell only of changes: `receive` and `news` until None first.
+        self.descriptors: tuple[int, ...] = ()
 
     def connect(self, address: str) -> None:
         """Talk to this server from now on, and no longer to the one before."""
@@ -33,15 +28,13 @@ class Link:
         self._socket = dealer(self._context)
         self._monitor = self._socket.get_monitor_socket(_EVENTS)
         self._socket.connect(address)
+        self.descriptors = int(self._socket.FD), int(self._monitor.FD)
 
     def news(self) -> bool | None:
         """True: connected. False: disconnected. None: nothing happened."""
-        if self._monitor is None:
+        if self._monitor is None or not readable(self._monitor):
             return None
-        try:
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)
-        except zmq.Again:
-            return None
+        event = recv_monitor_message(self._monitor, NOBLOCK)
         return event["event"] == zmq.EVENT_HANDSHAKE_SUCCEEDED
 
     def send(self, frames: Frames) -> bool:
@@ -49,20 +42,16 @@ class Link:
         if self._socket is None:
             return False
         try:
-            self._socket.send_multipart(frames, zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart(frames, NOBLOCK, copy=False)
         except zmq.Again:
             return False
         return True
 
-    def receive(self) -> list[memoryview] | None:
-        """The next reply's frames, uncopied, or None."""
-        if self._socket is None:
+    def receive(self) -> list[bytes] | None:
+        """The next reply's frames, or None."""
+        if self._socket is None or not readable(self._socket):
             return None
-        try:
-            frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        except zmq.Again:
-            return None
-        return [frame.buffer for frame in frames]
+        return self._socket.recv_multipart(NOBLOCK)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -76,3 +65,4 @@ class Link:
                 self._monitor.close(linger=0)
             self._socket.close(linger=0)
         self._socket = self._monitor = None
+        self.descriptors = ()

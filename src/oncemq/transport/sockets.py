@@ -50,3 +50,14 @@ def dealer(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
     socket.setsockopt(zmq.LINGER, 0)  # receipts say what arrived; nothing is sent blindly
     return socket
+
+
+# Plain integers: pyzmq's enums cost a microsecond each time they are combined.
+_EVENTS = int(zmq.EVENTS)
+_POLLIN = int(zmq.POLLIN)
+NOBLOCK = int(zmq.NOBLOCK)
+
+
+def readable(socket: "zmq.Socket[bytes]") -> bool:
+    """Whether a receive would get something; a third of the price of catching zmq.Again."""
+    return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)

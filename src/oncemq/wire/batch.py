@@ -81,8 +81,13 @@ def _numbers(body: memoryview, position: int, count: int) -> list[int]:
 
 
 def encode_payloads(payloads: Sequence[bytes]) -> bytes:
-    """The body of plain messages: no keys, no headers. The fast path of bulk puts."""
-    offsets = _numbers_to_bytes(accumulate(map(len, payloads), initial=0))
+    """The body of plain messages: no keys, no headers. The fast path of bulk puts.
+
+    The offsets start at the first payload's place in the body, so that whoever has the whole
+    body can slice payloads straight out of it.
+    """
+    first = 4 * (len(payloads) + 1)
+    offsets = _numbers_to_bytes(accumulate(map(len, payloads), initial=first))
     return b"".join((offsets, *payloads))
 
 
@@ -158,16 +163,31 @@ def fault(body: Bytes, count: int, columns: int, *, message_bytes_max: int) -> s
     return None
 
 
-def payloads_of(body: Bytes, count: int, columns: int) -> list[bytes]:
-    """Every payload, sliced out."""
+def split(body: Bytes, count: int, columns: int) -> tuple[list[int], bytes]:
+    """Where each payload begins (and the last ends) in some bytes, and those bytes."""
     tables = table_bytes(count, columns)
     offsets = _numbers(memoryview(body), 0, count)
     first = offsets[0]
+    if first == tables and isinstance(body, bytes):
+        return offsets, body
     data = bytes(memoryview(body)[tables : tables + offsets[-1] - first])
     if first:
         offsets = [offset - first for offset in offsets]
-    # zip over a shifted copy is a fifth faster than pairwise, and this is the hottest line of get
-    return [data[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]  # noqa: RUF007
+    return offsets, data
+
+
+def slices(data: bytes, offsets: list[int], start: int, stop: int) -> list[bytes]:
+    """Payloads `start` to `stop` of what `split` gave."""
+    # zip over shifted copies is a fifth faster than pairwise: the hottest line of a get
+    return [
+        data[a:b] for a, b in zip(offsets[start:stop], offsets[start + 1 : stop + 1], strict=True)
+    ]
+
+
+def payloads_of(body: Bytes, count: int, columns: int) -> list[bytes]:
+    """Every payload, sliced out."""
+    offsets, data = split(body, count, columns)
+    return slices(data, offsets, 0, count)
 
 
 def decode(body: Bytes, count: int, columns: int) -> list[Item]:
