@@ -298,7 +298,7 @@ class Log:
         self._writer.write(group)
 
     def sync_due(self, now_ms: int) -> bool:
-        """With sync_ms: whether written records have waited long enough for a sync."""
+        """With sync_ms: whether written records have waited long enough; any thread may ask."""
         return self._writer.sync_due(now_ms)
 
     def sync(self, now_ms: int) -> None:
