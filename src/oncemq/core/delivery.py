@@ -7,7 +7,7 @@ it answers with stay the subscription's until a later request settles them.
 from collections import deque
 
 from oncemq.core import catalog
-from oncemq.core.names import ClientId, Micros, Offset, Serial, SubscriptionId
+from oncemq.core.names import ClientId, Micros, Offset, Serial, SubscriptionId, TopicId
 from oncemq.core.records import CursorMoved
 from oncemq.core.replies import Done, Messages, Refused, Reply
 from oncemq.core.requests import Get, Read, Settle, Settled
@@ -84,7 +84,7 @@ class Delivery:
             answer = NOTHING_NEW
         else:
             span = Span(topic.name, topic.id, SubscriptionId(0), read.offset, topic.visible)
-            answer = Deliver((span,), max(1, read.limit), read.bytes_max)
+            answer = self._deliver_of((span,), read.limit, read.bytes_max)
         step.replies.append(Owed(caller, answer))
 
     def _deliver(self, step: Step, caller: Caller, get: Get) -> bool:
@@ -101,9 +101,14 @@ class Delivery:
                 span = Span(topic.name, topic.id, subscription.id, Offset(start), topic.visible)
                 spans.append(span)
         if spans:
-            deliver = Deliver(tuple(spans), max(1, get.limit), get.bytes_max)
+            deliver = self._deliver_of(tuple(spans), get.limit, get.bytes_max)
             step.replies.append(Owed(caller, deliver))
         return bool(spans)
+
+    def _deliver_of(self, spans: tuple[Span, ...], limit: int, bytes_max: int) -> Deliver:
+        """At least something, and no more at once than a batch may have (G8)."""
+        bytes_max = min(max(1, bytes_max), self._scribe.rules.batch_bytes_max)
+        return Deliver(spans, max(1, limit), bytes_max)
 
     def _not_subscribed(self, client: ClientId, name: str) -> Refused | None:
         if not name:
@@ -120,7 +125,7 @@ class Delivery:
     def _move_cursors(
         self, step: Step, client: ClientId, settled: tuple[Settled, ...]
     ) -> Refused | None:
-        moves: list[CursorMoved] = []
+        moves: dict[TopicId, CursorMoved] = {}  # the furthest, when a topic is named twice
         for each in settled:
             topic = self._shard.by_name.get(each.topic)
             subscription = topic.subscriptions.get(client) if topic else None
@@ -133,8 +138,9 @@ class Delivery:
                     f"@{topic.end}: this server has lost messages it once gave out; "
                     "unsubscribe and subscribe again to go on from what is there",
                 )
-            if each.cursor > subscription.cursor:
-                moves.append(CursorMoved(topic.id, client, each.cursor))
-        for move in moves:
+            before = moves[topic.id].cursor if topic.id in moves else subscription.cursor
+            if each.cursor > before:
+                moves[topic.id] = CursorMoved(topic.id, client, each.cursor)
+        for move in moves.values():
             self._scribe.write(step, move)
         return None

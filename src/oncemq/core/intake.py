@@ -56,9 +56,8 @@ class Intake:
         if refusal:
             return refusal
         topic = self._shard.by_name.get(resume.topic)
-        if topic is None:
-            refusal = self._scribe.new_topic_refusal(resume.topic)
-            return refusal or Resumed(TopicId(0), Sequence(0))
+        if topic is None:  # whether it may be made is for the put to hear: each gets its answer
+            return Resumed(TopicId(0), Sequence(0))
         entry = topic.producers.get(resume.producer)
         return Resumed(topic.id, entry.last_sequence if entry else Sequence(0))
 

@@ -4,7 +4,7 @@ Laws: a subscription gets exactly what was put after it was made, or from where 
 made again after it ended, it is another subscription.
 """
 
-from oncemq.core.names import Micros, Offset, SubscriptionId, is_system, name_fault
+from oncemq.core.names import EPOCH_MAX, Micros, Offset, SubscriptionId, is_system, name_fault
 from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade
 from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed, Welcome
 from oncemq.core.requests import (
@@ -37,6 +37,8 @@ class Membership:
             fault = f"{hello.client!r}: client ids with a leading '_' are the system's"
         if fault:
             return Refused("name_invalid", fault)
+        if not 0 <= hello.last_epoch < EPOCH_MAX:
+            return Refused("malformed", f"no client was ever granted epoch {hello.last_epoch}")
         verdict = self._shard.clients.judge(hello)
         if isinstance(verdict, Refused):
             return verdict
@@ -52,6 +54,9 @@ class Membership:
         refusal = self._shard.clients.refusal(client, subscribe.client_epoch)
         if refusal is None and topic is None:
             refusal = self._scribe.new_topic_refusal(subscribe.topic)
+        # A guest said no hello that would have checked it, and the name goes into the log.
+        if refusal is None and (fault := name_fault(client, what="client id")):
+            refusal = Refused("name_invalid", fault)
         if refusal:
             return refusal
         if topic is not None and client in topic.subscriptions:

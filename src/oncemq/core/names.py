@@ -21,6 +21,7 @@ NAME_BYTES_MAX = 255
 PRODUCER_BYTES = 16
 ANONYMOUS = "_anonymous-"  # prefix of client ids that live as long as their process
 ANONYMOUS_EPOCH = Epoch(0)
+EPOCH_MAX = Epoch(1 << 62)  # the log and the client's database hold it and the next
 
 
 def name_fault(name: str, *, what: str = "topic name") -> str | None:

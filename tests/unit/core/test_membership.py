@@ -1,0 +1,309 @@
+"""G6 and fencing: who is let in, what a subscription gets, and when it gets nothing more."""
+
+import msgspec
+import pytest
+
+from oncemq.core.delivery import NOTHING_NEW
+from oncemq.core.names import ClientId, Epoch, Offset, SubscriptionId, TopicId
+from oncemq.core.records import (
+    ClientOpened,
+    Retention,
+    SubscriptionEnded,
+    SubscriptionMade,
+    TopicCreated,
+)
+from oncemq.core.replies import Limits, Refused, Subscribed, Unsubscribed, Welcome
+from oncemq.core.requests import Get, Hello, Resume, Settle, Start, Subscribe, Unsubscribe
+from oncemq.core.rules import Rules
+from oncemq.core.step import Write
+
+TAG = 7 << 32
+BILLING = ClientId("billing")
+
+
+def made(topic: int, subscription: int, cursor: int = 0, *, new: bool = True) -> Subscribed:
+    return Subscribed(new, TopicId(TAG | topic), SubscriptionId(TAG | subscription), Offset(cursor))
+
+
+# ------------------------------------------------------------------ subscribing
+
+
+def test_subscribing_makes_the_topic_and_the_subscription(desk) -> None:
+    desk.hello("billing")
+    step = desk.step(Subscribe(BILLING, Epoch(1), "orders"))
+    assert step.writes == [
+        Write(TopicCreated(TopicId(TAG | 1), "orders", Retention(), desk.now)),
+        Write(
+            SubscriptionMade(
+                TopicId(TAG | 1), SubscriptionId(TAG | 2), BILLING, Offset(0), desk.now
+            )
+        ),
+    ]
+    (owed,) = step.replies
+    assert (owed.answer, owed.after) == (made(1, 2), 3)
+
+
+def test_subscribing_twice_is_answered_already_and_changes_nothing(desk) -> None:
+    desk.subscribe("orders")
+    desk.put("orders", b"a")
+    before = len(desk.records)
+    assert desk.subscribe("orders", start=Start("earliest")) == made(1, 2, new=False)
+    assert len(desk.records) == before
+
+
+def test_already_subscribed_is_said_only_when_that_is_durable(desk) -> None:
+    desk.subscribe("orders")
+    again = Subscribe(BILLING, desk.epoch("billing"), "orders")
+    assert desk.owed(again).after == len(desk.records)
+
+
+def test_unsubscribing_when_not_subscribed_says_so(desk) -> None:
+    assert desk.unsubscribe("unknown") == Unsubscribed(False)
+    desk.create("orders")
+    assert desk.unsubscribe("orders") == Unsubscribed(False)
+
+
+def test_unsubscribing_ends_it_after_that_is_durable(desk) -> None:
+    desk.subscribe("orders")
+    step = desk.step(Unsubscribe(BILLING, desk.epoch("billing"), "orders"))
+    assert step.writes == [Write(SubscriptionEnded(TopicId(TAG | 1), BILLING))]
+    assert (step.replies[0].answer, step.replies[0].after) == (Unsubscribed(True), 4)
+    assert desk.get("orders").code == "not_subscribed"
+
+
+# ------------------------------------------------------------------ the boundary (G6)
+
+
+def test_a_put_before_the_subscription_is_not_delivered_even_if_it_was_not_synced_yet(desk) -> None:
+    desk.subscribe("orders", "early")
+    desk.put("orders", b"before")
+    assert desk.subscribe("orders") == made(1, 3, cursor=1)
+    desk.put("orders", b"after")
+    desk.sync()
+    assert desk.spans("orders") == {"orders": range(1, 2)}
+
+
+def test_the_boundary_holds_after_a_crash(desk) -> None:
+    desk.subscribe("orders", "early")
+    desk.put("orders", b"before")
+    desk.subscribe("orders")
+    desk.put("orders", b"after")
+    desk.sync()
+    assert desk.crash().spans("orders") == {"orders": range(1, 2)}
+
+
+def test_subscribing_again_starts_afresh_under_another_identity(desk) -> None:
+    desk.subscribe("orders", "keeps")
+    first = desk.subscription("orders")
+    desk.put("orders", b"a")
+    desk.unsubscribe("orders")
+    desk.put("orders", b"b")
+    second = desk.subscription("orders")
+    desk.put("orders", b"c")
+    desk.sync()
+    assert second > first
+    assert desk.spans("orders") == {"orders": range(2, 3)}
+
+
+def test_a_subscription_may_begin_at_the_earliest_kept_message(desk) -> None:
+    slow = desk.subscription("orders", "slow")
+    for payload in (b"a", b"b", b"c"):
+        desk.put("orders", payload)
+    desk.settle(desk.settled("orders", slow, 1), client="slow")
+    assert desk.subscribe("orders", start=Start("earliest")).cursor == 1
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_a_subscription_may_begin_at_any_kept_offset(desk, offset) -> None:
+    slow = desk.subscription("orders", "slow")
+    desk.put("orders", b"a", b"b", b"c")
+    desk.settle(desk.settled("orders", slow, 1), client="slow")
+    assert desk.subscribe("orders", start=Start("offset", offset)).cursor == offset
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 4, 2**63])
+def test_a_subscription_from_an_offset_that_is_not_there_is_refused(desk, offset) -> None:
+    slow = desk.subscription("orders", "slow")
+    desk.put("orders", b"a", b"b", b"c")
+    desk.settle(desk.settled("orders", slow, 1), client="slow")
+    answer = desk.subscribe("orders", start=Start("offset", offset))
+    assert answer.code == "offset_out_of_range"
+    assert "the topic holds 1 up to 3" in answer.detail
+
+
+def test_a_refused_subscription_makes_no_topic(desk) -> None:
+    assert desk.subscribe("orders", start=Start("offset", 1)).code == "offset_out_of_range"
+    assert desk.subscribe("orders", start=Start("sideways")).code == "malformed"
+    assert desk.subscribe("_orders").code == "name_invalid"
+    assert desk.subscribe("a\nb").code == "name_invalid"
+    assert desk.shard.topics == {}
+
+
+def test_a_new_topic_may_be_subscribed_from_earliest(desk) -> None:
+    assert desk.subscribe("orders", start=Start("earliest")) == made(1, 2)
+
+
+def test_nothing_is_kept_for_a_subscription_that_ended(desk) -> None:
+    desk.subscribe("orders")
+    desk.put("orders", b"a")
+    desk.sync()
+    desk.unsubscribe("orders")
+    assert desk.subscribe("orders", start=Start("earliest")).cursor == 1
+    assert desk.get("orders") == NOTHING_NEW
+
+
+def test_a_topic_has_no_more_subscriptions_than_the_limit(make_desk) -> None:
+    desk = make_desk(Rules(subscriptions_max=1))
+    desk.subscribe("orders")
+    assert desk.subscribe("orders", "other").code == "limit"
+    assert desk.subscribe("orders").made is False
+    assert desk.subscribe("refunds", "other").made is True
+
+
+@pytest.mark.parametrize("tail", ["x" * 300, "a\nb", "e\u0301"])
+def test_an_anonymous_subscriber_has_a_proper_name_too(desk, tail) -> None:
+    step = desk.step(Subscribe(ClientId(f"_anonymous-{tail}"), Epoch(0), "orders"))
+    assert step.writes == []
+    assert step.replies[0].answer.code == "name_invalid"
+
+
+def test_an_anonymous_client_needs_no_hello(desk) -> None:
+    assert desk.subscribe("orders", "_anonymous-1").made
+    desk.put("orders", b"a")
+    desk.sync()
+    assert desk.spans("orders", "_anonymous-1") == {"orders": range(1)}
+
+
+# ------------------------------------------------------------------ hello
+
+
+def test_hello_grants_an_epoch_and_tells_the_limits(make_desk) -> None:
+    desk = make_desk(Rules(message_bytes_max=10, batch_bytes_max=20, batch_messages_max=30))
+    step = desk.step(Hello(BILLING, Epoch(0), 77))
+    assert step.writes == [Write(ClientOpened(BILLING, Epoch(1), 77))]
+    (owed,) = step.replies
+    assert (owed.answer, owed.after) == (Welcome(Epoch(1), Limits(10, 20, 30)), 1)
+
+
+def test_a_hello_repeated_with_its_nonce_is_the_same_start(desk) -> None:
+    first = desk.hello("billing", nonce=77)
+    before = len(desk.records)
+    assert desk.hello("billing", nonce=77) == first
+    assert len(desk.records) == before
+
+
+def test_a_hello_is_recognized_after_a_crash(desk) -> None:
+    first = desk.hello("billing", nonce=77)
+    desk.sync()
+    assert desk.crash().hello("billing", nonce=77) == first
+
+
+def test_each_start_gets_a_higher_epoch(desk) -> None:
+    granted = [desk.hello("billing", last=last).client_epoch for last in (0, 1, 2)]
+    assert granted == [1, 2, 3]
+
+
+def test_an_epoch_this_server_never_granted_is_topped(desk) -> None:
+    assert desk.hello("billing", last=41).client_epoch == 42
+
+
+def test_a_client_with_an_older_state_is_refused_and_told_what_to_do(desk) -> None:
+    for last in (0, 1, 2):
+        desk.hello("billing", last=last)
+    answer = desk.hello("billing", last=2)
+    assert answer.code == "stale_state"
+    assert "epoch 2, but 3" in answer.detail
+    assert desk.shard.clients.entries[BILLING].client_epoch == 3
+
+
+@pytest.mark.parametrize("client", ["", "_anonymous-1", "_x", "x" * 256, "a\nb"])
+def test_a_client_id_keeps_the_rules_of_names(desk, client) -> None:
+    assert desk.hello(client).code == "name_invalid"
+    assert desk.records == []
+
+
+@pytest.mark.parametrize("last", [-1, 2**63, 2**64 - 1])
+def test_an_epoch_that_cannot_be_is_refused_not_stored(desk, last) -> None:
+    step = desk.step(Hello(BILLING, Epoch(last), 1))
+    assert step.writes == []
+    assert isinstance(step.replies[0].answer, Refused)
+
+
+@pytest.mark.parametrize("nonce", [0, 2**63, 2**64 - 1])
+def test_whatever_hello_writes_can_be_stored(desk, nonce) -> None:
+    for write in desk.step(Hello(BILLING, Epoch(2**61), nonce)).writes:
+        msgspec.msgpack.encode(write.record)
+
+
+# ------------------------------------------------------------------ fencing
+
+
+def _requests(desk, client: str, epoch: int):
+    name, granted = ClientId(client), Epoch(epoch)
+    put, body = desk.putting("orders", b"a", first=1)
+    return [
+        (Get(name, granted, "orders"), None),
+        (msgspec.structs.replace(put, client=name, client_epoch=granted), body),
+        (Subscribe(name, granted, "refunds"), None),
+        (Unsubscribe(name, granted, "orders"), None),
+        (Settle(name, granted, ()), None),
+        (Resume(name, granted, "orders", put.producer), None),
+    ]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_client_of_an_older_epoch_is_refused_whatever_it_asks(desk, number) -> None:
+    desk.subscribe("orders")
+    desk.hello("billing", last=1)
+    step = desk.step(*_requests(desk, "billing", 1)[number])
+    assert step.writes == []
+    (owed,) = step.replies
+    assert (owed.answer.code, owed.after) == ("fenced", len(desk.records))
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_client_that_never_said_hello_is_asked_to(desk, number) -> None:
+    step = desk.step(*_requests(desk, "stranger", 1)[number])
+    assert [owed.answer.code for owed in step.replies] == ["unknown_client"]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_an_epoch_this_server_has_not_granted_is_asked_to_say_hello(desk, number) -> None:
+    desk.subscribe("orders")
+    step = desk.step(*_requests(desk, "billing", 2)[number])
+    assert [owed.answer.code for owed in step.replies] == ["unknown_client"]
+
+
+def test_fencing_holds_after_a_crash(desk) -> None:
+    desk.subscribe("orders")
+    desk.hello("billing", last=1)
+    desk.sync()
+    assert desk.crash().ask(Get(BILLING, Epoch(1), "orders")).code == "fenced"
+
+
+def test_the_older_client_learns_at_once_that_it_is_fenced_when_it_waits(desk) -> None:
+    desk.subscribe("orders")
+    desk.subscribe("refunds")
+    desk.step(desk.getting("orders", wait=5))
+    desk.step(desk.getting("", wait=5))
+    step = desk.step(Hello(BILLING, Epoch(1), 99))
+    *fenced, welcome = step.replies
+    assert [(owed.answer.code, owed.after) for owed in fenced] == [("fenced", 0)] * 2
+    assert welcome.answer.client_epoch == 2
+    assert len(desk.broker.waiting) == 0
+
+
+def test_a_repeated_hello_fences_nobody(desk) -> None:
+    desk.hello("billing", nonce=5)
+    desk.subscribe("orders")
+    desk.step(desk.getting("orders", wait=5))
+    assert len(desk.step(Hello(BILLING, Epoch(0), 5)).replies) == 1
+    assert len(desk.broker.waiting) == 1
+
+
+def test_a_newer_client_takes_over_the_subscriptions_and_cursors(desk) -> None:
+    desk.subscribe("orders")
+    desk.put("orders", b"a")
+    desk.sync()
+    desk.hello("billing", last=1)
+    assert desk.spans("orders") == {"orders": range(1)}

@@ -1,0 +1,273 @@
+"""G2 and G3: a put is stored once, in its producer's order, or refused with a reason."""
+
+import pytest
+
+from oncemq.core.names import Epoch, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.producers import RECENT_MAX
+from oncemq.core.records import (
+    MessagesDiscarded,
+    MessagesStored,
+    Retention,
+    Run,
+    TopicCreated,
+)
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
+from oncemq.core.rules import Rules
+from oncemq.core.step import Write
+
+ID = TopicId((7 << 32) | 1)
+NEXT_ID = TopicId((7 << 32) | 2)
+PRODUCER = ProducerId(b"p".ljust(16, b"."))
+
+
+def accepted(
+    first: int, count: int = 1, *, stored: bool = True, duplicate: bool = False, topic: int = ID
+) -> PutAccepted:
+    return PutAccepted(TopicId(topic), Offset(first), count, stored, duplicate, 0)
+
+
+def refusal(answer: object) -> str:
+    assert isinstance(answer, Refused)
+    assert answer.detail
+    return answer.code
+
+
+# ------------------------------------------------------------------ stored, or not wanted
+
+
+def test_a_put_to_a_topic_nobody_subscribes_to_makes_the_topic_and_keeps_nothing(desk) -> None:
+    put, body = desk.putting("orders", b"a", b"b")
+    step = desk.step(put, body)
+    run = Run(2, PRODUCER, Epoch(1), Sequence(1), 1_000_000_001)
+    assert step.writes == [
+        Write(TopicCreated(ID, "orders", Retention(), 1_000_000_000)),
+        Write(MessagesDiscarded(ID, put.checksum, run)),
+    ]
+    assert [owed.answer for owed in step.replies] == [accepted(NO_OFFSET, 2, stored=False)]
+
+
+def test_the_sequence_advances_also_when_nothing_is_kept(desk) -> None:
+    desk.put("orders", b"a", b"b")
+    assert desk.resume("orders") == Resumed(ID, Sequence(2))
+    assert refusal(desk.put("orders", b"x", first=4)) == "sequence_gap"
+    assert desk.put("orders", b"c", first=3) == accepted(NO_OFFSET, stored=False)
+
+
+def test_a_put_is_stored_at_the_end_with_its_body_and_answered_after_it_is_durable(desk) -> None:
+    desk.subscription("orders")
+    put, body = desk.putting("orders", b"a", b"b")
+    step = desk.step(put, body)
+    run = Run(2, PRODUCER, Epoch(1), Sequence(1), 1_000_000_001)
+    record = MessagesStored(ID, Offset(0), 2, 0, put.checksum, (run,))
+    assert step.writes == [Write(record, body)]
+    (owed,) = step.replies
+    assert (owed.answer, owed.after) == (accepted(0, 2), len(desk.records))
+    assert desk.put("orders", b"c") == accepted(2)
+
+
+def test_retention_keeps_a_put_that_nobody_subscribes_to(desk) -> None:
+    desk.create("orders", Retention(keep_ms=1000))
+    assert desk.put("orders", b"a") == accepted(0)
+
+
+def test_the_receipt_says_what_a_power_cut_may_take(make_desk) -> None:
+    desk = make_desk(Rules(sync_ms=50))
+    desk.subscription("orders")
+    assert desk.put("orders", b"a").sync_ms == 50
+    assert desk.put("orders", b"a", first=1).sync_ms == 50
+
+
+def test_timestamps_grow_over_all_topics_even_when_the_clock_stands_or_goes_back(desk) -> None:
+    desk.subscription("a")
+    desk.subscription("b")
+    desk.put("a", b"1")
+    desk.put("b", b"2")
+    desk.now -= 500_000_000
+    desk.put("a", b"3")
+    stored = [record for record in desk.records if isinstance(record, MessagesStored)]
+    times = [record.runs[0].timestamp for record in stored]
+    assert times == sorted(set(times))
+
+
+def test_a_put_that_does_not_last_is_marked_so_that_its_producer_may_be_forgotten(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a", lasting=False)
+    assert desk.records[-1].runs[0].producer_epoch == Epoch(0)
+
+
+# ------------------------------------------------------------------ repeated (G2)
+
+
+def test_a_repeated_put_gets_the_first_receipt_marked_duplicate_and_writes_nothing(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    desk.put("orders", b"b", b"c")
+    step = desk.step(*desk.putting("orders", b"b", b"c", first=2))
+    assert step.writes == []
+    assert step.replies[0].answer == accepted(1, 2, duplicate=True)
+
+
+def test_the_answer_to_a_repeat_waits_for_the_first_to_be_durable(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    assert desk.owed(*desk.putting("orders", b"a", first=1)).after == len(desk.records)
+
+
+def test_a_repeat_of_a_put_that_was_not_kept_says_so_again_even_if_someone_subscribed(desk) -> None:
+    desk.put("orders", b"a")
+    desk.subscription("orders")
+    answer = desk.put("orders", b"a", first=1)
+    assert answer == accepted(NO_OFFSET, stored=False, duplicate=True)
+
+
+def test_a_repeat_is_recognized_after_a_replay(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    desk.sync()
+    after = desk.crash()
+    assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True)
+
+
+def test_a_repeat_is_recognized_after_a_restore_from_a_checkpoint(desk, make_desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    desk.put("orders", b"b", b"c")
+    after = make_desk()
+    for blob in desk.shard.capture():
+        after.shard.restore(blob)
+    after.shard.serial = desk.shard.serial
+    after.records, after.epochs = desk.records, desk.epochs
+    assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True)
+    assert after.put("orders", b"b", b"c", first=2) == accepted(1, 2, duplicate=True)
+    assert refusal(after.put("orders", b"x", first=1)) == "payload_conflict"
+    assert after.put("orders", b"d", first=4) == accepted(3)
+
+
+def test_a_put_lost_by_a_crash_before_its_sync_is_new_when_repeated(desk) -> None:
+    desk.subscription("orders")
+    desk.hello("publisher")
+    desk.sync()
+    desk.put("orders", b"a")
+    assert desk.crash().put("orders", b"a", first=1) == accepted(0)
+
+
+def test_a_repeat_older_than_the_kept_receipts_is_absorbed_without_its_offset(desk) -> None:
+    desk.subscription("orders")
+    for number in range(RECENT_MAX + 1):
+        desk.put("orders", b"%d" % number)
+    step = desk.step(*desk.putting("orders", b"0", first=1))
+    assert step.writes == []
+    assert step.replies[0].answer == accepted(NO_OFFSET, duplicate=True)
+    assert desk.put("orders", b"1", first=2) == accepted(1, duplicate=True)
+
+
+def test_a_used_sequence_with_another_payload_is_refused(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    assert refusal(desk.put("orders", b"b", first=1)) == "payload_conflict"
+
+
+def test_a_batch_that_overlaps_stored_sequences_is_refused(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a", b"b")
+    assert refusal(desk.put("orders", b"b", b"c", first=2)) == "payload_conflict"
+
+
+def test_a_piece_of_a_stored_batch_is_refused(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a", b"b", b"c")
+    assert refusal(desk.put("orders", b"b", first=2)) == "payload_conflict"
+    assert refusal(desk.put("orders", b"a", b"b", first=1)) == "payload_conflict"
+
+
+def test_a_gap_is_refused_and_names_the_expected_sequence(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", b"a")
+    answer = desk.put("orders", b"c", first=3)
+    assert refusal(answer) == "sequence_gap"
+    assert "expects sequence 2" in answer.detail
+    assert refusal(desk.put("other", b"c", first=2)) == "sequence_gap"
+    assert "other" not in desk.shard.by_name
+
+
+def test_producers_number_their_puts_apart(desk) -> None:
+    desk.subscription("orders")
+    assert desk.put("orders", b"a", producer=b"one") == accepted(0)
+    assert desk.put("orders", b"b", producer=b"two") == accepted(1)
+    assert desk.put("orders", b"a", producer=b"one", first=1) == accepted(0, duplicate=True)
+
+
+def test_a_producer_numbers_each_topic_apart(desk) -> None:
+    desk.put("a", b"x")
+    assert desk.put("b", b"x", first=1).duplicate is False
+
+
+# ------------------------------------------------------------------ another topic of the name
+
+
+def test_a_put_meant_for_a_deleted_topic_is_told_to_resume(desk) -> None:
+    desk.subscription("orders")
+    topic_id = desk.put("orders", b"a").topic_id
+    desk.delete("orders")
+    assert refusal(desk.put("orders", b"b", first=2, topic_id=topic_id)) == "topic_changed"
+    assert "orders" not in desk.shard.by_name
+
+
+def test_a_put_meant_for_the_topic_before_is_told_to_resume_on_the_new_one(desk) -> None:
+    topic_id = desk.put("orders", b"a").topic_id
+    desk.delete("orders")
+    desk.create("orders")
+    assert refusal(desk.put("orders", b"b", first=2, topic_id=topic_id)) == "topic_changed"
+    assert desk.resume("orders") == Resumed(NEXT_ID, Sequence(0))
+    again = desk.put("orders", b"b", first=1, topic_id=NEXT_ID)
+    assert again == accepted(NO_OFFSET, stored=False, topic=NEXT_ID)
+
+
+def test_a_topic_made_again_has_another_identity(desk) -> None:
+    first = desk.put("orders", b"a").topic_id
+    desk.delete("orders")
+    assert desk.put("orders", b"a", first=1).topic_id > first
+
+
+def test_resume_on_a_topic_that_is_not_there_says_the_first_put_makes_it(desk) -> None:
+    assert desk.resume("orders") == Resumed(TopicId(0), Sequence(0))
+
+
+def test_resume_of_an_unknown_producer_begins_at_nothing(desk) -> None:
+    desk.create("orders")
+    assert desk.resume("orders") == Resumed(ID, Sequence(0))
+
+
+# ------------------------------------------------------------------ outside the rules
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", "e\u0301", "_system"])
+def test_a_put_does_not_make_a_topic_with_a_bad_name(desk, name) -> None:
+    step = desk.step(*desk.putting(name, b"a", first=1))
+    assert step.writes == []
+    assert refusal(step.replies[0].answer) == "name_invalid"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "x" * 255])
+def test_a_name_is_only_a_name(desk, name) -> None:
+    assert desk.put(name, b"a").duplicate is False
+    assert name in desk.shard.by_name
+
+
+@pytest.mark.parametrize("name", ["_system", "a\nb"])
+def test_resume_lets_the_put_itself_be_refused_so_that_every_put_behind_it_is_answered_too(
+    desk, name
+) -> None:
+    assert desk.resume(name) == Resumed(TopicId(0), Sequence(0))
+
+
+def test_a_sequence_counts_from_1_and_a_producer_has_16_bytes(desk) -> None:
+    assert refusal(desk.put("orders", b"a", first=0)) == "malformed"
+    assert refusal(desk.put("orders", b"a", producer=b"p" * 17)) == "malformed"
+
+
+def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
+    desk = make_desk(Rules(topics_max=1))
+    desk.put("a", b"x")
+    assert refusal(desk.put("b", b"x")) == "limit"
+    assert desk.put("a", b"y").duplicate is False
