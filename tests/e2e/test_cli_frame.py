@@ -163,7 +163,7 @@ def complete(words: str) -> list[str]:
     }
     result = once(**environ)
     assert result.stderr == ""
-    return [line.partition(",")[2] for line in result.stdout.splitlines()]
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
 
 
 def test_commands_and_options_are_completed() -> None:

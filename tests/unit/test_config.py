@@ -69,14 +69,16 @@ def test_the_named_file_beats_the_one_beside_which_beats_the_users_own(tmp_path:
     users = tmp_path / "xdg" / "oncemq" / "config.toml"
     users.parent.mkdir(parents=True)
     users.write_text('id = "users"')
-    home = {"XDG_CONFIG_HOME": str(tmp_path / "xdg")}
-    assert loaded(**home).id == "users"
+    home = str(tmp_path / "xdg")
+    assert loaded(XDG_CONFIG_HOME=home).id == "users"
     Path("oncemq.toml").write_text('id = "beside"')
-    assert loaded(**home).id == "beside"
+    assert loaded(XDG_CONFIG_HOME=home).id == "beside"
     Path("variable.toml").write_text('id = "variable"')
-    assert loaded(ONCEMQ_CONFIG="variable.toml", **home).id == "variable"
+    named = loaded(ONCEMQ_CONFIG="variable.toml", XDG_CONFIG_HOME=home)
+    assert named.id == "variable"
     Path("flag.toml").write_text('id = "flag"')
-    assert loaded(file="flag.toml", ONCEMQ_CONFIG="variable.toml", **home).id == "flag"
+    flagged = loaded(None, "flag.toml", ONCEMQ_CONFIG="variable.toml", XDG_CONFIG_HOME=home)
+    assert flagged.id == "flag"
 
 
 def test_the_data_go_where_the_desktop_says(tmp_path: Path) -> None:

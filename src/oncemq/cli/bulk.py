@@ -115,8 +115,7 @@ def put_lines(session: Session, topic: str, source: Source) -> None:
         if bulk.stopped:
             raise _how_far(tally, *bulk.stopped)
         if bulk.offline:  # raised in here, so that closing does not wait for the server again
-            are = "message is" if tally.unanswered == 1 else "messages are"
-            raise unreachable(session, bulk.offline, f"{tally.unanswered:,} {are}")
+            raise unreachable(session, bulk.offline, tally.unanswered)
     _answer(session, tally)
 
 
@@ -138,11 +137,10 @@ def _how_far(tally: Tally, error: OnceMQError, lines: Lines) -> OnceMQError:
     first = lines.first
     stored = f"{output.counted(tally.stored, 'message')} stored"
     if isinstance(error, Unreachable):
-        where = ""
-        rest = f"from line {first:,} on that is not known (with --id, nothing would be in doubt)"
-    else:
-        sizes = [len(payload) for payload in lines.payloads]
-        at = first + sizes.index(max(sizes)) if error.code == "too_large" else first
-        where = f"line {at:,}: "
-        rest = f"to go on, begin with line {first:,}"
-    return type(error)(f"{where}{error.detail}\n      {stored}; {rest}", code=error.code)
+        error.add_note(f"{stored}; from line {first:,} on, that is not known; --id leaves no doubt")
+        return error
+    sizes = [len(payload) for payload in lines.payloads]
+    at = first + sizes.index(max(sizes)) if error.code == "too_large" else first
+    told = type(error)(f"line {at:,}: {error.detail}", code=error.code)
+    told.add_note(f"{stored}; to go on, begin with line {first:,}")
+    return told

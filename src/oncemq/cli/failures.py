@@ -56,9 +56,7 @@ EXITS_BY_CODE = {"storage_full": STORAGE, "fenced": FENCED, "not_allowed": FENCE
 HINTS = {
     "unreachable": "is it running? `once serve` starts one; --server names another",
     "fenced": "another client runs under this id; give each its own with --id",
-    "locked": "one process at a time may have it; stop the other, or name another directory",
     "corrupt": "`once repair --data DIR` shows the damage and the choices",
-    "port_in_use": "a server may run already (`once status`); --bind names another address",
 }
 
 
@@ -85,8 +83,7 @@ def guard(run: Callable[[], None], session: "Session") -> int:
     except click.UsageError as error:
         return _usage(error, session)
     except errors.OnceMQError as error:
-        hint = HINTS.get(error.code)
-        session.complain(error.code, error.detail, hint=None if "`once " in error.detail else hint)
+        session.complain(error.code, error.detail, hint=_hint(error))
         return exit_code(error)
     except OSError as error:
         what = error.strerror or str(error)
@@ -94,6 +91,13 @@ def guard(run: Callable[[], None], session: "Session") -> int:
         session.complain("os_error", f"{where}{what}")
         return STORAGE
     return DONE
+
+
+def _hint(error: errors.OnceMQError) -> str | None:
+    """What to do: as the command noted it, else as anyone may know, unless it is said already."""
+    noted: list[str] = getattr(error, "__notes__", [])
+    usual = None if "`once " in error.detail else HINTS.get(error.code)
+    return "; ".join(noted) or usual
 
 
 def _usage(error: click.UsageError, session: "Session") -> int:

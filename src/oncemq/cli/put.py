@@ -98,7 +98,7 @@ def _put_one(
         try:
             receipt = client.put(topic, payload, key=key, headers=headers)
         except Unreachable as error:
-            raise unreachable(session, error, "the message is") from error
+            raise unreachable(session, error, 1) from error
     _show(session, receipt)
 
 
@@ -126,15 +126,15 @@ def not_stored(topic: str, what: str = "not stored") -> NotStored:
     return NotStored(f"{what}: nobody subscribes to '{topic}' and nothing retains it")
 
 
-def unreachable(session: Session, error: Unreachable, what: str) -> Unreachable:
-    """Say what becomes of a put that no server answered."""
-    if session.config.id is None:
-        return error
+def unreachable(session: Session, error: Unreachable, count: int) -> Unreachable:
+    """Say what becomes of puts that no server answered."""
     name = session.config.id
-    return Unreachable(
-        f"{error.detail}\n      {what} recorded, and the next command of '{name}' sends it, once: "
-        f"`once flush --id {name}`"
-    )
+    if name is None:
+        return error
+    told = Unreachable(f"no server answered at {session.servers} in {session.config.timeout:g} s")
+    what = "the message is" if count == 1 else f"{count:,} messages are"
+    told.add_note(f"{what} recorded; the next command of '{name}' sends that: `once flush`, say")
+    return told
 
 
 @contextmanager

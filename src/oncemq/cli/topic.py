@@ -40,7 +40,8 @@ def show(session: Session, topic: str) -> None:
         output.pairs(
             [
                 ("topic", info.name),
-                ("messages", f"{info.end - info.low:,} ({info.low:,} to {info.end:,})"),
+                ("messages", info.end - info.low),
+                ("offsets", f"low {info.low:,}, end {info.end:,}"),
                 ("retain", text_of(info.retention)),
                 ("kept because", shown.kept_because),
                 ("stored", output.about(info.stored_bytes)),
