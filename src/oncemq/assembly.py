@@ -14,6 +14,7 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import Micros
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
+from oncemq.server import inventory
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
@@ -47,6 +48,7 @@ class Server:
                 shard.apply(record, serial)
                 self.recovered += 1
             shard.serial = opened.log.last_serial
+            inventory.check(shard.topics.values(), opened.log)
             broker = Broker(shard, rules)
             broker.recovered(wall_clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
@@ -82,8 +84,12 @@ def server_from(config: Config) -> Server:
         batch_bytes_max=config.batch_max,
         sync_ms=config.sync_ms,
     )
+    segment_bytes = config.segment_bytes
+    if config.disk_max is not None:
+        # What is settled is freed a segment at a time: a small disk needs small ones.
+        segment_bytes = max(1 << 20, min(segment_bytes, config.disk_max // 8))
     options = LogOptions(
-        segment_bytes=config.segment_bytes,
+        segment_bytes=segment_bytes,
         disk_bytes_max=config.disk_max,
         sync_ms=config.sync_ms,
     )

@@ -152,6 +152,8 @@ class Engine:
             self._receive(frames)
         if self.failure is None:
             self._greet()
+            if not self._connected:
+                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
             if self.client_epoch is not None:
                 self.outflow.start()
             self._send(now)
@@ -165,6 +167,7 @@ class Engine:
 
     def why_not(self, limit: float, what: str) -> str:
         """For the error: who did not answer, and what is kept."""
+        self.outflow.seal_all()  # what the error calls recorded is so
         kept = ""
         if self.state.lasting and self.outflow.unsent:
             where = self.state.directory
@@ -182,9 +185,12 @@ class Engine:
         self.outflow.fail(error)
 
     def close(self) -> None:
-        """Let go of socket and state; nothing is sent any more."""
-        self._link.close()
-        self.state.close()
+        """Let go of socket and state; nothing is sent any more, what lasts is recorded."""
+        try:
+            self.outflow.seal_all()
+        finally:
+            self._link.close()
+            self.state.close()
 
     # Inside
 

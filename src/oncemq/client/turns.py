@@ -105,7 +105,7 @@ class Turns:
         descriptors = self._engine.descriptors
         self.lock.release()
         try:
-            select.select(descriptors, (), (), pause)
+            _sleep_on(descriptors, pause)
         finally:
             self.lock.acquire()
             self._at_socket = False
@@ -128,3 +128,14 @@ class Turns:
                     self._resting = False
                 else:
                     self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
+
+
+def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> None:
+    """Until one of them is readable. Not `select`: it knows no descriptor over 1023.
+
+    One that another thread has closed meanwhile counts as news.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    poll.poll(seconds * 1000)

@@ -12,7 +12,7 @@ from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
 from oncemq.core.membership import Membership
 from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
-from oncemq.core.records import TopicConfigured, TopicDeleted
+from oncemq.core.records import Marked, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
     ConfigureTopic,
@@ -117,6 +117,12 @@ class Broker:
         step = Step()
         for record in self._upkeep.due(now):
             self._scribe.write(step, record)
+        return step
+
+    def mark(self) -> Step:
+        """The log has come to rest: let it say so."""
+        step = Step()
+        self._scribe.write(step, Marked())
         return step
 
     def retain(

@@ -138,6 +138,16 @@ class ProducersForgotten(Record, frozen=True, array_like=True):
     producers: tuple[ProducerId, ...]
 
 
+class Marked(Record, frozen=True, array_like=True):
+    """Nothing new: its frame carries the mark that everything before it is durable.
+
+    Written when the log has come to rest, so that damage to the last records is told from a
+    torn tail.
+    """
+
+    kind = 12
+
+
 class OutboxLane(Record, frozen=True, array_like=True):
     """In a client's outbox: where a producer's numbers on a topic go on."""
 
@@ -189,6 +199,7 @@ RECORDS: dict[int, type[Record]] = {
         CursorMoved,
         ClientOpened,
         ProducersForgotten,
+        Marked,
         OutboxLane,
         OutboxPut,
         OutboxDone,

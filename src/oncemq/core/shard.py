@@ -23,6 +23,7 @@ from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientOpened,
     CursorMoved,
+    Marked,
     MessagesDiscarded,
     MessagesStored,
     ProducersForgotten,
@@ -83,6 +84,8 @@ class Shard:
                 self._topic_created(record, serial)
             case ClientOpened():
                 self.clients.apply(record)
+            case Marked():
+                pass
             case _:
                 topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
                 if topic is None:

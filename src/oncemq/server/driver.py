@@ -42,6 +42,7 @@ class Driver:
         self._durable = log.last_serial  # recovery made it so
         self._gathered_bytes = 0
         self._gathered_since: Micros | None = None
+        self._marked = Serial(0)  # the newest mark of ours in the log
 
     # Requests
 
@@ -74,6 +75,15 @@ class Driver:
                 for each in self.log.extents(topic.id)
             ]
             self._carry_out(self.broker.retain(topic, extents, now), now)  # type: ignore[arg-type]
+        if self.log.durable_serial == self.log.last_serial > self._marked:
+            self.mark(now)
+
+    def mark(self, now: Micros) -> None:
+        """Let the log say that what is in it is durable."""
+        if not self.log.has_room(0, now_ms=now // 1000, fact=True):
+            return
+        self._carry_out(self.broker.mark(), now)
+        self._marked = self.log.last_serial
 
     # Commits
 

@@ -1,7 +1,7 @@
 """Checkpoints, compaction and retention, a little at a time beside the work.
 
-Law: a checkpoint is taken over many turns and never stalls the loop; its file appears only
-when the log is durable up to its end. A full disk puts housekeeping off, it stops nothing.
+Law: a checkpoint is taken over many turns and never stalls the loop; neither its file nor
+anything freed goes ahead of what is durable. A full disk puts housekeeping off, it stops nothing.
 """
 
 import errno
@@ -30,8 +30,9 @@ class Housekeeping:
         self._driver = driver
         self._capture: Iterator[bytes] | None = None
         self._writer: CheckpointWriter | None = None
-        self._ready: CheckpointJob | None = None  # written once the log is durable up to its end
+        self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
         self._next_upkeep = Micros(now + UPKEEP_MICROS)
+        self._last_checkpoint = now
 
     @property
     def busy(self) -> bool:
@@ -45,17 +46,30 @@ class Housekeeping:
         if self._capture is not None:
             self._capture_some(janitor)
         elif self._ready is not None:
-            if self._driver.log.durable_serial >= self._ready.end:
-                job, self._ready = self._ready, None
+            job, needed = self._ready
+            if self._driver.log.durable_serial >= needed:
+                self._ready = None
                 self._give(janitor, job)
         elif now >= self._next_upkeep:
             self._next_upkeep = Micros(now + UPKEEP_MICROS)
             self._driver.upkeep(now)
-            if self._driver.log.checkpoint_due:
+            if self._checkpoint_due(now):
+                self._last_checkpoint = now
                 self._capture = self._driver.broker.shard.capture()
                 self._writer = self._driver.log.begin_checkpoint()
             elif (planned := self._driver.log.plan(self._live)) is not None:
-                self._give(janitor, planned)
+                # It frees what cursors have passed: those moves must be durable before.
+                self._ready = planned, self._driver.log.last_serial
+
+    def _checkpoint_due(self, now: Micros) -> bool:
+        log = self._driver.log
+        if log.checkpoint_due:
+            return True
+        waited = now - self._last_checkpoint >= log.options.checkpoint_idle_ms * 1000
+        if not (log.reclaim_waits and waited):
+            return False
+        self._driver.mark(now)  # each checkpoint ends at a record of its own
+        return True
 
     def _capture_some(self, janitor: Worker) -> None:
         assert self._capture is not None
@@ -64,7 +78,8 @@ class Housekeeping:
         for blob in blobs:
             self._writer.add(blob)
         if len(blobs) < CAPTURED_A_TURN:
-            self._ready = self._writer.finish()
+            job = self._writer.finish()
+            self._ready = job, job.end
             self._capture = self._writer = None
         elif self._writer.flush_due:
             janitor.give(self._writer.flush().run, lambda: None)

@@ -48,6 +48,7 @@ class LogOptions:
     sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
     checkpoint_bytes: int = 32 * MEBIBYTE
     checkpoint_records: int = 50_000
+    checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
 
 
 class Log:
@@ -230,6 +231,15 @@ class Log:
             self._last_serial - self._begun_serial >= self.options.checkpoint_records
             or self._appended_bytes >= self.options.checkpoint_bytes
         )
+
+    @property
+    def reclaim_waits(self) -> bool:
+        """Whether a full segment cannot be freed only because no two checkpoints cover it."""
+        segments = self._catalog.segments
+        if len(segments) < 2:
+            return False
+        covered = self._checkpoints[0].begin if len(self._checkpoints) >= KEPT else 0
+        return segments[-2].last_serial > covered
 
     def begin_checkpoint(self) -> CheckpointWriter:
         """Begin a checkpoint: from here on, add the state piece by piece."""

@@ -264,8 +264,8 @@ def _must_be_torn(path: str, found: Verified, proven: int) -> None:
     where = f"{path} is damaged at byte {found.bad.position}: {found.bad.why}"
     if found.after is not None:
         raise Corrupt(
-            f"{where}; a valid frame (serial {found.after.serial}) follows at byte "
-            f"{found.after.position}, so this is no torn tail: serials {expected} to "
+            f"{where}; a later frame (serial {found.after.serial}, byte {found.after.position}) "
+            f"says it was durable, so this is no torn tail: serials {expected} to "
             f"{max(expected, found.after.serial - 1)} are lost; run `once repair`"
         )
     if expected <= proven:

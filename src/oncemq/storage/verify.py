@@ -25,7 +25,7 @@ class Verified:
     durable: int = 0  # the highest durable mark of any frame
     proof: int | None = None  # the chain value at the serial asked for
     bad: Bad | None = None  # what stopped it; None: a clean end
-    after: Frame | None = None  # with `bad`: a valid frame that comes later
+    after: Frame | None = None  # with `bad`: a later frame that proves it was durable once
 
 
 def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
@@ -64,7 +64,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
     if found.bad is None:
         found.bad = _nonzero(file, found.end, size)
     if found.bad is not None:
-        found.after = _valid_after(file, found.bad.position, size, key, serial + 1)
+        found.after = _proof_after(file, found.bad.position, size, key, serial + 1)
     return found
 
 
@@ -88,17 +88,22 @@ def _nonzero(file: File, start: int, end: int) -> Bad | None:
     return None
 
 
-def _valid_after(file: File, position: int, end: int, key: int, expected: int) -> Frame | None:
-    """A frame after the bad place that proves the log once went on.
+def _proof_after(file: File, position: int, end: int, key: int, expected: int) -> Frame | None:
+    """A frame after the bad place whose durable mark says the bad one had been synced.
 
-    The bad frame's own header may be whole (its body is not): it proves nothing by itself,
-    and what lies inside its body is payload.
+    Whole frames without such a mark are of the same unsynced group: a power cut may keep the
+    later half of a group and lose the earlier. The bad frame's own header may be whole (its
+    body is not): it proves nothing by itself, and what lies inside its body is payload.
     """
     start = position
     own = first_frame_after(file, start, min(start + STRETCH_BYTES, end), key, serial_min=0)
     if own is not None and own.position == position and own.serial == expected:
         start = own.end
-    return first_frame_after(file, start, end, key, serial_min=expected)
+    while True:
+        frame = first_frame_after(file, start, end, key, serial_min=expected)
+        if frame is None or frame.durable >= expected:
+            return frame
+        start = frame.end
 
 
 def is_blank(file: File, key: int) -> bool:
