@@ -1,0 +1,372 @@
+"""`once audit`: walks what is stored, compares it with what took effect, says what is wrong.
+
+The walk reads each topic through a client, which verifies the publishers' checksums; the rules
+are in `oncemq.core.audit`. A journal is what a subscriber wrote down of its own effects.
+"""
+
+import re
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from oncemq.cli import output
+from oncemq.cli.command import command, topic_names
+from oncemq.cli.progress import Progress
+from oncemq.cli.session import Session
+from oncemq.core.audit import (
+    KINDS,
+    Applied,
+    Audit,
+    Fact,
+    Findings,
+    Held,
+    Skipped,
+    Stored,
+)
+from oncemq.core.names import Micros, Offset, Sequence
+from oncemq.errors import Corrupt, InvalidRequest
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from oncemq import Client, Message
+    from oncemq.core.replies import TopicInfo
+
+FOUND = 6  # the exit code: a gap, a duplicate, anything that breaks a promise
+PAGE = 5_000
+PATIENCE_SECONDS = 2.0  # for messages that are stored, and about to be durable
+
+_ID = re.compile(r"(.+)@(\d{1,19})", re.DOTALL)
+
+
+# ------------------------------------------------------------------ the walk
+
+
+def walk(client: "Client", info: "TopicInfo", *, digests: bool = False) -> Iterator[Fact]:
+    """The facts about one topic's stored messages, from its lowest offset to its end."""
+    yield Held(info.name, info.low, info.end)
+    at, give_up = info.low, time.monotonic() + PATIENCE_SECONDS
+    while at < info.end:
+        try:
+            messages = client.read(info.name, at, limit=min(PAGE, info.end - at))
+        except InvalidRequest as refused:
+            if refused.code != "offset_out_of_range":
+                raise
+            at = _after_retention(client, info.name, at)
+            yield Skipped(info.name, at)
+            continue
+        except Corrupt as damage:
+            for fact in _around_damage(client, info, at, damage.detail, digests=digests):
+                yield fact
+                at = fact.until if isinstance(fact, Skipped) else Offset(fact.offset + 1)
+            continue
+        if messages:
+            yield from _facts(messages, digests=digests)
+            at = Offset(messages[-1].offset + 1)
+            give_up = time.monotonic() + PATIENCE_SECONDS
+        elif time.monotonic() > give_up:
+            return  # what is not there now is a gap
+        else:
+            time.sleep(0.02)
+
+
+def _facts(messages: "list[Message]", *, digests: bool) -> Iterator[Stored]:
+    for message in messages:
+        yield Stored(
+            message.topic,
+            Offset(message.offset),
+            message.producer,
+            Sequence(message.sequence),
+            _micros(message.timestamp),
+            sha256(message.payload).digest() if digests else b"",
+        )
+
+
+def _around_damage(
+    client: "Client", info: "TopicInfo", at: Offset, damage: str, *, digests: bool
+) -> Iterator[Stored | Skipped]:
+    """One by one: up to what cannot be read, over it, and one beyond."""
+    bad = 0
+    while at < info.end:
+        try:
+            messages = client.read(info.name, at, limit=1)
+        except Corrupt:
+            bad += 1
+        else:
+            if bad:
+                yield Skipped(info.name, at, damage)
+            yield from _facts(messages, digests=digests)
+            if bad or not messages:
+                return
+        at = Offset(at + 1)
+    if bad:
+        yield Skipped(info.name, at, damage)
+
+
+def _after_retention(client: "Client", name: str, at: Offset) -> Offset:
+    """Where the topic begins by now."""
+    low = client.topic(name).topic.low
+    if low <= at:
+        raise InvalidRequest(f"'{name}' was deleted while the audit looked at it; run it again")
+    return low
+
+
+def _micros(moment: "datetime") -> Micros:
+    return Micros(round(moment.timestamp() * 1_000_000))
+
+
+# ------------------------------------------------------------------ journals
+
+
+class Line(msgspec.Struct):
+    """One line of a journal: an id, or a topic and an offset."""
+
+    id: str = ""
+    topic: str = ""
+    offset: int = -1
+    payload_sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What a subscriber wrote down: JSON lines, or a column of a table in SQLite."""
+
+    path: Path
+    table: str = ""
+    column: str = ""
+
+    @property
+    def name(self) -> str:
+        """As a person knows it."""
+        return f"{self.path}:{self.table}:{self.column}" if self.table else str(self.path)
+
+    def effects(self) -> Iterator[Applied]:
+        """Its effects, in the order they took place."""
+        return self._rows() if self.table else self._lines()
+
+    @property
+    def has_digests(self) -> bool:
+        """Whether it says what the payloads were."""
+        return not self.table and any(effect.digest for effect in self._lines())
+
+    def _lines(self) -> Iterator[Applied]:
+        decode = msgspec.json.Decoder(Line).decode
+        with open(self.path, "rb") as stream:
+            for number, raw in enumerate(stream, start=1):
+                if not raw.strip():
+                    continue
+                try:
+                    yield self._effect(decode(raw))
+                except (msgspec.MsgspecError, ValueError) as error:
+                    raise click.UsageError(f"{self.path}, line {number}: {error}") from error
+
+    def _effect(self, line: Line) -> Applied:
+        digest = bytes.fromhex(line.payload_sha256)
+        if line.id:
+            return self._named(line.id, digest)
+        if not line.topic or line.offset < 0:
+            raise ValueError('a line has an "id", or a "topic" and an "offset"')
+        return Applied(self.name, line.topic, Offset(line.offset), digest)
+
+    def _named(self, name: object, digest: bytes = b"") -> Applied:
+        found = _ID.fullmatch(name) if isinstance(name, str) else None
+        if found is None:
+            raise ValueError(f"{name!r} is not the id of a message, such as orders@42")
+        return Applied(self.name, found[1], Offset(int(found[2])), digest)
+
+    def _rows(self) -> Iterator[Applied]:
+        database = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
+        table, column = (each.replace('"', '""') for each in (self.table, self.column))
+        try:
+            for (name,) in database.execute(f'SELECT "{table}"."{column}" FROM "{table}"'):
+                yield self._named(name)
+        except (sqlite3.Error, ValueError) as error:
+            raise click.UsageError(f"{self.name}: {error}") from error
+        finally:
+            database.close()
+
+
+def journals_of(
+    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
+) -> list[Journal]:
+    """`PATH`, or `PATH:TABLE:COLUMN` of a SQLite database."""
+    return [_journal(text) for text in texts]
+
+
+def _journal(text: str) -> Journal:
+    path, *names = text.rsplit(":", 2)
+    if len(names) == 2 and Path(path).is_file():
+        return Journal(Path(path), *names)
+    if not Path(text).is_file():
+        raise click.BadParameter(
+            f"{text!r} is no file; name one of JSON lines, or DATABASE:TABLE:COLUMN of SQLite"
+        )
+    with open(text, "rb") as stream:
+        if stream.read(15) == b"SQLite format 3":
+            raise click.BadParameter(f"{text!r} is a database; name {text}:TABLE:COLUMN")
+    return Journal(Path(text))
+
+
+# ------------------------------------------------------------------ the command
+
+
+@command("audit")
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1, shell_complete=topic_names)
+@click.option(
+    "--journal",
+    "journals",
+    metavar="PATH[:TABLE:COLUMN]",
+    multiple=True,
+    callback=journals_of,
+    help="Compare with what took effect: JSON lines with an id, or a topic, an offset and perhaps "
+    "a payload_sha256; or a column of message ids in a SQLite database. May be repeated.",
+)
+@click.option(
+    "--from",
+    "start",
+    type=click.IntRange(0),
+    metavar="OFFSET",
+    help="The journal begins here; at the lowest offset that is stored by default.",
+)
+@click.option(
+    "--until",
+    "end",
+    type=click.IntRange(0),
+    metavar="OFFSET",
+    help="The journal need not go further; up to the end of the topic by default.",
+)
+def audit(
+    session: Session,
+    topics: tuple[str, ...],
+    journals: list[Journal],
+    start: int | None,
+    end: int | None,
+) -> None:
+    """Prove that nothing is missing and nothing is double.
+
+    Reads everything that is stored in each TOPIC (all of them by default): offsets without gap,
+    each producer's numbers in order, times that never go back, checksums that hold. With
+    --journal also: each message took effect once, in order, and nothing else did.
+
+    Exit code 6: something was found.
+    """
+    run = Audit()
+    with session.visitor() as client:
+        infos = [client.topic(name).topic for name in topics] if topics else client.topics()
+        digests = any(journal.has_digests for journal in journals)
+        _look(run, client, infos, digests=digests)
+    for journal in journals:
+        _compare(run, journal, topics, start, end)
+    findings = run.finish()
+    if session.json:
+        session.emit(as_object(run, findings))
+    else:
+        session.say(_report(run, findings, journals=bool(journals)))
+    if findings.counts:
+        click.get_current_context().exit(FOUND)
+
+
+def _look(run: Audit, client: "Client", infos: "list[TopicInfo]", *, digests: bool) -> None:
+    total = sum(info.end - info.low for info in infos)
+    seen = 0
+    with Progress("audited", sys.stderr) as progress:
+        for info in infos:
+            for fact in walk(client, info, digests=digests):
+                run.see(fact)
+                seen += 1
+                if seen % 1_000 == 0:
+                    progress.update(seen, seen / total if total else None)
+
+
+def _compare(
+    run: Audit, journal: Journal, topics: tuple[str, ...], start: int | None, end: int | None
+) -> None:
+    """See the effects of a journal: on the topics named, else on those it mentions."""
+    mentioned = topics or sorted({effect.topic for effect in journal.effects()})
+    if not mentioned:
+        raise click.UsageError(f"{journal.name} mentions no message; name the TOPIC it is about")
+    for topic in mentioned:
+        if topic in run.logs:
+            run.expect(journal.name, topic, start=start, end=end)
+    for effect in journal.effects():
+        if effect.topic in mentioned:
+            run.see(effect)
+
+
+def as_object(run: Audit, findings: Findings) -> dict[str, object]:
+    """The audit as programs get it."""
+    return {
+        "clean": not findings.counts,
+        "counts": {kind: findings.counts.get(kind, 0) for kind in KINDS},
+        "topics": [
+            {
+                "topic": name,
+                "low": log.held.low,
+                "end": log.held.end,
+                "messages": log.messages,
+                "producers": log.producers,
+            }
+            for name, log in run.logs.items()
+        ],
+        "journals": [
+            {"journal": journal, "topic": topic, "effects": each.effects, "freed": each.uncompared}
+            for (journal, topic), each in run.effects.items()
+        ],
+        "findings": [
+            {
+                "kind": each.kind,
+                "promise": each.promise,
+                "message": f"{each.topic}@{each.offset}",
+                "count": each.count,
+                "detail": each.detail,
+            }
+            for each in findings.kept
+        ],
+    }
+
+
+def _report(run: Audit, findings: Findings, *, journals: bool) -> str:
+    parts: list[str] = []
+    if run.logs:
+        heads = ["topic", "messages", "low", "end", "producers"]
+        rows: list[list[object]] = [
+            [name, log.messages, log.held.low, log.held.end, log.producers]
+            for name, log in run.logs.items()
+        ]
+        if journals:
+            heads.append("effects")
+            for row in rows:
+                here = [each for (_, topic), each in run.effects.items() if topic == row[0]]
+                row.append(sum(each.effects for each in here))
+        parts.append(output.table(heads, rows))
+    if findings.kept:
+        rows = [
+            [each.kind.replace("_", " "), each.promise, f"{each.topic}@{each.offset}", each.count,
+             each.detail]
+            for each in findings.kept
+        ]  # fmt: skip
+        parts.append(output.table(["finding", "breaks", "message", "count", "detail"], rows))
+    parts.append(_verdict(run, findings, journals=journals))
+    return "\n\n".join(parts)
+
+
+def _verdict(run: Audit, findings: Findings, *, journals: bool) -> str:
+    messages = sum(log.messages for log in run.logs.values())
+    effects = sum(each.effects for each in run.effects.values())
+    looked = output.counted(messages, "message")
+    looked += f", {output.counted(effects, 'effect')}" if journals else ""
+    if not findings.counts:
+        return output.painted(f"{looked}: 0 gaps, 0 duplicates, nothing found", sys.stdout, 32)
+    told = ", ".join(
+        f"{count:,} {kind.replace('_', ' ')} ({KINDS[kind][1]})"
+        for kind, count in findings.counts.items()
+    )
+    return output.painted(f"{looked}: {told}", sys.stdout, 31)
