@@ -72,6 +72,7 @@ class Subscriber(Generic[M]):
             for topic, (subscription_id, cursor) in (cursors or {}).items()
         }
         self._feeds: dict[str, Feed[M]] = {}
+        self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
     def feed(self, topic: str) -> Feed[M]:
         """The feed a get reads from. One topic and "any" exclude each other."""
@@ -87,11 +88,15 @@ class Subscriber(Generic[M]):
         feed = self.feed(topic)
         grown = min(feed.fetch * 4, FETCH_MAX) if feed.more else 0
         feed.fetch = max(limit, grown)
+        self._asked[topic] = feed.ahead
         return feed.fetch
 
     def came(self, topic: str, chunks: Sequence[Chunk[M]], *, more: bool) -> None:
         """Messages came for this feed; what is below a cursor is dropped."""
         feed = self.feed(topic)
+        asked = self._asked.pop(topic, Offset(-1))
+        if asked not in (-1, feed.ahead):
+            return  # the feed was put back since: these would leave a gap behind the cursor
         feed.more = more
         for chunk in chunks:
             cursor = self._cursors.get(chunk.topic)
@@ -127,14 +132,11 @@ class Subscriber(Generic[M]):
 
     def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """These took effect: the cursors move, and these are their new places."""
-        ends: dict[str, Offset] = {}
-        if messages and messages[0].topic == messages[-1].topic:
-            ends[messages[-1].topic] = Offset(messages[-1].offset + 1)
-        for message in messages if not ends else ():
-            ends[message.topic] = Offset(message.offset + 1)
         moved: list[tuple[str, SubscriptionId, Offset]] = []
-        for topic, end in ends.items():
-            cursor = self._cursors[topic]
+        for topic, end in _ends(messages).items():
+            cursor = self._cursors.get(topic)
+            if cursor is None:
+                continue  # its subscription ended while they were worked on
             if end > cursor.next:
                 cursor.next = end
             moved.append((topic, cursor.subscription_id, cursor.next))
@@ -179,3 +181,13 @@ class Subscriber(Generic[M]):
     def topics(self) -> list[str]:
         """The topics this client has a cursor on."""
         return list(self._cursors)
+
+
+def _ends(messages: Sequence[Delivered]) -> dict[str, Offset]:
+    """Behind the last message of each topic."""
+    if not messages:
+        return {}
+    first, last = messages[0], messages[-1]
+    if first.topic == last.topic and last.offset - first.offset == len(messages) - 1:
+        return {last.topic: Offset(last.offset + 1)}  # offsets are dense: none is another topic's
+    return {message.topic: Offset(message.offset + 1) for message in messages}

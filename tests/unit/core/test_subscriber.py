@@ -1,0 +1,299 @@
+"""The subscriber's side of G4: nothing below a cursor, in order, without gap, told once settled."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.requests import Settled
+from oncemq.core.subscriber import FETCH_MAX, Subscriber
+
+ID, LATER = SubscriptionId(1), SubscriptionId(2)
+
+
+class Note(NamedTuple):
+    topic: str
+    offset: int
+
+
+@dataclass
+class Batch:
+    """Consecutive messages, as a reply brings them."""
+
+    topic: str
+    offsets: range
+    subscription_id: SubscriptionId = ID
+    taken: int = field(default=0)
+
+    @property
+    def first(self) -> Offset:
+        return Offset(self.offsets.start + self.taken)
+
+    @property
+    def left(self) -> int:
+        return len(self.offsets) - self.taken
+
+    def skip(self, count: int) -> None:
+        self.taken += count
+
+    def take(self, count: int) -> list[Note]:
+        start, self.taken = self.taken, self.taken + count
+        return [Note(self.topic, offset) for offset in self.offsets[start : self.taken]]
+
+
+def subscriber(**cursors: int) -> Subscriber[Note]:
+    return Subscriber({topic: (ID, Offset(cursor)) for topic, cursor in cursors.items()})
+
+
+def came(one: Subscriber[Note], topic: str, *batches: Batch, more: bool = False) -> None:
+    one.came(topic, batches, more=more)
+
+
+def names(notes: list[Note]) -> list[str]:
+    return [f"{note.topic}@{note.offset}" for note in notes]
+
+
+def settled(topic: str, cursor: int, subscription: SubscriptionId = ID) -> Settled:
+    return Settled(topic, subscription, Offset(cursor))
+
+
+# ------------------------------------------------------------------ handing out
+
+
+def test_what_came_is_handed_out_in_order_as_many_as_asked_for() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)), Batch("a", range(3, 5)))
+    assert names(one.take("a", 2)) == ["a@0", "a@1"]
+    assert names(one.take("a", 2)) == ["a@2", "a@3"]
+    assert not one.drained("a")
+    assert names(one.take("a", 9)) == ["a@4"]
+    assert one.take("a", 9) == []
+    assert one.drained("a")
+
+
+def test_what_is_below_the_cursor_is_dropped() -> None:
+    one = subscriber(a=2)
+    came(one, "a", Batch("a", range(1)), Batch("a", range(1, 4)))
+    assert names(one.take("a", 9)) == ["a@2", "a@3"]
+
+
+def test_what_is_below_the_cursor_is_dropped_from_any_feed() -> None:
+    one = subscriber(a=2, b=1)
+    came(one, "", Batch("a", range(3)), Batch("b", range(1)), Batch("b", range(1, 2)))
+    assert names(one.take("", 9)) == ["a@2", "b@1"]
+
+
+def test_what_was_fetched_already_is_not_handed_out_twice() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)), more=True)
+    came(one, "a", Batch("a", range(5)))
+    assert names(one.take("a", 9)) == ["a@0", "a@1", "a@2", "a@3", "a@4"]
+
+
+def test_an_unknown_subscription_begins_where_the_server_begins() -> None:
+    one = subscriber()
+    came(one, "a", Batch("a", range(7, 9)))
+    assert names(one.take("a", 9)) == ["a@7", "a@8"]
+    assert one.untold() == ()
+
+
+def test_another_subscription_on_the_topic_begins_afresh() -> None:
+    one = subscriber(a=5)
+    came(one, "a", Batch("a", range(2), LATER))
+    assert names(one.take("a", 9)) == ["a@0", "a@1"]
+
+
+# ------------------------------------------------------------------ reading ahead
+
+
+def test_the_next_fetch_goes_on_after_what_was_fetched() -> None:
+    one = subscriber(a=0)
+    assert one.feed("a").ahead == -1
+    came(one, "a", Batch("a", range(3)))
+    assert one.feed("a").ahead == 3
+
+
+def test_a_fetch_grows_while_there_is_more_up_to_a_limit() -> None:
+    one = subscriber(a=0)
+    wanted = []
+    for _ in range(9):
+        wanted.append(one.want("a", 10))
+        came(one, "a", more=True)
+    assert wanted[:4] == [10, 40, 160, 640]
+    assert wanted[-1] == FETCH_MAX
+    came(one, "a", more=False)
+    assert one.want("a", 10) == 10
+
+
+def test_a_feed_is_hungry_when_half_of_what_it_fetches_is_taken_and_there_is_more() -> None:
+    one = subscriber(a=0)
+    one.want("a", 4)
+    came(one, "a", Batch("a", range(4)), more=True)
+    one.take("a", 1)
+    assert not one.hungry("a")
+    one.take("a", 1)
+    assert one.hungry("a")
+    came(one, "a", more=False)
+    assert not one.hungry("a")
+
+
+def test_a_feed_of_any_topic_is_never_hungry_because_it_reads_from_the_cursors() -> None:
+    one = subscriber(a=0)
+    one.want("", 1)
+    came(one, "", Batch("a", range(1)), more=True)
+    one.take("", 1)
+    assert not one.hungry("")
+
+
+# ------------------------------------------------------------------ taken and not settled
+
+
+def test_what_is_put_back_is_fetched_again_from_the_cursor() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)))
+    one.take("a", 2)
+    one.put_back("a")
+    assert (one.drained("a"), one.feed("a").ahead) == (True, -1)
+    came(one, "a", Batch("a", range(3)))
+    assert names(one.take("a", 9)) == ["a@0", "a@1", "a@2"]
+
+
+def test_a_fetch_ahead_that_comes_after_the_put_back_leaves_no_gap() -> None:
+    one = subscriber(a=0)
+    one.want("a", 2)
+    came(one, "a", Batch("a", range(2)), more=True)
+    one.take("a", 2)
+    one.want("a", 2)  # the next ones are asked for while these are worked on ...
+    one.put_back("a")  # ... which fails,
+    came(one, "a", Batch("a", range(2, 4)))  # and then they come
+    assert names(one.take("a", 9)) == []
+    one.want("a", 2)
+    came(one, "a", Batch("a", range(4)))
+    assert names(one.take("a", 9)) == ["a@0", "a@1", "a@2", "a@3"]
+
+
+def test_a_fetch_ahead_that_comes_after_a_get_of_any_topic_leaves_no_gap() -> None:
+    one = subscriber(a=0)
+    one.want("a", 2)
+    came(one, "a", Batch("a", range(2)), more=True)
+    one.take("a", 1)
+    one.want("a", 2)
+    one.feed("")
+    came(one, "a", Batch("a", range(2, 4)))
+    assert names(one.take("a", 9)) == []
+
+
+def test_a_fetch_ahead_of_a_subscription_that_ended_leaves_no_gap_in_the_next_one() -> None:
+    one = subscriber(a=0)
+    one.want("a", 2)
+    came(one, "a", Batch("a", range(2)), more=True)
+    one.want("a", 2)
+    one.forget("a")
+    one.subscribed("a", LATER, Offset(0))
+    came(one, "a", Batch("a", range(2, 4), LATER))
+    assert names(one.take("a", 9)) == []
+
+
+def test_one_topic_and_any_exclude_each_other_and_fetch_again() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "a", Batch("a", range(2)))
+    came(one, "b", Batch("b", range(1)))
+    assert names(one.take("b", 1)) == ["b@0"]  # two topics do not
+    assert one.take("", 9) == []
+    came(one, "", Batch("a", range(2)), Batch("b", range(1)))
+    assert one.take("a", 9) == []
+    assert one.take("", 9) == []
+    assert one.feed("a").ahead == -1
+
+
+# ------------------------------------------------------------------ settling
+
+
+def test_settling_moves_the_cursor_after_the_last_message() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)))
+    assert one.settle(one.take("a", 2)) == [("a", ID, 2)]
+    assert one.untold() == (settled("a", 2),)
+
+
+def test_settling_messages_of_several_topics_moves_each_cursor() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "", Batch("a", range(1)), Batch("b", range(2)))
+    assert one.settle(one.take("", 9)) == [("a", ID, 1), ("b", ID, 2)]
+
+
+def test_settling_moves_the_cursor_of_a_topic_between_two_of_another() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "", Batch("a", range(1)), Batch("b", range(1)), Batch("a", range(1, 2)))
+    taken = one.take("", 9)
+    assert names(taken) == ["a@0", "b@0", "a@1"]
+    assert sorted(one.settle(taken)) == [("a", ID, 2), ("b", ID, 1)]
+    came(one, "", Batch("b", range(1)))
+    assert one.take("", 9) == []
+
+
+def test_settling_nothing_moves_nothing() -> None:
+    assert subscriber(a=0).settle([]) == []
+
+
+def test_settling_what_was_settled_before_does_not_move_the_cursor_back() -> None:
+    one = subscriber(a=5)
+    assert one.settle([Note("a", 2)]) == [("a", ID, 5)]
+
+
+def test_settling_after_the_subscription_ended_changes_nothing() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "", Batch("a", range(1)), Batch("b", range(1)))
+    taken = one.take("", 9)
+    one.forget("a")
+    assert one.settle(taken) == [("b", ID, 1)]
+
+
+def test_the_server_is_told_until_it_has_answered() -> None:
+    one = subscriber(a=0)
+    one.settle([Note("a", 4)])
+    telling = one.untold()
+    assert telling == one.untold() == (settled("a", 5),)
+    one.settle([Note("a", 5)])
+    one.told(telling)
+    assert one.untold() == (settled("a", 6),)
+    one.told(one.untold())
+    assert one.untold() == ()
+    one.told(telling)
+    assert one.untold() == ()
+
+
+def test_a_cursor_from_an_earlier_start_is_told_again() -> None:
+    assert subscriber(a=5).untold() == (settled("a", 5),)
+
+
+def test_what_was_told_of_another_subscription_does_not_count() -> None:
+    one = subscriber(a=5)
+    one.told((settled("a", 5, LATER), settled("unknown", 5)))
+    assert one.untold() == (settled("a", 5),)
+
+
+# ------------------------------------------------------------------ subscriptions
+
+
+def test_a_new_subscription_begins_where_the_server_says_and_drops_what_was_fetched() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)))
+    one.subscribed("a", LATER, Offset(9))
+    assert one.drained("a")
+    came(one, "a", Batch("a", range(8, 11), LATER))
+    assert names(one.take("a", 9)) == ["a@9", "a@10"]
+
+
+def test_a_subscription_known_already_keeps_its_cursor() -> None:
+    one = subscriber(a=5)
+    one.subscribed("a", ID, Offset(2))
+    came(one, "a", Batch("a", range(2, 7)))
+    assert names(one.take("a", 9)) == ["a@5", "a@6"]
+
+
+def test_nothing_fetched_is_handed_out_after_the_subscription_ended() -> None:
+    one = subscriber(a=0, b=0)
+    assert one.topics == ["a", "b"]
+    came(one, "", Batch("a", range(3)))
+    one.forget("a")
+    assert (one.take("", 9), one.topics) == ([], ["b"])
