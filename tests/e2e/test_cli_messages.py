@@ -23,9 +23,9 @@ def parsed(text: str) -> list[dict[str, object]]:
 
 def test_a_get_without_a_topic_takes_the_oldest_of_any(once: Once, topic: str) -> None:
     for name in (f"{topic}-a", f"{topic}-b"):
-        once("subscribe", name)
+        once("subscribe", name, "--id", topic)
         once("put", name, name[-1])
-    assert once("get", "-n", "5").text == "a\nb\n"
+    assert once("get", "-n", "5", "--id", topic).text == "a\nb\n"
 
 
 def test_a_subscription_starts_where_it_is_told(once: Once, topic: str) -> None:
