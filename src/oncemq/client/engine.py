@@ -144,10 +144,14 @@ class Engine:
         self.exchanges.end(token)
         self._handlers.pop(token, None)
 
-    def pump(self) -> None:
-        """Take what came, send what is due. Never blocks on the network."""
+    def pump(self, *, news: bool = True) -> None:
+        """Take what came, send what is due. Never blocks on the network.
+
+        `news`: the connection's own descriptor was readable, or it is not known.
+        """
         now = self._clock()
-        self._hear(now)
+        if news or not self._connected or len(self.settings.servers) > 1:
+            self._hear(now)
         while (frames := self._link.receive()) is not None:
             self._receive(frames)
         if self.failure is None:
