@@ -38,6 +38,7 @@ class Turns:
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
+        self._news = True  # something happened to the connection
         self._sender: threading.Thread | None = None
 
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
@@ -77,7 +78,8 @@ class Turns:
     def pump(self) -> None:
         """Move the engine once; under the lock."""
         if not self.closed:
-            self._engine.pump()
+            news, self._news = self._news, False
+            self._engine.pump(news=news)
 
     def see_out(self) -> None:
         """From the first put that nobody waits for, a thread sees to it that it leaves."""
@@ -102,12 +104,14 @@ class Turns:
             self.lock.wait(pause)
             return
         self._at_socket = True
+        readable: tuple[int, ...] = ()
         descriptors = self._engine.descriptors
         self.lock.release()
         try:
-            _sleep_on(descriptors, pause)
+            readable = _sleep_on(descriptors, pause)
         finally:
             self.lock.acquire()
+            self._news = self._news or not readable or readable != descriptors[:1]
             self._at_socket = False
             self.lock.notify_all()
 
@@ -130,7 +134,7 @@ class Turns:
                     self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
 
 
-def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> None:
+def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
     """Until one of them is readable. Not `select`: it knows no descriptor over 1023.
 
     One that another thread has closed meanwhile counts as news.
@@ -138,4 +142,4 @@ def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> None:
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    poll.poll(seconds * 1000)
+    return tuple(descriptor for descriptor, _ in poll.poll(seconds * 1000))

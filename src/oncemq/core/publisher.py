@@ -52,6 +52,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] = {}
+        self._busy: dict[str, Lane] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
         self.cancelled: list[int] = []  # tokens whose replies no longer matter
 
@@ -64,7 +65,7 @@ class Publisher:
 
     def lanes(self) -> list[Lane]:
         """Every lane that has something to send or to learn."""
-        return [lane for lane in self._lanes.values() if lane.parcels]
+        return list(self._busy.values())
 
     def all_lanes(self) -> list[Lane]:
         """Every lane, with or without parcels."""
@@ -80,7 +81,8 @@ class Publisher:
 
     def add(self, parcel: Parcel) -> None:
         """A numbered parcel (recorded, where it lasts) may leave from now on."""
-        self.lane(parcel.topic).parcels.append(parcel)
+        lane = self._busy[parcel.topic] = self.lane(parcel.topic)
+        lane.parcels.append(parcel)
         self.unacknowledged += parcel.count
 
     def ready(self, lane: Lane) -> Iterator[Parcel]:
@@ -144,16 +146,17 @@ class Publisher:
         """Messages under way that no disk of ours holds."""
         return sum(
             parcel.count
-            for lane in self._lanes.values()
+            for lane in self._busy.values()
             for parcel in lane.parcels
             if not parcel.lasting
         )
 
     def abandon(self) -> list[Parcel]:
         """Take everything back: the client was fenced, or gives up."""
-        parcels = [parcel for lane in self._lanes.values() for parcel in lane.parcels]
-        for lane in self._lanes.values():
+        parcels = [parcel for lane in self._busy.values() for parcel in lane.parcels]
+        for lane in self._busy.values():
             lane.parcels.clear()
+        self._busy.clear()
         self.unacknowledged = 0
         return parcels
 
@@ -170,4 +173,6 @@ class Publisher:
             lane.parcels.popleft()
         else:
             lane.parcels.remove(parcel)
+        if not lane.parcels:
+            self._busy.pop(lane.topic, None)
         self.unacknowledged -= parcel.count
