@@ -1,0 +1,287 @@
+"""A storm of kills over a running server and its clients, and the checker that looks at the end.
+
+Everything random comes from one seed. A kill hits at any moment: between a write and its sync,
+before an answer, during recovery, in the middle of a checkpoint. What the processes noted, what
+the server holds and what the clients' own disks say must then fit together, exactly once.
+"""
+
+import json
+import random
+import select
+import sqlite3
+from collections import Counter, defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.processes import Nursery, Process, Serving, read_notes, until
+from tests.e2e.roles import cursors_in
+
+from oncemq import Client, Message
+from oncemq.core.records import Retention
+
+KEPT = ("alpha", "beta")  # retained, so that the checker can walk them
+FLEETING = "gamma"  # freed when settled: segments are compacted away under fire
+TOPICS = (*KEPT, FLEETING)
+PUBLISHERS = 4
+LIMIT = 7  # messages of one get
+
+# Small segments and frequent upkeep: files are rolled, checkpointed and compacted in each life.
+SERVER = {
+    "upkeep_ms": 20,
+    "log": {
+        "segment_bytes": 64 << 10,
+        "allocate_bytes": 32 << 10,
+        "reserve_bytes": 32 << 10,
+        "checkpoint_records": 200,
+        "checkpoint_bytes": 32 << 10,
+    },
+}
+SUBSCRIBERS: dict[str, tuple[str, str | None]] = {
+    "get-alpha": ("get", "alpha"),
+    "get-gamma": ("get", FLEETING),
+    "get-any": ("get", None),
+    "consume-beta": ("consume", "beta"),
+}
+SUBSCRIBED = {
+    "get-alpha": ("alpha",),
+    "get-gamma": (FLEETING,),
+    "get-any": TOPICS,
+    "consume-beta": ("beta",),
+}
+
+
+class Storm:
+    """One server, its publishers and subscribers, and a hand that kills them."""
+
+    def __init__(self, nursery: Nursery, directory: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.killed: Counter[str] = Counter()
+        self._nursery = nursery
+        self._directory = directory
+        self._clients: dict[str, Process] = {}
+        self.serving = Serving(nursery, directory, **SERVER)
+
+    # the cast
+
+    def begin(self) -> None:
+        """Everyone is there, everyone has subscribed, nothing was put."""
+        address = self.serving.start()
+        with Client(address) as setup:
+            for topic in KEPT:
+                setup.create_topic(topic, Retention(forever=True))
+        for name, topics in SUBSCRIBED.items():
+            with self.client(name) as subscriber:
+                for topic in topics:
+                    subscriber.subscribe(topic)
+        for name in self.publishers + self.subscribers:
+            self._start(name)
+
+    @property
+    def publishers(self) -> list[str]:
+        return [f"publisher-{number}" for number in range(PUBLISHERS)]
+
+    @property
+    def subscribers(self) -> list[str]:
+        return list(SUBSCRIBERS)
+
+    def client(self, name: str) -> Client:
+        """A client of the checker's own, with the state of that process."""
+        return Client(self.serving.address, id=name, state=self._state(name))
+
+    def notes(self, name: str) -> list[list[Any]]:
+        return read_notes(self._directory / f"{name}.notes")
+
+    def _state(self, name: str) -> Path:
+        return self._directory / f"state-{name}"
+
+    def _start(self, name: str) -> None:
+        options: dict[str, Any] = {
+            "server": self.serving.address,
+            "id": name,
+            "state": str(self._state(name)),
+        }
+        if name in SUBSCRIBERS:
+            role, topic = SUBSCRIBERS[name]
+            options |= {"topic": topic, "limit": LIMIT, "effects": str(self._effects(name))}
+        else:
+            role = "publish"
+            options |= {"topics": TOPICS, "first": self._next_number(name)}
+        self._clients[name] = self._nursery.start(role, name, self._directory, **options)
+
+    def _effects(self, name: str) -> Path:
+        return self._directory / f"{name}.effects"
+
+    def _next_number(self, name: str) -> int:
+        abouts = [note for note in self.notes(name)[-10:] if note[0] == "about"]
+        return abouts[-1][2] + abouts[-1][3] if abouts else 1
+
+    # the kills
+
+    def kill(self, *, server: bool = False, clients: list[str] | None = None) -> None:
+        """SIGKILL these at one moment, and start them again."""
+        names = clients or []
+        victims = [self._clients[name] for name in names]
+        self._nursery.kill(*victims, *([self.serving.process] if server else ()))
+        self.killed["server"] += server
+        self.killed["publishers"] += sum(name not in SUBSCRIBERS for name in names)
+        self.killed["subscribers"] += sum(name in SUBSCRIBERS for name in names)
+        if server:
+            self.serving.begin()
+        for name in names:
+            self._start(name)
+
+    def let_pass(self, milliseconds: float) -> None:
+        """The kill comes at a random moment: nothing is waited for here."""
+        select.select((), (), (), self.random.uniform(0, milliseconds) / 1000)
+
+    def make_progress(self) -> None:
+        """Wait until a put was acknowledged: lives so short that nothing is done prove nothing."""
+        before = self._stored()
+        until(lambda: self._stored() > before, what=f"puts go on; {self.serving.process.errors}")
+
+    def _stored(self) -> int:
+        sizes = [self._directory / f"{name}.notes" for name in self.publishers]
+        return sum(path.read_bytes().count(b'["stored"') for path in sizes if path.exists())
+
+    # the end
+
+    def end(self) -> "Outcome":
+        """No more kills: publishers empty their outboxes, subscribers catch up, all is read."""
+        assert not self._nursery.alone([*self._clients.values(), self.serving.process])
+        self._nursery.kill(*(self._clients[name] for name in self.publishers))
+        for name in self.publishers:
+            ends = self._nursery.start(
+                "flush", f"{name}-flush", self._directory, server=self.serving.address, id=name,
+                state=str(self._state(name)),
+            )  # fmt: skip
+            assert ends.wait() == 0, ends.errors
+        with Client(self.serving.address) as checker:
+            ends_at = {topic.name: int(topic.end) for topic in checker.topics()}
+            stored = {topic: walk(checker, topic, ends_at[topic]) for topic in KEPT}
+        for name, topics in SUBSCRIBED.items():
+            until(
+                lambda n=name, t=topics: all(
+                    cursors_in(str(self._state(n))).get(x, 0) == ends_at[x] for x in t
+                ),
+                what=f"{name} catches up; {self._clients[name].errors}",
+            )
+        self._nursery.kill(*(self._clients[name] for name in self.subscribers))
+        self.serving.stop()
+        return Outcome(self, stored, ends_at)
+
+
+def walk(client: Client, topic: str, end: int) -> list[Message]:
+    """Every stored message, in order."""
+    messages: list[Message] = []
+    while len(messages) < end:
+        messages += client.read(topic, len(messages), limit=10_000)
+    assert client.read(topic, end) == []
+    return messages
+
+
+class Outcome:
+    """What is there in the end; each check names one promise."""
+
+    def __init__(self, storm: Storm, stored: dict[str, list[Message]], ends: dict[str, int]):
+        self._storm = storm
+        self._stored = stored
+        self._ends = ends
+        self.about: dict[str, set[str]] = defaultdict(set)
+        self.recorded: dict[str, set[str]] = defaultdict(set)
+        self.acknowledged: dict[str, dict[str, int | None]] = defaultdict(dict)
+        for name in storm.publishers:
+            for kind, topic, first, count, *offset in storm.notes(name):
+                for place in range(count):
+                    payload = f"{name}:{first + place}"
+                    if kind == "about":
+                        self.about[topic].add(payload)
+                    elif kind == "recorded":
+                        self.recorded[topic].add(payload)
+                    elif offset[0] is None:  # so old that only the fact is known
+                        self.acknowledged[topic][payload] = None
+                    else:
+                        self.acknowledged[topic][payload] = offset[0] + place
+
+    def check(self) -> None:
+        for topic in KEPT:
+            self.stored_once(topic)
+            self.order_of_publishers(topic, [m.payload.decode() for m in self._stored[topic]])
+        self.fleeting_topic_counts_right()
+        for name, (role, topic) in SUBSCRIBERS.items():
+            if role == "get":
+                self.given_once(name)
+            else:
+                assert topic is not None
+                self.applied_in_order(name, topic)
+
+    def stored_once(self, topic: str) -> None:
+        """G1, G2: what was acknowledged, or was in an outbox, is stored once; and nothing else."""
+        messages = self._stored[topic]
+        assert [message.offset for message in messages] == list(range(self._ends[topic]))
+        counts = Counter(message.payload.decode() for message in messages)
+        assert [payload for payload, count in counts.items() if count > 1] == [], "doubled"
+        assert self.recorded[topic] - set(counts) == set(), "lost, though it was in an outbox"
+        assert set(self.acknowledged[topic]) - set(counts) == set(), "lost after its receipt"
+        assert set(counts) - self.about[topic] == set(), "nobody put this"
+        places = {message.payload.decode(): message.offset for message in messages}
+        for payload, offset in self.acknowledged[topic].items():
+            assert offset in (None, places[payload]), f"{payload} is not where its receipt says"
+
+    def order_of_publishers(self, topic: str, payloads: list[str]) -> None:
+        """G3: each publisher's numbers grow."""
+        last: dict[str, int] = {}
+        for payload in payloads:
+            publisher, _, number = payload.partition(":")
+            assert int(number) > last.get(publisher, 0), f"{payload} came late on {topic}"
+            last[publisher] = int(number)
+
+    def fleeting_topic_counts_right(self) -> None:
+        """Nothing of it is kept, but its end tells how many were stored."""
+        end = self._ends[FLEETING]
+        assert len(self.recorded[FLEETING]) <= end <= len(self.about[FLEETING])
+        offsets = [each for each in self.acknowledged[FLEETING].values() if each is not None]
+        assert len(set(offsets)) == len(offsets)
+
+    def given_once(self, name: str) -> None:
+        """G4: each offset once, in order; what a killed process could not note is its own loss,
+        and its state shows it: at most what one get returned, in each life."""
+        following: dict[str, int] = defaultdict(int)
+        got: dict[str, list[str]] = defaultdict(list)
+        for note in self._storm.notes(name):
+            if note[0] == "start":
+                for topic, cursor in note[1].items():
+                    unnoted = cursor - following[topic]
+                    assert 0 <= unnoted <= LIMIT, f"{name}: {topic}@{following[topic]} to {cursor}"
+                    following[topic] = cursor
+            else:
+                _, topic, offset, payload = note
+                expected = following[topic]
+                assert offset == expected, f"{name} was given {topic}@{offset}, not {expected}"
+                following[topic] += 1
+                got[topic].append(payload)
+                if topic in KEPT:
+                    assert self._stored[topic][offset].payload.decode() == payload
+        for topic in SUBSCRIBED[name]:
+            assert self._ends[topic] - following[topic] <= LIMIT, f"{name} lost {topic}"
+            assert len(got[topic]) == len(set(got[topic])), f"{name} got one twice on {topic}"
+            self.order_of_publishers(topic, got[topic])
+
+    def applied_in_order(self, name: str, topic: str) -> None:
+        """Plain effects: at least once, none left out, and a new life repeats one batch at most."""
+        with closing(sqlite3.connect(self._storm._effects(name))) as table:
+            rows = table.execute("SELECT life, offset, payload FROM effects ORDER BY place")
+            life, expected = 0, 0
+            for lived, offset, payload in rows.fetchall():
+                if lived != life:
+                    life = lived
+                    assert expected - LIMIT <= offset <= expected, f"life {life} of {name}"
+                else:
+                    assert offset == expected, f"{name} applied {topic}@{offset}, not {expected}"
+                expected = offset + 1
+                assert self._stored[topic][offset].payload.decode() == payload
+        assert expected == self._ends[topic], f"{name} did not apply the end of {topic}"
+
+    def describe(self) -> str:
+        """One line for people who read test logs."""
+        return json.dumps({"killed": self._storm.killed, "stored": self._ends})
