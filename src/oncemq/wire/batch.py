@@ -93,21 +93,30 @@ def encode_payloads(payloads: Sequence[bytes]) -> bytes:
 
 def encode(items: Sequence[Item]) -> tuple[int, bytes]:
     """The columns present and the body of these messages."""
-    payloads = [item.payload for item in items]
+    return _build(
+        [item.payload for item in items],
+        [item.key for item in items],
+        [_pack_headers(item.headers) if item.headers else b"" for item in items],
+    )
+
+
+def _build(
+    payloads: list[bytes], keys: list[bytes | None], headers: list[bytes]
+) -> tuple[int, bytes]:
+    """A body of columns; the headers are packed, none are empty bytes."""
     columns = 0
     tables: list[bytes] = []
     data: list[bytes] = []
-    if any(item.key is not None for item in items):
+    if any(key is not None for key in keys):
         columns |= KEYS
-        keys = [item.key or b"" for item in items]
-        tables.append(_numbers_to_bytes(accumulate(map(len, keys), initial=0)))
-        tables.append(bytes(item.key is not None for item in items))
-        data.extend(keys)
-    if any(item.headers for item in items):
+        present = [key or b"" for key in keys]
+        tables.append(_numbers_to_bytes(accumulate(map(len, present), initial=0)))
+        tables.append(bytes(key is not None for key in keys))
+        data.extend(present)
+    if any(headers):
         columns |= HEADERS
-        packed = [_pack_headers(item.headers) if item.headers else b"" for item in items]
-        tables.append(_numbers_to_bytes(accumulate(map(len, packed), initial=0)))
-        data.extend(packed)
+        tables.append(_numbers_to_bytes(accumulate(map(len, headers), initial=0)))
+        data.extend(headers)
     if not columns:
         return 0, encode_payloads(payloads)
     offsets = _numbers_to_bytes(accumulate(map(len, payloads), initial=0))
@@ -201,10 +210,16 @@ def decode(body: Bytes, count: int, columns: int) -> list[Item]:
 
 def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[Headers | None]]:
     """The keys and the headers beside the payloads."""
+    keys, headers = _sides(body, count, columns)
+    return keys, [_unpack_headers(packed) if packed else None for packed in headers]
+
+
+def _sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[bytes]]:
+    """The keys, and the headers as they are packed."""
     parsed = parse(body, count, columns)
     view = memoryview(body)
     keys: list[bytes | None] = [None] * count
-    headers: list[Headers | None] = [None] * count
+    headers = [b""] * count
     position = parsed.start + parsed.payload_bytes
     if parsed.keys:
         present = view[parsed.presence : parsed.presence + count]
@@ -217,7 +232,7 @@ def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], li
     if parsed.headers:
         base = position - parsed.headers[0]
         headers = [
-            _unpack_headers(view[base + a : base + b]) if b > a else None
+            bytes(view[base + a : base + b])
             for a, b in zip(parsed.headers, parsed.headers[1:], strict=False)
         ]
     return keys, headers
@@ -254,14 +269,19 @@ def fit(body: Bytes, count: int, columns: int, *, start: int, stop: int, bytes_m
 
 
 def join(bodies: Sequence[tuple[Bytes, int, int]]) -> tuple[int, bytes]:
-    """One body of several (body, count, columns), in order; for compaction."""
-    if not any(columns for _, _, columns in bodies):
-        return 0, encode_payloads(
-            [payload for body, count, _ in bodies for payload in payloads_of(body, count, 0)]
-        )
-    return encode(
-        [item for body, count, columns in bodies for item in decode(body, count, columns)]
-    )
+    """One body of several (body, count, columns), in order; for compaction.
+
+    Headers are moved as they are: a publisher's odd ones must not stop the server.
+    """
+    payloads: list[bytes] = []
+    keys: list[bytes | None] = []
+    headers: list[bytes] = []
+    for body, count, columns in bodies:
+        payloads += payloads_of(body, count, columns)
+        own_keys, own_headers = _sides(body, count, columns)
+        keys += own_keys
+        headers += own_headers
+    return _build(payloads, keys, headers)
 
 
 def seed(topic: str, producer: bytes, first_sequence: int, count: int) -> int:

@@ -22,6 +22,8 @@ FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
 
 _HEAD = struct.Struct(">2sBBQ")
 _pack = msgspec.msgpack.Encoder().encode
+# RecursionError: arrays in arrays in arrays, where a field that is not known is passed over.
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError)
 _REQUESTS = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REQUESTS.items()}
 _REPLIES = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REPLIES.items()}
 
@@ -50,7 +52,7 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
         raise Malformed("opcode", f"no request has the opcode {opcode}; known: {known}", token)
     try:
         request = decoder(fields)
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
+    except _UNDECODABLE as error:
         name = REQUESTS[opcode].__name__
         raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
     bodies = 1 if isinstance(request, Put) else 0
@@ -73,7 +75,7 @@ def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
         raise Malformed("opcode", f"no reply has the opcode {opcode}", token)
     try:
         reply = decoder(fields)
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
+    except _UNDECODABLE as error:
         raise Malformed(
             "malformed", f"the fields of the reply do not fit: {error}", token
         ) from None

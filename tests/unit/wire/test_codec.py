@@ -1,0 +1,190 @@
+"""Requests and replies as frames: every kind there and back, and every kind of nonsense."""
+
+import struct
+
+import msgspec
+import pytest
+
+from oncemq.core.names import Offset, SubscriptionId, TopicId
+from oncemq.core.records import Retention, Run
+from oncemq.core.replies import (
+    REPLIES,
+    BatchHead,
+    Done,
+    Limits,
+    Messages,
+    PutAccepted,
+    Refused,
+    Resumed,
+    StatusReport,
+    Subscribed,
+    SubscriptionInfo,
+    SubscriptionList,
+    TopicInfo,
+    TopicList,
+    TopicShown,
+    Unsubscribed,
+    Welcome,
+)
+from oncemq.core.requests import (
+    REQUESTS,
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    Get,
+    Hello,
+    ListSubscriptions,
+    ListTopics,
+    Put,
+    Read,
+    Resume,
+    Settle,
+    Settled,
+    ShowTopic,
+    Start,
+    Status,
+    Subscribe,
+    Unsubscribe,
+)
+from oncemq.wire import codec
+
+SETTLED = (Settled("orders", SubscriptionId(9), Offset(3)),)
+PUT = Put("me", 1, "orders", TopicId(5), b"p" * 16, True, 1, 2, 0, 77)
+RUN = Run(2, b"p" * 16, 1, 1, 1_000)
+HEAD = BatchHead("orders", TopicId(5), SubscriptionId(9), Offset(3), 2, 0, 77, (RUN,))
+TOPIC = TopicInfo("orders", TopicId(5), Offset(0), Offset(3), 1, 2, Retention(1, 2, True), 9, 10)
+SUBSCRIPTION = SubscriptionInfo("orders", "me", SubscriptionId(9), Offset(3), Offset(4), True)
+
+ALL_REQUESTS = [
+    Hello("me", 3, 2**62),
+    Resume("me", 1, "orders", b"p" * 16),
+    PUT,
+    Get("me", 1, "orders", SETTLED, 4, 5, 6, 7),
+    Settle("me", 1, SETTLED),
+    Subscribe("me", 1, "orders", Start("offset", 4)),
+    Unsubscribe("me", 1, "orders"),
+    CreateTopic("orders", Retention(1, 2, True)),
+    ConfigureTopic("orders", Retention(1, 2, True)),
+    DeleteTopic("orders"),
+    ListTopics("a", 5),
+    ShowTopic("orders"),
+    ListSubscriptions("orders", "me", ("a", "b"), 5),
+    Status(),
+    Read("orders", Offset(3), 4, 5),
+]
+
+ALL_REPLIES = [
+    Refused("code", "detail"),
+    Welcome(3, Limits(1, 2, 3)),
+    Resumed(TopicId(5), 3),
+    PutAccepted(TopicId(5), Offset(-1), 2, False, True, 50),
+    Messages((HEAD, HEAD), True),
+    Subscribed(True, TopicId(5), SubscriptionId(9), Offset(3)),
+    Unsubscribed(False),
+    Done(True),
+    TopicList((TOPIC,), True),
+    TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
+    SubscriptionList((SUBSCRIPTION,), False),
+    StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
+]
+
+
+def frame(opcode: int, fields: bytes, *, magic: bytes = b"OQ", version: int = 1) -> bytes:
+    return struct.pack(">2sBBQ", magic, version, opcode, 42) + fields
+
+
+def refused(frames, decode=codec.decode_request) -> tuple[int, str]:
+    with pytest.raises(codec.Malformed) as caught:
+        decode(frames)
+    assert caught.value.refusal.detail == str(caught.value)
+    return caught.value.token, caught.value.refusal.code
+
+
+def test_these_are_all_requests_and_replies() -> None:
+    assert [type(each) for each in ALL_REQUESTS] == list(REQUESTS.values())
+    assert [type(each) for each in ALL_REPLIES] == list(REPLIES.values())
+
+
+def test_opcodes_are_for_good() -> None:
+    assert [each.opcode for each in ALL_REQUESTS] == list(range(1, 16))
+    assert [each.opcode for each in ALL_REPLIES] == list(range(64, 76))
+
+
+@pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)
+def test_a_request_is_what_it_was_after_the_way(request_) -> None:
+    body = b"body" if isinstance(request_, Put) else None
+    assert codec.decode_request(codec.encode_request(42, request_, body)) == (42, request_, body)
+
+
+@pytest.mark.parametrize("reply", ALL_REPLIES, ids=lambda each: type(each).__name__)
+def test_a_reply_is_what_it_was_after_the_way(reply) -> None:
+    bodies = [b"one", b"two"] if isinstance(reply, Messages) else []
+    decoded = codec.decode_reply(codec.encode_reply(2**64 - 1, reply, bodies))
+    assert decoded == (2**64 - 1, reply, bodies)
+
+
+def test_the_head_is_magic_version_opcode_and_token() -> None:
+    (head,) = codec.encode_request(0x0102030405060708, Status())
+    assert head == b"OQ\x01\x0e\x01\x02\x03\x04\x05\x06\x07\x08\x90"
+
+
+def test_a_request_of_an_older_client_has_the_defaults() -> None:
+    fields = msgspec.msgpack.encode(["me", 1, "orders"])
+    assert codec.decode_request([frame(4, fields)])[1] == Get("me", 1, "orders")
+
+
+def test_fields_of_a_newer_client_that_are_not_known_are_passed_over() -> None:
+    fields = msgspec.msgpack.encode(["orders", {"new": [1, 2]}])
+    assert codec.decode_request([frame(12, fields)])[1] == ShowTopic("orders")
+
+
+NONSENSE = [
+    ([], (0, "malformed")),
+    ([b""], (0, "malformed")),
+    ([b"OQ\x01\x0e"], (0, "malformed")),
+    ([frame(14, b"\x90", magic=b"XX")], (0, "malformed")),
+    ([frame(14, b"\x90", version=2)], (42, "version")),
+    ([frame(0, b"\x90")], (42, "opcode")),
+    ([frame(64, b"\x90")], (42, "opcode")),
+    ([frame(255, b"\x90")], (42, "opcode")),
+    ([frame(14, b"")], (42, "malformed")),
+    ([frame(14, b"\x80")], (42, "malformed")),
+    ([frame(14, b"\x90\x90")], (42, "malformed")),
+    ([frame(14, b"\xc1")], (42, "malformed")),
+    ([frame(12, b"\x90")], (42, "malformed")),
+    ([frame(12, b"\x91\x05")], (42, "malformed")),
+    ([frame(12, b"\x91\xa2\xff\xfe")], (42, "malformed")),
+    ([frame(12, b"\xdd\xff\xff\xff\xff")], (42, "malformed")),
+    ([frame(12, b"\x91\xdb\xff\xff\xff\xff")], (42, "malformed")),
+    ([frame(14, b"\x91" * 100_000)], (42, "malformed")),
+    ([frame(14, b"\x92\x00" * 100_000)], (42, "malformed")),
+    ([frame(14, b"\x91" + b"\x81\xa1a" * 100_000)], (42, "malformed")),
+    ([frame(14, b"\x90"), b"a body"], (42, "malformed")),
+    (codec.encode_request(42, PUT), (42, "malformed")),
+    ([*codec.encode_request(42, PUT, b"one"), b"two"], (42, "malformed")),
+]
+
+
+@pytest.mark.parametrize(("frames", "answer"), NONSENSE)
+def test_nonsense_is_refused_with_the_token_where_it_has_one(frames, answer) -> None:
+    assert refused(frames) == answer
+
+
+@pytest.mark.parametrize(
+    ("frames", "answer"),
+    [
+        ([frame(1, b"\x90")], (42, "opcode")),
+        ([frame(64, b"\x90")], (42, "malformed")),
+        ([frame(71, b"\x92\xc3" + b"\x91" * 100_000)], (42, "malformed")),
+        ([frame(71, b"\x91\xc3"), b"a body"], (42, "malformed")),
+        (codec.encode_reply(42, Messages((HEAD,), False), []), (42, "malformed")),
+        ([frame(71, b"\x91\xc3", version=9)], (42, "version")),
+    ],
+)
+def test_a_reply_of_nonsense_is_refused_too(frames, answer) -> None:
+    assert refused(frames, codec.decode_reply) == answer
+
+
+def test_another_version_is_told_which_one_is_spoken() -> None:
+    with pytest.raises(codec.Malformed, match="version 2 is not spoken here, only 1"):
+        codec.decode_request([frame(14, b"\x90", version=2)])
