@@ -79,8 +79,9 @@ class Broker:
             case Settle():
                 return self._delivery.settle(step, request)
             case Subscribe():
+                reply = self._membership.subscribe(step, request, now)
                 self._visited(request.client, now)
-                return self._membership.subscribe(step, request, now)
+                return reply
             case Unsubscribe():
                 return self._membership.unsubscribe(step, request)
             case Hello():
@@ -141,7 +142,7 @@ class Broker:
         self._upkeep.recovered(now)
 
     def _visited(self, client: ClientId, now: Micros) -> None:
-        if is_anonymous(client):
+        if is_anonymous(client) and client in self.shard.by_client:
             self._upkeep.visited(client, now)
 
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:

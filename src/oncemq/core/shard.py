@@ -141,9 +141,11 @@ class Shard:
         anonymous = run.producer_epoch == ANONYMOUS_EPOCH
         recent = Recent(run.first_sequence, run.count, first_offset, checksum)
         topic.accept(run.producer, anonymous=anonymous, recent=recent, now=run.timestamp)
-        if anonymous:
+        if topic.producers[run.producer].anonymous:
             self.guests[topic.id, run.producer] = run.timestamp
             self.guests.move_to_end((topic.id, run.producer))
+        else:
+            self.guests.pop((topic.id, run.producer), None)
 
     def _seen_identity(self, identity: int) -> None:
         if identity >> 32 == self._tag >> 32:

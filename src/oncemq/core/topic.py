@@ -73,6 +73,7 @@ class Topic:
         entry = self.producers.get(producer)
         if entry is None:
             entry = self.producers[producer] = Producer(anonymous)
+        entry.anonymous = entry.anonymous and anonymous  # once lasting, lasting for good
         entry.accept(recent, now)
 
     def why_kept(self) -> str:

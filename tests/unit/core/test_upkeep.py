@@ -1,0 +1,97 @@
+"""What time does: guests are forgotten after a day, and nothing a promise rests on ever is."""
+
+from oncemq.core.names import ClientId, Micros, ProducerId, TopicId
+from oncemq.core.records import ProducersForgotten, SubscriptionEnded
+from oncemq.core.upkeep import BATCH, DAY
+
+TAG = 7 << 32
+ORDERS = TopicId(TAG | 1)
+
+
+def forget(desk, seconds: float = 0):
+    """What the broker writes about guests, so much later."""
+    desk.now += int(seconds * 1_000_000)
+    return [w.record for w in desk.note(desk.broker.forget_guests(Micros(desk.now))).writes]
+
+
+def guest(name: bytes) -> ProducerId:
+    return ProducerId(name.ljust(16, b"."))
+
+
+def test_an_anonymous_producer_is_forgotten_a_day_after_its_last_word(desk) -> None:
+    desk.create("orders")
+    desk.put("orders", b"a", producer=b"guest", lasting=False)
+    assert forget(desk, 86_399) == []
+    assert forget(desk, 2) == [ProducersForgotten(ORDERS, (guest(b"guest"),))]
+    assert desk.shard.by_name["orders"].producers == {}
+    assert forget(desk) == []
+
+
+def test_a_word_gives_it_another_day(desk) -> None:
+    desk.put("orders", b"a", producer=b"guest", lasting=False)
+    desk.now += DAY - 1
+    desk.put("orders", b"b", producer=b"guest", lasting=False)
+    assert forget(desk, 10) == []
+
+
+def test_a_producer_with_state_is_kept_as_long_as_its_topic(desk) -> None:
+    desk.put("orders", b"a")
+    assert forget(desk, 10 * 86_400) == []
+    assert desk.put("orders", b"a", first=1).duplicate
+
+
+def test_a_producer_that_ever_lasted_is_kept_though_it_began_as_a_guest(desk) -> None:
+    desk.put("orders", b"a", lasting=False)
+    desk.put("orders", b"b", lasting=True)
+    assert forget(desk, 10 * 86_400) == []
+    assert desk.put("orders", b"b", first=2).duplicate
+
+
+def test_a_producer_with_state_is_no_guest_for_one_put_that_does_not_last(desk) -> None:
+    desk.put("orders", b"a", lasting=True)
+    desk.put("orders", b"b", lasting=False)
+    assert forget(desk, 10 * 86_400) == []
+
+
+def test_guests_are_forgotten_a_batch_at_a_time(desk) -> None:
+    for number in range(BATCH + 1):
+        desk.put("orders", b"a", producer=b"%d" % number, lasting=False)
+    assert [len(record.producers) for record in forget(desk, 86_401)] == [BATCH]
+    assert [len(record.producers) for record in forget(desk)] == [1]
+
+
+def test_guests_of_a_deleted_topic_are_gone_with_it(desk) -> None:
+    desk.put("orders", b"a", producer=b"guest", lasting=False)
+    desk.delete("orders")
+    assert forget(desk, 86_401) == []
+
+
+def test_a_guests_subscriptions_end_a_day_after_its_last_get(desk) -> None:
+    desk.subscribe("orders", "_anonymous-1")
+    desk.subscribe("refunds", "_anonymous-1")
+    desk.subscribe("orders", "billing")
+    desk.now += DAY - 1
+    desk.get("orders", "_anonymous-1")
+    assert forget(desk, 10) == []
+    ended = forget(desk, 86_400)
+    topics = [TopicId(TAG | 1), TopicId(TAG | 3)]
+    assert ended == [SubscriptionEnded(each, ClientId("_anonymous-1")) for each in topics]
+    assert desk.get("orders", "_anonymous-1").code == "not_subscribed"
+    assert list(desk.shard.by_name["orders"].subscriptions) == ["billing"]
+
+
+def test_a_guest_that_only_asks_leaves_nothing_behind_to_remember(desk) -> None:
+    for number in range(10):
+        desk.get("orders", f"_anonymous-{number}")
+    assert desk.broker._upkeep._visits == {}
+
+
+def test_after_a_restart_every_guest_has_a_day_from_then(desk) -> None:
+    desk.subscribe("orders", "_anonymous-1")
+    desk.put("orders", b"a", producer=b"guest", lasting=False)
+    desk.sync()
+    after = desk.crash()
+    after.now += 2 * DAY
+    after.broker.recovered(Micros(after.now))
+    assert [type(record) for record in forget(after)] == [ProducersForgotten]
+    assert [type(record) for record in forget(after, 86_401)] == [SubscriptionEnded]
