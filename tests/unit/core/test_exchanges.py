@@ -1,0 +1,96 @@
+"""Requests under way: sent again under their own token, later and later, until answered."""
+
+from oncemq.core.exchanges import FIRST_WAIT, LONGEST_WAIT, Exchanges
+from oncemq.core.names import Micros
+from oncemq.core.requests import Status
+
+
+def make() -> tuple[Status, None]:
+    return Status(), None
+
+
+def exchanges(chance: float = 0.5) -> Exchanges:
+    """With chance 0.5 the waits are as long as they say."""
+    return Exchanges(lambda: chance)
+
+
+def send_due(open_: Exchanges, now: int) -> list[int]:
+    due = open_.due(Micros(now))
+    for each in due:
+        open_.sent(each, Micros(now))
+    return [each.token for each in due]
+
+
+def test_a_new_request_is_due_at_once_and_oldest_first() -> None:
+    open_ = exchanges()
+    tokens = [open_.begin(make) for _ in range(3)]
+    assert open_.next_due() == 0
+    assert send_due(open_, 5) == tokens
+    assert (len(open_), open_.sends) == (3, 3)
+
+
+def test_a_request_is_sent_again_under_its_token_after_growing_waits() -> None:
+    open_ = exchanges()
+    token = open_.begin(make)
+    now, waits = 0, []
+    for _ in range(7):
+        assert send_due(open_, now) == [token]
+        waits.append(open_.next_due() - now)
+        assert send_due(open_, open_.next_due() - 1) == []
+        now = open_.next_due()
+    assert waits == [min(FIRST_WAIT << n, LONGEST_WAIT) for n in range(7)]
+
+
+def test_the_waits_are_jittered_by_a_quarter() -> None:
+    for chance, wait in ((0.0, 0.75), (1.0, 1.25)):
+        open_ = exchanges(chance)
+        open_.begin(make)
+        send_due(open_, 0)
+        assert open_.next_due() == FIRST_WAIT * wait
+
+
+def test_a_long_poll_has_the_time_it_asked_for_on_top() -> None:
+    open_ = exchanges()
+    open_.begin(make, patience_ms=7_000)
+    send_due(open_, 0)
+    assert open_.next_due() == 7_000_000 + FIRST_WAIT
+
+
+def test_an_answered_request_is_not_sent_again() -> None:
+    open_ = exchanges()
+    token = open_.begin(make)
+    send_due(open_, 0)
+    assert token in open_
+    assert open_.end(token) is True
+    assert open_.end(token) is False
+    assert token not in open_
+    assert (open_.next_due(), send_due(open_, 10**9)) == (None, [])
+
+
+def test_a_token_is_used_once() -> None:
+    open_ = exchanges()
+    first = open_.begin(make)
+    open_.end(first)
+    assert open_.begin(make) != first
+
+
+def test_a_new_connection_sends_everything_again_at_once_in_order() -> None:
+    open_ = exchanges()
+    tokens = [open_.begin(make) for _ in range(3)]
+    send_due(open_, 0)
+    assert send_due(open_, 1) == []
+    open_.retry_all()
+    assert send_due(open_, 1) == tokens
+    assert open_.next_due() == 1 + FIRST_WAIT  # and the waits begin anew
+
+
+def test_a_request_sent_twice_without_an_answer_is_trouble() -> None:
+    open_ = exchanges()
+    token = open_.begin(make)
+    assert not open_.troubled
+    send_due(open_, 0)
+    assert not open_.troubled
+    send_due(open_, open_.next_due())
+    assert open_.troubled
+    open_.end(token)
+    assert not open_.troubled

@@ -1,0 +1,109 @@
+"""How a start gets its epoch: claims that were never answered are asked about first."""
+
+from oncemq.core.clients import Clients
+from oncemq.core.greeting import Greeting
+from oncemq.core.names import ClientId, Epoch
+from oncemq.core.records import ClientOpened
+from oncemq.core.replies import Limits, Refused, Welcome
+from oncemq.core.requests import Hello
+
+ME = ClientId("me")
+LIMITS = Limits(1, 1, 1)
+STALE = Refused("stale_state", "")
+
+
+def greeting(last: int = 0, earlier: tuple[int, ...] = (), claim: int = 100) -> Greeting:
+    return Greeting(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim)
+
+
+class Server:
+    """The server's side of a hello."""
+
+    def __init__(self) -> None:
+        self.clients = Clients()
+
+    def hear(self, hello: Hello) -> Welcome | Refused:
+        verdict = self.clients.judge(hello)
+        if isinstance(verdict, ClientOpened):
+            self.clients.apply(verdict)
+            return Welcome(verdict.client_epoch, LIMITS)
+        return verdict
+
+    def greet(self, start: Greeting) -> Epoch | None:
+        """The whole conversation; None when the start is refused."""
+        while True:
+            answer = self.hear(start.hello())
+            if isinstance(answer, Welcome):
+                if start.welcomed(answer):
+                    return start.granted
+            elif not start.refused(answer):
+                return None
+
+
+def test_a_first_start_says_its_claim_and_takes_what_is_granted() -> None:
+    start = greeting(claim=7)
+    assert start.hello() == Hello(ME, Epoch(0), 7)
+    assert start.welcomed(Welcome(Epoch(1), LIMITS)) is True
+    assert start.granted == 1
+
+
+def test_the_hello_repeated_is_the_same() -> None:
+    start = greeting(last=3, claim=7)
+    assert start.hello() == start.hello() == Hello(ME, Epoch(3), 7)
+
+
+def test_earlier_claims_are_asked_about_newest_first_then_the_own_one() -> None:
+    start = greeting(last=3, earlier=(5, 6), claim=7)
+    assert start.hello() == Hello(ME, Epoch(3), 6)
+    assert start.refused(STALE) is True
+    assert start.hello() == Hello(ME, Epoch(3), 5)
+    assert start.welcomed(Welcome(Epoch(4), LIMITS)) is False
+    assert start.hello() == Hello(ME, Epoch(4), 7)
+    assert start.welcomed(Welcome(Epoch(5), LIMITS)) is True
+
+
+def test_the_epoch_of_an_earlier_claim_is_never_held() -> None:
+    start = greeting(last=3, earlier=(6,), claim=7)
+    start.welcomed(Welcome(Epoch(4), LIMITS))
+    assert start.granted is None
+
+
+def test_an_old_copy_of_the_state_is_refused_for_good() -> None:
+    assert greeting(last=3).refused(STALE) is False
+    start = greeting(last=3, earlier=(5,))
+    assert start.refused(STALE) is False
+
+
+def test_any_other_refusal_is_final() -> None:
+    assert greeting(earlier=(5,)).refused(Refused("name_invalid", "")) is False
+
+
+def test_a_grant_whose_answer_was_lost_is_found_again() -> None:
+    server = Server()
+    server.hear(greeting(claim=1).hello())  # the answer never came
+    assert server.greet(greeting(earlier=(1,), claim=2)) == 2
+
+
+def test_a_claim_that_never_arrived_is_no_obstacle() -> None:
+    server = Server()
+    assert server.greet(greeting(claim=1)) == 1
+    # claim 2 was granted and lost, claim 3 was never sent
+    server.hear(Hello(ME, Epoch(1), 2))
+    assert server.greet(greeting(last=1, earlier=(2, 3), claim=4)) == 3
+
+
+def test_a_copy_restored_from_a_backup_is_refused() -> None:
+    server = Server()
+    for last, claim in ((0, 1), (1, 2), (2, 3)):
+        assert server.greet(greeting(last=last, claim=claim)) == last + 1
+    assert server.greet(greeting(last=1, claim=4)) is None
+    assert server.greet(greeting(last=2, earlier=(9,), claim=4)) is None
+
+
+def test_two_starts_at_once_end_with_epochs_of_their_own() -> None:
+    server = Server()
+    one, two = greeting(claim=1), greeting(earlier=(1,), claim=2)
+    welcome = server.hear(two.hello())  # the other one's claim, asked about first
+    assert two.welcomed(welcome) is False
+    assert server.greet(two) == 2
+    assert server.greet(one) is None or one.granted != two.granted

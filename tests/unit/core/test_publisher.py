@@ -1,0 +1,227 @@
+"""The publisher's side: numbers kept through retries, order, and renumbering when told to."""
+
+from oncemq.core.names import Offset, ProducerId, Sequence, TopicId
+from oncemq.core.producers import RECENT_MAX
+from oncemq.core.publisher import Parcel, Publisher
+from oncemq.core.replies import PutAccepted, Refused, Resumed
+
+MINE, GUEST = ProducerId(b"m" * 16), ProducerId(b"g" * 16)
+ID, OTHER = TopicId(1), TopicId(2)
+
+
+def parcel(count: int = 1, *, producer: ProducerId = MINE, ticket: object = "ticket") -> Parcel:
+    return Parcel("orders", producer, producer == MINE, count, 0, b"", ticket=ticket)
+
+
+class Office:
+    """A publisher whose parcels are sent when they are ready."""
+
+    def __init__(self, *parcels: Parcel) -> None:
+        self.publisher = Publisher()
+        self.lane = self.publisher.lane("orders")
+        self.tokens = 0
+        for each in parcels:
+            self.add(each)
+
+    def add(self, each: Parcel) -> Parcel:
+        self.publisher.number(each)
+        self.publisher.add(each)
+        return each
+
+    def send(self) -> list[int]:
+        """Send what is ready; the first sequences."""
+        sent = list(self.publisher.ready(self.lane))
+        for each in sent:
+            self.tokens += 1
+            each.token = self.tokens
+        return [each.first_sequence for each in sent]
+
+    def accept(self, each: Parcel) -> None:
+        self.publisher.accepted(each, PutAccepted(ID, Offset(0), each.count, True, False, 0))
+
+    def refuse(self, each: Parcel, code: str) -> bool:
+        return self.publisher.refused(each, Refused(code, ""))
+
+    def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> list[Parcel]:
+        return self.publisher.resumed(self.lane, producer, Resumed(topic, Sequence(last)))
+
+    @property
+    def numbers(self) -> list[int]:
+        return [each.first_sequence for each in self.lane.parcels]
+
+
+def test_puts_are_numbered_from_1_without_gap() -> None:
+    office = Office(parcel(2), parcel(1), parcel(5), parcel(1))
+    assert office.numbers == [1, 3, 4, 9]
+    assert office.publisher.unacknowledged == 9
+
+
+def test_each_topic_and_each_producer_is_numbered_apart() -> None:
+    office = Office(parcel(2), parcel(3, producer=GUEST), parcel(1))
+    other = Parcel("refunds", MINE, True, 1, 0, b"")
+    assert office.publisher.number(other) == 1
+    assert office.numbers == [1, 1, 3]
+
+
+def test_no_more_are_under_way_than_the_server_keeps_receipts_of() -> None:
+    parcels = [parcel() for _ in range(RECENT_MAX + 2)]
+    office = Office(*parcels)
+    assert office.send() == list(range(1, RECENT_MAX + 1))
+    assert office.send() == []
+    office.accept(parcels[0])
+    assert office.send() == [RECENT_MAX + 1]
+
+
+def test_a_number_is_kept_through_every_retry() -> None:
+    first, second = parcel(2), parcel()
+    office = Office(first, second)
+    office.send()
+    for code in ("checksum", "unknown_client"):
+        assert office.refuse(first, code) is False
+        assert office.send() == [1]
+    assert (first.first_sequence, second.first_sequence) == (1, 3)
+
+
+def test_an_accepted_parcel_is_done_and_names_the_topic() -> None:
+    first = parcel(3)
+    office = Office(first)
+    assert office.publisher.lanes() == [office.lane]
+    office.accept(first)
+    assert office.publisher.lanes() == []
+    assert office.publisher.all_lanes() == [office.lane]
+    assert (office.lane.topic_id, office.publisher.unacknowledged) == (ID, 0)
+    assert office.publisher.number(parcel()) == 4
+
+
+def test_a_parcel_may_be_accepted_out_of_turn() -> None:
+    first, second = parcel(), parcel()
+    office = Office(first, second)
+    office.accept(second)
+    assert office.numbers == [1]
+
+
+# ------------------------------------------------------------------ order between producers
+
+
+def test_a_put_that_does_not_last_waits_for_the_lasting_ones_before_it() -> None:
+    lasting, quick, behind = parcel(), parcel(producer=GUEST), parcel()
+    office = Office(lasting, quick, behind)
+    assert office.send() == [1]
+    assert office.send() == []
+    office.accept(lasting)
+    assert office.send() == [1]
+    assert quick.token
+    assert not behind.token
+    office.accept(quick)
+    assert office.send() == [2]
+
+
+def test_unrecorded_counts_what_no_disk_of_ours_holds() -> None:
+    office = Office(parcel(2), parcel(3, producer=GUEST))
+    assert office.publisher.unrecorded() == 3
+
+
+# ------------------------------------------------------------------ the server disagrees
+
+
+def test_after_topic_changed_nothing_leaves_before_the_resume() -> None:
+    first, second = parcel(), parcel()
+    office = Office(first, second)
+    office.send()
+    assert office.refuse(first, "topic_changed") is False
+    assert office.publisher.cancelled == [2]  # what is under way will be answered wrongly
+    assert office.send() == []
+
+
+def test_on_another_topic_of_the_name_everything_unanswered_is_numbered_from_there() -> None:
+    done, first, second = parcel(4), parcel(2), parcel()
+    office = Office(done, first, second)
+    office.send()
+    office.accept(done)
+    assert office.numbers == [5, 7]
+    office.refuse(first, "topic_changed")
+    assert office.resume(0, OTHER) == []
+    assert office.numbers == [1, 3]
+    assert office.lane.topic_id == OTHER
+    assert office.send() == [1, 3]
+    assert office.publisher.number(parcel()) == 4
+
+
+def test_after_a_gap_what_the_server_has_comes_back_and_the_rest_goes_on_from_there() -> None:
+    parcels = [parcel(2), parcel(1), parcel(3)]
+    office = Office(*parcels)
+    office.lane.topic_id = ID
+    office.send()
+    office.refuse(parcels[2], "sequence_gap")
+    assert office.resume(2) == [parcels[0]]
+    assert office.numbers == [3, 4]
+    assert office.publisher.unacknowledged == 4
+
+
+def test_numbers_the_server_has_on_another_topic_do_not_count() -> None:
+    first = parcel(2)
+    office = Office(first)
+    office.lane.topic_id = ID
+    office.send()
+    office.refuse(first, "topic_changed")
+    assert office.resume(9, OTHER) == []
+    assert office.numbers == [10]
+
+
+def test_a_resume_renumbers_only_the_producer_it_asked_about() -> None:
+    mine, quick = parcel(2), parcel(producer=GUEST)
+    office = Office(mine, quick)
+    office.lane.topic_id = ID
+    office.send()
+    office.refuse(mine, "topic_changed")
+    office.resume(5, OTHER)
+    assert office.numbers == [6, 1]
+
+
+# ------------------------------------------------------------------ the server says no
+
+
+def test_a_refused_parcel_goes_and_those_behind_it_take_its_numbers() -> None:
+    first, refused, last = parcel(1), parcel(2), parcel(1)
+    office = Office(first, refused, last)
+    office.lane.topic_id = ID
+    office.send()
+    office.accept(first)
+    assert office.refuse(refused, "storage_full") is True
+    assert office.publisher.cancelled == [3]
+    assert office.resume(1) == []
+    assert office.numbers == [2]
+    assert office.send() == [2]
+    assert office.publisher.unacknowledged == 1
+
+
+def test_the_last_parcel_refused_gives_its_numbers_back() -> None:
+    first, refused = parcel(), parcel(3)
+    office = Office(first, refused)
+    office.lane.topic_id = ID
+    office.send()
+    office.accept(first)
+    assert office.refuse(refused, "too_large") is True
+    late = office.add(parcel())
+    if late.first_sequence != 2:  # then the server says so
+        office.send()
+        office.refuse(late, "sequence_gap")
+        office.resume(1)
+    assert office.numbers == [2]
+
+
+def test_a_parcel_from_an_earlier_start_waits_for_room_because_nobody_would_hear_of_it() -> None:
+    left = parcel(ticket=None)
+    office = Office(left)
+    office.send()
+    assert office.refuse(left, "storage_full") is False
+    assert office.refuse(left, "fenced") is False
+    assert office.send() == [1]
+    assert office.refuse(left, "too_large") is True
+
+
+def test_abandoning_gives_everything_back() -> None:
+    parcels = [parcel(2), parcel(1, producer=GUEST)]
+    office = Office(*parcels)
+    assert office.publisher.abandon() == parcels
+    assert (office.publisher.unacknowledged, office.publisher.lanes()) == (0, [])

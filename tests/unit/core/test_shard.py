@@ -1,0 +1,138 @@
+"""The fold: whatever is replayed from wherever, the state is the one that was live."""
+
+import pytest
+
+from oncemq.core.names import ClientId, Offset, Serial, TopicId
+from oncemq.core.records import CursorMoved, OutboxOpened, Retention
+from oncemq.core.requests import Start
+from oncemq.core.shard import Shard
+
+
+def blobs(shard: Shard) -> list[bytes]:
+    return sorted(shard.capture())
+
+
+def restored(captured: list[bytes], records, *, begin: int, end: int) -> Shard:
+    """A shard from a checkpoint that was begun at `begin` and done at `end`."""
+    shard = Shard(7)
+    for blob in captured:
+        shard.restore(blob)
+    shard.checkpointed = Serial(end)
+    for serial, record in enumerate(records[begin:], start=begin + 1):
+        shard.apply(record, Serial(serial))
+    shard.serial = Serial(len(records))
+    shard.recovered()
+    return shard
+
+
+def history(desk) -> None:
+    """A little of everything."""
+    first = desk.subscription("orders")
+    desk.put("orders", b"a", b"b")
+    desk.subscribe("orders", "_anonymous-1", Start("earliest"))
+    desk.put("orders", b"c", producer=b"guest", lasting=False)
+    desk.settle(desk.settled("orders", first, 2))
+    desk.create("kept", Retention(keep_ms=1))
+    desk.put("kept", b"k")
+    desk.configure("kept", Retention(forever=True))
+    desk.unsubscribe("orders")
+    desk.hello("billing", last=1)
+    desk.subscribe("gone")
+    desk.delete("gone")
+    desk.subscribe("gone")
+
+
+def test_replaying_every_record_gives_the_live_state(desk) -> None:
+    history(desk)
+    assert blobs(restored([], desk.records, begin=0, end=0)) == blobs(desk.shard)
+
+
+def test_a_checkpoint_alone_gives_the_live_state(desk) -> None:
+    history(desk)
+    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    after.serial = desk.shard.serial
+    assert blobs(after) == blobs(desk.shard)
+
+
+def test_records_a_checkpoint_already_holds_change_nothing_when_replayed(desk) -> None:
+    history(desk)
+    captured = list(desk.shard.capture())
+    records = desk.records
+    for begin in range(len(records) + 1):
+        after = restored(captured, records, begin=begin, end=len(records))
+        assert blobs(after) == blobs(desk.shard), begin
+
+
+def test_a_topic_deleted_while_the_checkpoint_was_taken_stays_deleted(desk) -> None:
+    desk.create("a")
+    desk.subscribe("b")
+    begin = len(desk.records)
+    capture = desk.shard.capture()
+    captured = [next(capture), next(capture)]  # the client, and topic a
+    desk.put("b", b"x")
+    desk.delete("b")
+    desk.delete("a")
+    captured += list(capture)
+    after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+    assert (after.topics, after.by_name, after.by_client) == ({}, {}, {})
+
+
+def test_a_name_used_again_while_the_checkpoint_was_taken_means_the_newer_topic(desk) -> None:
+    desk.create("a")
+    begin = len(desk.records)
+    capture = desk.shard.capture()
+    captured = [next(capture)]
+    desk.delete("a")
+    desk.subscribe("a")
+    captured += list(capture)
+    after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+    assert blobs(after) == blobs(desk.shard)
+    assert after.by_name["a"].id == desk.shard.by_name["a"].id
+
+
+def test_identities_are_not_given_twice_even_when_their_topics_are_gone(desk) -> None:
+    desk.create("a")
+    last = desk.subscription("a")
+    desk.delete("a")
+    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    assert after.next_identity() == last + 1
+    assert restored([], desk.records, begin=0, end=0).next_identity() == last + 1
+
+
+def test_timestamps_go_on_after_a_restore(desk) -> None:
+    desk.subscribe("a")
+    desk.put("a", b"x")
+    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    assert after.next_timestamp(0) == desk.shard.last_timestamp + 1
+
+
+def test_identities_of_another_data_directory_are_no_concern_of_this_one() -> None:
+    shard = Shard(8)
+    shard._seen_identity((7 << 32) | 99)
+    assert shard.next_identity() == (8 << 32) | 1
+
+
+def test_everything_recovered_is_visible(desk) -> None:
+    desk.subscribe("orders")
+    desk.put("orders", b"a")
+    after = restored([], desk.records, begin=0, end=0)
+    assert after.by_name["orders"].visible == 1
+
+
+def test_guests_are_the_same_after_a_restore(desk) -> None:
+    history(desk)
+    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    assert list(after.guests.items()) == list(desk.shard.guests.items())
+
+
+def test_a_record_about_no_topic_is_our_mistake() -> None:
+    moved = CursorMoved(TopicId(1), ClientId("a"), Offset(1))
+    with pytest.raises(AssertionError, match="about no topic"):
+        Shard(7).apply(moved, Serial(1))
+
+
+def test_a_record_of_a_clients_outbox_is_our_mistake(desk) -> None:
+    desk.create("a")
+    record = OutboxOpened(b"p" * 16)
+    with pytest.raises((AssertionError, AttributeError)):
+        desk.shard.apply(record, Serial(2))
