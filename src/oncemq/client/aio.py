@@ -17,7 +17,7 @@ from oncemq.client.blocking import encode_many, payload_of
 from oncemq.client.engine import Engine
 from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
-from oncemq.client.state import State
+from oncemq.client.state import open_state
 from oncemq.client.ticket import Ticket
 from oncemq.client.turns import monotonic_clock
 from oncemq.client.values import Headers, Message, Receipt, Receipts
@@ -25,6 +25,7 @@ from oncemq.client.verbs import Verb, Where
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
 from oncemq.errors import OnceMQError, OutboxFull, Unreachable
+from oncemq.transport.link import Link
 from oncemq.wire import batch
 
 T = TypeVar("T")
@@ -46,9 +47,9 @@ class AsyncClient:
         outbox_bytes_max: int = 256 << 20,
     ) -> None:
         settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
-        self._state = State(id, state)
+        self._state = open_state(id, state)
         try:
-            self._engine = Engine(settings, self._state, monotonic_clock)
+            self._engine = Engine(settings, self._state, Link(), monotonic_clock)
         except BaseException:
             self._state.close()
             raise

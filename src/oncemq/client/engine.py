@@ -6,7 +6,7 @@ own disk, and that only where the contract says "recorded first".
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
@@ -22,7 +22,6 @@ from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
 from oncemq.core.subscriber import Subscriber
 from oncemq.errors import Corrupt, OnceMQError
-from oncemq.transport.link import Link
 from oncemq.wire import batch, codec
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
@@ -31,10 +30,24 @@ CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the
 Handler = Callable[[Reply, Sequence[Body]], None]
 
 
+class Line(Protocol):
+    """A connection to one server at a time, as `transport.link.Link` is."""
+
+    descriptors: tuple[int, ...]
+
+    def connect(self, address: str) -> None: ...
+    def news(self) -> bool | None: ...
+    def send(self, frames: Sequence[Body]) -> bool: ...
+    def receive(self) -> list[bytes] | None: ...
+    def close(self) -> None: ...
+
+
 class Engine:
     """The moving parts of a client, moved by `pump`."""
 
-    def __init__(self, settings: Settings, state: State, clock: Callable[[], Micros]) -> None:
+    def __init__(
+        self, settings: Settings, state: State, line: Line, clock: Callable[[], Micros]
+    ) -> None:
         self.settings = settings
         self.state = state
         self.client = ClientId(state.client)
@@ -45,7 +58,7 @@ class Engine:
         self.outflow = Outflow(self)
         self._clock = clock
         self._handlers: dict[int, Handler] = {}
-        self._link = Link()
+        self._line = line
         self._greeting: Greeting | None = None
         self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
         self._connected = False
@@ -57,7 +70,7 @@ class Engine:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What to wait on after a pump."""
-        return self._link.descriptors
+        return self._line.descriptors
 
     @property
     def connected(self) -> bool:
@@ -152,7 +165,7 @@ class Engine:
         now = self._clock()
         if news or not self._connected or len(self.settings.servers) > 1:
             self._hear(now)
-        while (frames := self._link.receive()) is not None:
+        while (frames := self._line.receive()) is not None:
             self._receive(frames)
         if self.failure is None:
             self._greet()
@@ -193,7 +206,7 @@ class Engine:
         try:
             self.outflow.seal_all()
         finally:
-            self._link.close()
+            self._line.close()
             self.state.close()
 
     # Inside
@@ -295,12 +308,12 @@ class Engine:
 
     def _connect(self) -> None:
         addresses = self.settings.servers
-        self._link.connect(addresses[self._address % len(addresses)])
+        self._line.connect(addresses[self._address % len(addresses)])
         self._connected = False
         self._connect_deadline = Micros(self._clock() + CONNECT_PATIENCE)
 
     def _hear(self, now: Micros) -> None:
-        while (connected := self._link.news()) is not None:
+        while (connected := self._line.news()) is not None:
             if connected and not self._connected:
                 self.exchanges.retry_all()
             self._connected = connected
@@ -321,7 +334,7 @@ class Engine:
             request, body = exchange.make()
             if waiting_for_hello and not self.state.opens(request):
                 continue
-            if not self._link.send(codec.encode_request(exchange.token, request, body)):
+            if not self._line.send(codec.encode_request(exchange.token, request, body)):
                 return
             self.exchanges.sent(exchange, now)
 

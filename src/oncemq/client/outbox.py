@@ -9,12 +9,12 @@ Law: a put is synced here before it is sent (G2 across crashes of the client).
 """
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
 from oncemq.errors import Locked, StorageFull
-from oncemq.storage.disk import LocalDisk
+from oncemq.storage.disk import LockingDisk
+from oncemq.storage.layout import remove_log
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
 
@@ -27,12 +27,12 @@ RandomBytes = Callable[[int], bytes]
 class Slot:
     """One producer's outbox, locked by this process."""
 
-    def __init__(self, directory: Path, random_bytes: RandomBytes) -> None:
+    def __init__(self, disk: LockingDisk, directory: str, random_bytes: RandomBytes) -> None:
         self._directory = directory
         self._random_bytes = random_bytes
-        self._disk = LocalDisk()
-        self._disk.make_directory(str(directory))
-        self._lock = self._disk.lock(str(directory / "lock"))
+        self._disk = disk
+        self._disk.make_directory(directory)
+        self._lock = self._disk.lock(f"{directory}/lock")
         self.producer = ProducerId(b"")
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
         self.pending: list[OutboxPut] = []
@@ -76,7 +76,7 @@ class Slot:
         self._log.append(OutboxOpened(self.producer))
         self._commit()
         old.close()
-        self._disk.remove_tree(str(self._directory / str(old_generation)))
+        remove_log(self._disk, f"{self._directory}/{old_generation}")
 
     def close(self) -> None:
         """Make what is known durable and let go of the slot."""
@@ -92,7 +92,7 @@ class Slot:
 
     def _open(self) -> Log:
         """The newest generation that was completed; an unfinished copy is dropped."""
-        names = self._disk.names(str(self._directory))
+        names = self._disk.names(self._directory)
         generations = sorted((int(name) for name in names if name.isdigit()), reverse=True)
         chosen: Log | None = None
         for generation in generations:
@@ -101,7 +101,7 @@ class Slot:
                 chosen = self._load(generation)
                 if chosen is not None:
                     continue
-            self._disk.remove_tree(str(self._directory / str(generation)))
+            remove_log(self._disk, f"{self._directory}/{generation}")
         if chosen is None:
             self._generation = max(generations, default=0) + 1
             self.producer = ProducerId(self._random_bytes(16))
@@ -116,7 +116,7 @@ class Slot:
     def _load(self, generation: int) -> Log | None:
         opened = open_log(
             self._disk,
-            str(self._directory / str(generation)),
+            f"{self._directory}/{generation}",
             _OPTIONS,
             random_bytes=self._random_bytes,
         )
@@ -148,26 +148,25 @@ class Slot:
         return opened.log
 
     def _new_log(self, generation: int) -> Log:
-        path = str(self._directory / str(generation))
+        path = f"{self._directory}/{generation}"
         return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
 
 
-def open_slots(directory: Path, random_bytes: RandomBytes) -> list[Slot]:
+def open_slots(disk: LockingDisk, directory: str, random_bytes: RandomBytes) -> list[Slot]:
     """Every slot no other process holds; at least one, made when there is none."""
-    disk = LocalDisk()
-    disk.make_directory(str(directory))
-    numbers = sorted(int(name) for name in disk.names(str(directory)) if name.isdigit())
+    disk.make_directory(directory)
+    numbers = sorted(int(name) for name in disk.names(directory) if name.isdigit())
     slots: list[Slot] = []
     for number in numbers:
         try:
-            slots.append(Slot(directory / str(number), random_bytes))
+            slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
         except Locked:
             continue  # a twin of this client is alive and sends its own
     number = max(numbers, default=0)
     while not slots:
         number += 1
         try:
-            slots.append(Slot(directory / str(number), random_bytes))
+            slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
         except Locked:
             continue
     return slots

@@ -1,14 +1,17 @@
 """What a client is between two starts: nothing (anonymous), or a journal and an outbox."""
 
 import secrets
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 from oncemq.client.journal import Journal
-from oncemq.client.outbox import Slot, open_slots
+from oncemq.client.outbox import RandomBytes, Slot, open_slots
 from oncemq.client.paths import state_directory
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import (
     ANONYMOUS,
+    PRODUCER_BYTES,
     ClientId,
     Epoch,
     Offset,
@@ -19,38 +22,54 @@ from oncemq.core.names import (
 )
 from oncemq.core.requests import Hello, Request
 from oncemq.errors import InvalidRequest
+from oncemq.storage.disk import LocalDisk
+
+
+class Memory(Protocol):
+    """What a client must not forget, as `client.journal.Journal` keeps it."""
+
+    def last_epoch(self) -> Epoch: ...
+    def claims(self) -> tuple[int, ...]: ...
+    def claim(self, nonce: int) -> None: ...
+    def granted(self, client_epoch: Epoch, claim: int) -> None: ...
+    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
+    def settle(
+        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
+    ) -> None: ...
+    def forget(self, topic: str) -> None: ...
 
 
 class State:
-    """The durable side of a client."""
+    """The durable side of a client: who it is, its journal and its outbox, if it has any."""
 
-    def __init__(self, client: str | None, directory: str | Path | None) -> None:
-        self.lasting = client is not None
-        self.guest = ProducerId(secrets.token_bytes(16))  # numbers of puts that do not last
-        self.journal: Journal | None = None
-        self.slots: list[Slot] = []
-        if client is None:
-            self.client = f"{ANONYMOUS}{self.guest.hex()}"
-            return
-        fault = name_fault(client, what="client id")
-        if fault is None and is_system(client):
-            fault = f"the client id {client!r} begins with '_', which is the system's"
-        if fault:
-            raise InvalidRequest(fault, code="name_invalid")
+    def __init__(
+        self,
+        client: str,
+        *,
+        journal: Memory | None,
+        slots: list[Slot],
+        directory: str,
+        random_bytes: RandomBytes,
+        close: Callable[[], None],
+    ) -> None:
         self.client = client
-        self.directory = state_directory(client, directory)
-        self.journal = Journal(self.directory, client)
-        try:
-            self.slots = open_slots(self.directory / "outbox", secrets.token_bytes)
-        except BaseException:
-            self.journal.close()
-            raise
+        self.journal = journal
+        self.slots = slots
+        self.directory = directory
+        self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
+        self._random_bytes = random_bytes
+        self._close = close
+
+    @property
+    def lasting(self) -> bool:
+        """Whether this client is the same after a restart."""
+        return self.journal is not None
 
     def greeting(self) -> Greeting:
         """How this start gets its epoch; the claim is on disk before it is sent."""
         assert self.journal is not None
         earlier = self.journal.claims()
-        claim = secrets.randbits(62)
+        claim = int.from_bytes(self._random_bytes(8)) >> 2
         last_epoch = self.journal.last_epoch()
         self.journal.claim(claim)
         return Greeting(ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim)
@@ -72,5 +91,38 @@ class State:
         """Let go of the disk."""
         for slot in self.slots:
             slot.close()
-        if self.journal is not None:
-            self.journal.close()
+        self._close()
+
+
+def open_state(client: str | None, directory: str | Path | None) -> State:
+    """The state of a client on this machine's disk; an anonymous one has none."""
+    random_bytes = secrets.token_bytes
+    if client is None:
+        name = f"{ANONYMOUS}{random_bytes(PRODUCER_BYTES).hex()}"
+        return State(
+            name, journal=None, slots=[], directory="", random_bytes=random_bytes, close=_nothing
+        )
+    fault = name_fault(client, what="client id")
+    if fault is None and is_system(client):
+        fault = f"the client id {client!r} begins with '_', which is the system's"
+    if fault:
+        raise InvalidRequest(fault, code="name_invalid")
+    path = state_directory(client, directory)
+    journal = Journal(path, client)
+    try:
+        slots = open_slots(LocalDisk(), str(path / "outbox"), random_bytes)
+    except BaseException:
+        journal.close()
+        raise
+    return State(
+        client,
+        journal=journal,
+        slots=slots,
+        directory=str(path),
+        random_bytes=random_bytes,
+        close=journal.close,
+    )
+
+
+def _nothing() -> None:
+    """An anonymous client has nothing to let go of."""

@@ -7,7 +7,6 @@ What raises OSError here is never tried again by the log: the server stops.
 
 import fcntl
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -165,11 +164,11 @@ class LocalDisk:
         os.replace(source, target)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
-
-    def remove_tree(self, path: str) -> None:
-        """Remove a directory with everything in it; what is already gone is no error."""
-        shutil.rmtree(path, ignore_errors=True)
+        """A file, or a directory with nothing in it."""
+        if os.path.isdir(path):
+            os.rmdir(path)
+        else:
+            os.unlink(path)
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it (what is there is fine), durable in its parent."""

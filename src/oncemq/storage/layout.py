@@ -99,6 +99,17 @@ def tidy(disk: Disk, directory: str) -> list[str]:
     return removed
 
 
+def remove_log(disk: Disk, directory: str) -> None:
+    """Remove a whole log; nothing may have it open. A crash half-way is finished next time."""
+    folders = ("log", "checkpoints", "torn", "quarantine")
+    for name in disk.names(directory):
+        if name in folders:
+            for inner in disk.names(f"{directory}/{name}"):
+                disk.remove(f"{directory}/{name}/{inner}")
+        disk.remove(f"{directory}/{name}")
+    disk.remove(directory)
+
+
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """A small file, whole under its name or not there at all."""
     temporary = path + ".tmp"
