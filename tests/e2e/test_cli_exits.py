@@ -122,11 +122,6 @@ def test_3_a_recorded_put_goes_out_later_once(once: Once, away: str, topic: str)
     assert once("get", topic, "-n", "9").text == "first\nsecond\n"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Client.put_many(wait=False) of under 5,000 messages stays in memory while offline, "
-    "and closing drops it: the outbox never sees it",
-)
 def test_3_the_next_put_sends_what_was_recorded_before_it(
     once: Once, away: str, topic: str
 ) -> None:
