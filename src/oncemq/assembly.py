@@ -14,6 +14,7 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import Micros
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
+from oncemq.errors import StorageRefused
 from oncemq.server import inventory
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
@@ -66,9 +67,15 @@ class Server:
             logger.warning("damaged checkpoint passed over path=%s", checkpoint)
 
     def run(self) -> None:
-        """Serve until `stop`."""
+        """Serve until `stop`; raises StorageRefused when the disk failed (G9)."""
         try:
             self._loop.run()
+        except OSError as error:
+            raise StorageRefused(
+                f"the disk failed ({error}); the server stopped without answering what was not "
+                "durable. Look after the disk, then start it again: it recovers by itself",
+                code="disk_failed",
+            ) from error
         finally:
             self._log.close()
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar, overload
 
 from oncemq.client import verbs
-from oncemq.client.blocking import encode_many, payload_of
+from oncemq.client.blocking import AWAY_SECONDS, FLOW_BYTES, encode_many, payload_of
 from oncemq.client.engine import Engine
 from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
@@ -31,7 +31,6 @@ from oncemq.wire import batch
 T = TypeVar("T")
 
 IDLE_SECONDS = 0.2
-FLOW_BYTES = 32 << 20
 
 
 class AsyncClient:
@@ -282,6 +281,8 @@ class AsyncClient:
         outflow = self._engine.outflow
         try:
             if self._engine.failure is None and timeout > 0:
+                if not self._engine.connected and not outflow.unrecorded:
+                    timeout = min(timeout, AWAY_SECONDS)
                 try:
                     await self._wait_until(lambda: outflow.idle, timeout, "the last puts")
                     await self._run(verbs.leave(self._engine), timeout=min(timeout, 2.0))

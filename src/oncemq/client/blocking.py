@@ -28,6 +28,7 @@ from oncemq.errors import OnceMQError, OutboxFull, Unreachable
 from oncemq.transport.link import Link
 from oncemq.wire import batch
 
+AWAY_SECONDS = 2.0  # a close waits no longer for a server that is away, if the outbox has it all
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
@@ -307,6 +308,8 @@ class Client:
     def _last_words(self, timeout: float) -> OnceMQError | None:
         outflow = self._engine.outflow
         try:
+            if not self._engine.connected and not outflow.unrecorded:
+                timeout = min(timeout, AWAY_SECONDS)
             self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
             self._turns.run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
         except Unreachable as unreachable:

@@ -136,6 +136,14 @@ class Engine:
         """The clock this engine goes by."""
         return self._clock()
 
+    def forget_fetches(self, topic: str) -> None:
+        """What is on its way for a topic (or for any) is of a subscription that ended (G6)."""
+        for key in list(self._fetches):
+            if key in (topic, ""):
+                token, ticket, _ = self._fetches.pop(key)
+                self.drop(token)
+                ticket.fill(None)
+
     def settle(self, messages: list[Message]) -> None:
         """These took effect: on our disk now, at the server with the next request."""
         moved = self.subscriber.settle(messages)

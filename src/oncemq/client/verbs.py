@@ -84,6 +84,8 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     reply: Subscribed = yield from _ask(
         engine, lambda epoch: Subscribe(engine.client, epoch, topic, start)
     )
+    if reply.made:
+        engine.forget_fetches(topic)
     engine.subscriber.subscribed(topic, reply.subscription_id, reply.cursor)
     return reply.made
 
@@ -93,6 +95,7 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     reply: Unsubscribed = yield from _ask(
         engine, lambda epoch: Unsubscribe(engine.client, epoch, topic)
     )
+    engine.forget_fetches(topic)
     engine.subscriber.forget(topic)
     if engine.state.journal is not None:
         engine.state.journal.forget(topic)
