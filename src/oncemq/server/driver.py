@@ -13,7 +13,7 @@ import msgspec
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import MessagesStored
-from oncemq.core.replies import Refused, Reply, StatusReport, TopicShown
+from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
 from oncemq.core.requests import START_NEW, START_OFFSET, START_TIME, Request, Start, Subscribe
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
 from oncemq.errors import Corrupt
@@ -157,10 +157,15 @@ class Driver:
         elif isinstance(answer, StatusReport):
             answer = self._with_storage(answer)
         elif isinstance(answer, TopicShown):
-            stored = sum(each.bytes for each in self.log.extents(answer.topic.topic_id))
-            topic = msgspec.structs.replace(answer.topic, stored_bytes=stored)
-            answer = msgspec.structs.replace(answer, topic=topic)
+            answer = msgspec.structs.replace(answer, topic=self._with_size(answer.topic))
+        elif isinstance(answer, TopicList):
+            topics = tuple(map(self._with_size, answer.topics))
+            answer = msgspec.structs.replace(answer, topics=topics)
         self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
+
+    def _with_size(self, topic: TopicInfo) -> TopicInfo:
+        stored = sum(each.bytes for each in self.log.extents(topic.topic_id))
+        return msgspec.structs.replace(topic, stored_bytes=stored)
 
     def _with_storage(self, report: StatusReport) -> StatusReport:
         options = self.log.options
