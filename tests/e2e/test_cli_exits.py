@@ -243,11 +243,6 @@ def test_130_ctrl_c_ends_a_listener_and_what_it_wrote_is_settled(
     assert once("get", topic, "-n", "9").text == "three\n"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Client.listen of several topics settles what it skips: messages of the client's "
-    "other subscriptions are lost",
-)
 def test_a_listener_leaves_the_topics_it_was_not_asked_for_alone(
     once: Once, once_server: Serving, topic: str, tmp_path: Path
 ) -> None:

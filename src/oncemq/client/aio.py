@@ -24,6 +24,7 @@ from oncemq.client.values import Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import Verb, Where
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
+from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, OutboxFull, Unreachable
 from oncemq.transport.link import Link
 from oncemq.wire import batch
@@ -204,18 +205,16 @@ class AsyncClient:
 
     async def listen(self, *topics: str, wait: float = 20.0) -> AsyncIterator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for."""
-        topic = topics[0] if len(topics) == 1 else None
-        wanted = set(topics) if len(topics) > 1 else None
+        topic = several(topics)
         while not self._closed:
             async with self._getting:
                 messages = await self._take(topic, 100, wait)
                 try:
                     for message in messages:
-                        if wanted is None or message.topic in wanted:
-                            yield message
+                        yield message
                         verbs.settle(self._engine, [message])
                 except GeneratorExit:
-                    self._engine.subscriber.put_back(topic or "")
+                    self._engine.subscriber.put_back(topic)
                     raise
 
     async def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:

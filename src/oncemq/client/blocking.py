@@ -24,6 +24,7 @@ from oncemq.client.values import Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import Where
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
+from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, OutboxFull, Unreachable
 from oncemq.transport.link import Link
 from oncemq.wire import batch
@@ -220,20 +221,18 @@ class Client:
 
         With one topic, that one; with several, each must be subscribed; with none, any.
         """
-        topic = topics[0] if len(topics) == 1 else None
-        wanted = set(topics) if len(topics) > 1 else None
+        topic = several(topics)
         while not self._turns.closed:
             with self._getting:
                 messages = self._take(topic, 100, wait)
                 try:
                     for message in messages:
-                        if wanted is None or message.topic in wanted:
-                            yield message
+                        yield message
                         with self._turns.lock:
                             verbs.settle(self._engine, [message])
                 except GeneratorExit:
                     with self._turns.lock:
-                        self._engine.subscriber.put_back(topic or "")
+                        self._engine.subscriber.put_back(topic)
                     raise
 
     def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:

@@ -20,7 +20,7 @@ from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
-from oncemq.core.subscriber import Subscriber
+from oncemq.core.subscriber import Subscriber, is_single
 from oncemq.errors import Corrupt, OnceMQError
 from oncemq.wire import batch, codec
 
@@ -88,7 +88,7 @@ class Engine:
         )
 
     def fetch(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
-        """Bring messages into the feed of a topic ("" for any), waiting for them if asked."""
+        """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
         under_way = self._fetches.get(topic)
         if under_way is not None:
             token, ticket, waits = under_way
@@ -101,16 +101,17 @@ class Engine:
         get = Get(
             self.client,
             ANONYMOUS_EPOCH,
-            topic,
+            topic if is_single(topic) else "",
             settled=self.subscriber.untold(),
-            start=feed.ahead if topic else Offset(-1),
+            start=feed.ahead if is_single(topic) else Offset(-1),
             limit=count,
             bytes_max=FETCH_BYTES,
             wait_ms=wait_ms,
+            only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
         )
         token = self._begin(
             lambda: (_with_epoch(get, self.client_epoch), None),
-            partial(self._fetched, get, ticket),
+            partial(self._fetched, topic, get, ticket),
             patience_ms=wait_ms,
         )
         self._fetches[topic] = (token, ticket, wait_ms)
@@ -139,7 +140,7 @@ class Engine:
     def forget_fetches(self, topic: str) -> None:
         """What is on its way for a topic (or for any) is of a subscription that ended (G6)."""
         for key in list(self._fetches):
-            if key in (topic, ""):
+            if key == topic or not is_single(key):
                 token, ticket, _ = self._fetches.pop(key)
                 self.drop(token)
                 ticket.fill(None)
@@ -241,11 +242,11 @@ class Engine:
             ticket.fill(reply)
 
     def _fetched(
-        self, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
+        self, topic: str, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
     ) -> None:
-        self._fetches.pop(get.topic, None)
+        self._fetches.pop(topic, None)
         if isinstance(reply, Refused):
-            self.subscriber.put_back(get.topic)
+            self.subscriber.put_back(topic)
             ticket.fail(error_of(reply))
             return
         assert isinstance(reply, Messages)
@@ -255,7 +256,7 @@ class Engine:
         except Corrupt as damage:
             ticket.fail(damage)
             return
-        self.subscriber.came(get.topic, chunks, more=reply.more)
+        self.subscriber.came(topic, chunks, more=reply.more)
         ticket.fill(None)
 
     def _receive(self, frames: list[bytes]) -> None:
@@ -357,6 +358,7 @@ def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
         get.limit,
         get.bytes_max,
         get.wait_ms,
+        get.only,
     )
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence as Many
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from oncemq.client.outbox import Slot
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
@@ -24,6 +23,7 @@ from oncemq.wire import batch
 
 if TYPE_CHECKING:
     from oncemq.client.engine import Engine
+    from oncemq.client.outbox import Slot
 
 GATHER_MESSAGES = 5_000
 GATHER_BYTES = 1 << 20

@@ -3,10 +3,8 @@
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from oncemq.client.journal import Journal
-from oncemq.client.outbox import RandomBytes, Slot, open_slots
 from oncemq.client.paths import state_directory
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import (
@@ -22,7 +20,11 @@ from oncemq.core.names import (
 )
 from oncemq.core.requests import Hello, Request
 from oncemq.errors import InvalidRequest
-from oncemq.storage.disk import LocalDisk
+
+if TYPE_CHECKING:
+    from oncemq.client.outbox import Slot
+
+RandomBytes = Callable[[int], bytes]
 
 
 class Memory(Protocol):
@@ -47,7 +49,7 @@ class State:
         client: str,
         *,
         journal: Memory | None,
-        slots: list[Slot],
+        slots: "list[Slot]",
         directory: str,
         random_bytes: RandomBytes,
         close: Callable[[], None],
@@ -107,6 +109,11 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         fault = f"the client id {client!r} begins with '_', which is the system's"
     if fault:
         raise InvalidRequest(fault, code="name_invalid")
+    # Loaded here: an anonymous `once put` needs neither SQLite nor the storage package.
+    from oncemq.client.journal import Journal
+    from oncemq.client.outbox import open_slots
+    from oncemq.storage.disk import LocalDisk
+
     path = state_directory(client, directory)
     journal = Journal(path, client)
     try:

@@ -10,6 +10,7 @@ import msgspec
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.records import Run
 from oncemq.core.replies import BatchHead
+from oncemq.errors import Corrupt
 from oncemq.wire import batch
 
 Headers = dict[str, str]
@@ -31,10 +32,24 @@ class Origin:
         head = self.head
         if not head.columns:
             return None, None
-        if self._sides is None:
-            self._sides = batch.sides(self._body, head.count, head.columns)
         place = offset - head.first_offset
+        if self._sides is None:
+            try:
+                self._sides = batch.sides(self._body, head.count, head.columns)
+            except msgspec.DecodeError:
+                return self._side_alone(place)
         return self._sides[0][place], self._sides[1][place]
+
+    def _side_alone(self, place: int) -> tuple[bytes | None, Headers | None]:
+        """Some message of the batch has headers that are none: the others still have theirs."""
+        head = self.head
+        body = batch.cut(self._body, head.count, head.columns, start=place, stop=place + 1)
+        try:
+            keys, headers = batch.sides(body, 1, head.columns)
+        except msgspec.DecodeError as error:
+            name = f"{head.topic}@{head.first_offset + place}"
+            raise Corrupt(f"the headers of {name} are not headers: {error}") from None
+        return keys[0], headers[0]
 
     def run(self, offset: int) -> tuple[Run, int]:
         """The run a message belongs to, and its place in it."""

@@ -53,7 +53,8 @@ class Delivery:
         """The next messages, now or when they come."""
         refusal = self._shard.clients.refusal(get.client, get.client_epoch)
         refusal = refusal or self._move_cursors(step, get.client, get.settled)
-        refusal = refusal or self._not_subscribed(get.client, get.topic)
+        for name in (get.topic, *get.only):
+            refusal = refusal or self._not_subscribed(get.client, name)
         if refusal:
             self._scribe.answer(step, caller, refusal)
         elif not self._deliver(step, caller, get):
@@ -91,6 +92,9 @@ class Delivery:
         """Answer a get with what is there; False when nothing is."""
         if get.topic:
             topics = [self._shard.by_name[get.topic]]
+        elif get.only:
+            named = (self._shard.by_name.get(name) for name in get.only)
+            topics = [topic for topic in named if topic and get.client in topic.subscriptions]
         else:
             topics = list(self._shard.by_client.get(get.client, {}).values())
         spans: list[Span] = []

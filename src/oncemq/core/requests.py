@@ -77,7 +77,8 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Get(Request, frozen=True, array_like=True):
     """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
 
-    `start` lets a client read ahead of its cursor; -1 means from the cursor.
+    `start` lets a client read ahead of its cursor on one topic; -1 means from the cursor.
+    `only` narrows "any" down to these topics.
     """
 
     opcode = 4
@@ -89,6 +90,7 @@ class Get(Request, frozen=True, array_like=True):
     limit: int = 1
     bytes_max: int = 1 << 20
     wait_ms: int = 0
+    only: tuple[str, ...] = ()
 
 
 class Settle(Request, frozen=True, array_like=True):

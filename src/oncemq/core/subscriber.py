@@ -5,7 +5,7 @@ without gap; what the server does not know to be settled is told with the next r
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -63,6 +63,16 @@ class Feed(Generic[M]):
 FETCH_MAX = 50_000
 
 
+def several(topics: Iterable[str]) -> str:
+    """The name of the feed of these topics: names have no line breaks in them."""
+    return "\n".join(sorted(set(topics)))
+
+
+def is_single(topic: str) -> bool:
+    """Whether a feed's name is one topic's: not "any", not several."""
+    return bool(topic) and "\n" not in topic
+
+
 class Subscriber(Generic[M]):
     """All cursors and feeds of one client."""
 
@@ -75,11 +85,12 @@ class Subscriber(Generic[M]):
         self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
     def feed(self, topic: str) -> Feed[M]:
-        """The feed a get reads from. One topic and "any" exclude each other."""
+        """The feed a get reads from. Feeds of one topic and of several exclude each other."""
         feed = self._feeds.get(topic)
         if feed is None:
             # What was fetched the other way is fetched again: the cursors are the truth.
-            self._feeds = {} if not topic else {k: v for k, v in self._feeds.items() if k}
+            kept = filter(is_single, self._feeds) if is_single(topic) else ()
+            self._feeds = {key: self._feeds[key] for key in kept}
             feed = self._feeds[topic] = Feed()
         return feed
 
@@ -103,13 +114,13 @@ class Subscriber(Generic[M]):
             if cursor is None or cursor.subscription_id != chunk.subscription_id:
                 cursor = Cursor(chunk.subscription_id, chunk.first, chunk.first)
                 self._cursors[chunk.topic] = cursor
-            start = max(cursor.next, feed.ahead) if topic else cursor.next
+            start = max(cursor.next, feed.ahead) if is_single(topic) else cursor.next
             if start > chunk.first:
                 chunk.skip(min(start - chunk.first, chunk.left))
             if chunk.left:
                 feed.chunks.append(chunk)
                 feed.left += chunk.left
-                if topic:
+                if is_single(topic):
                     feed.ahead = Offset(chunk.first + chunk.left)
 
     def take(self, topic: str, limit: int) -> list[M]:
@@ -128,7 +139,7 @@ class Subscriber(Generic[M]):
     def hungry(self, topic: str) -> bool:
         """Whether more should be fetched while what is there is worked on."""
         feed = self.feed(topic)
-        return feed.more and bool(topic) and feed.left <= feed.fetch // 2
+        return feed.more and is_single(topic) and feed.left <= feed.fetch // 2
 
     def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """These took effect: the cursors move, and these are their new places."""

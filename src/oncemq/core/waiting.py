@@ -49,7 +49,10 @@ class Waiting:
         """Take every get that a new message on `topic` answers."""
         keys: list[Key] = list(self._by_topic.get(topic, ()))
         if len(self._waiters) > len(keys):
-            keys += [key for client in subscribers if (key := (client, "")) in self._waiters]
+            for client in subscribers:
+                waiter = self._waiters.get((client, ""))
+                if waiter is not None and (not waiter.get.only or topic in waiter.get.only):
+                    keys.append((client, ""))
         return [self._take(key) for key in keys]
 
     def of_client(self, client: ClientId, topics: Iterable[str]) -> list[Waiter]:
