@@ -162,7 +162,7 @@ class AsyncClient:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
         outflow = self._engine.outflow
         await self._wait_until(lambda: outflow.idle, timeout, "the puts made so far")
-        error = outflow.take_failure()
+        error = self._engine.failure or outflow.take_failure()
         if error is not None:
             raise error
 

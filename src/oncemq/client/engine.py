@@ -125,11 +125,13 @@ class Engine:
                 ticket.fail(error_of(reply))
                 return
             try:
-                chunks = _chunks(reply, bodies)
+                stretches = _stretches(reply, bodies)
             except Corrupt as damage:
                 ticket.fail(damage)
                 return
-            ticket.fill([message for chunk in chunks for message in chunk.take(chunk.left)])
+            ticket.fill(
+                [message for stretch in stretches for message in stretch.take(stretch.left)]
+            )
 
         return self._begin(lambda: (request, None), handle, patience_ms=0)
 
@@ -158,7 +160,7 @@ class Engine:
         if not settled:
             return None
         ticket = Ticket[Any]()
-        self.ask(lambda epoch: Settle(self.client, epoch, settled), ticket=ticket)
+        self.ask(lambda client_epoch: Settle(self.client, client_epoch, settled), ticket=ticket)
         return ticket
 
     def drop(self, token: int) -> None:
@@ -252,11 +254,11 @@ class Engine:
         assert isinstance(reply, Messages)
         self.subscriber.told(get.settled)
         try:
-            chunks = _chunks(reply, bodies)
+            stretches = _stretches(reply, bodies)
         except Corrupt as damage:
             ticket.fail(damage)
             return
-        self.subscriber.came(topic, chunks, more=reply.more)
+        self.subscriber.came(topic, stretches, more=reply.more)
         ticket.fill(None)
 
     def _receive(self, frames: list[bytes]) -> None:
@@ -362,14 +364,14 @@ def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
     )
 
 
-def _chunks(reply: Reply, bodies: Sequence[Body]) -> list[Fetched]:
+def _stretches(reply: Reply, bodies: Sequence[Body]) -> list[Fetched]:
     """The messages of a reply; the publisher's checksum is verified here, at the other end."""
     assert isinstance(reply, Messages)
-    chunks: list[Fetched] = []
+    stretches: list[Fetched] = []
     for head, body in zip(reply.batches, bodies, strict=True):
         run = head.runs[0]
         seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
         if batch.checksum(body, seed) != head.checksum:
             raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
-        chunks.append(Fetched(head, body))
-    return chunks
+        stretches.append(Fetched(head, body))
+    return stretches

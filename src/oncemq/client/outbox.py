@@ -36,7 +36,7 @@ class Slot:
         self.producer = ProducerId(b"")
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
         self.pending: list[OutboxPut] = []
-        self._generation = 0
+        self._edition = 0
         self._written = 0
         self._log = self._open()
 
@@ -64,10 +64,10 @@ class Slot:
         self, lanes: dict[str, tuple[TopicId, Sequence]], pending: Iterable[OutboxPut]
     ) -> None:
         """Start a new log that holds only this; the old one goes when it is durable."""
-        old, old_generation = self._log, self._generation
-        self._generation += 1
+        old, old_edition = self._log, self._edition
+        self._edition += 1
         self._written = 0
-        self._log = self._new_log(self._generation)
+        self._log = self._new_log(self._edition)
         for topic, (topic_id, next_sequence) in lanes.items():
             self._log.append(OutboxLane(topic, topic_id, next_sequence))
         for put in pending:
@@ -76,7 +76,7 @@ class Slot:
         self._log.append(OutboxOpened(self.producer))
         self._commit()
         old.close()
-        remove_log(self._disk, f"{self._directory}/{old_generation}")
+        remove_log(self._disk, f"{self._directory}/{old_edition}")
 
     def close(self) -> None:
         """Make what is known durable and let go of the slot."""
@@ -91,21 +91,21 @@ class Slot:
             self._log.finished(group)
 
     def _open(self) -> Log:
-        """The newest generation that was completed; an unfinished copy is dropped."""
+        """The newest edition that was completed; an unfinished copy is dropped."""
         names = self._disk.names(self._directory)
-        generations = sorted((int(name) for name in names if name.isdigit()), reverse=True)
+        editions = sorted((int(name) for name in names if name.isdigit()), reverse=True)
         chosen: Log | None = None
-        for generation in generations:
+        for edition in editions:
             if chosen is None:
-                self._generation = generation
-                chosen = self._load(generation)
+                self._edition = edition
+                chosen = self._load(edition)
                 if chosen is not None:
                     continue
-            remove_log(self._disk, f"{self._directory}/{generation}")
+            remove_log(self._disk, f"{self._directory}/{edition}")
         if chosen is None:
-            self._generation = max(generations, default=0) + 1
+            self._edition = max(editions, default=0) + 1
             self.producer = ProducerId(self._random_bytes(16))
-            chosen = self._new_log(self._generation)
+            chosen = self._new_log(self._edition)
             chosen.append(OutboxOpened(self.producer))
             group = chosen.take_group()
             assert group is not None
@@ -113,10 +113,10 @@ class Slot:
             chosen.finished(group)
         return chosen
 
-    def _load(self, generation: int) -> Log | None:
+    def _load(self, edition: int) -> Log | None:
         opened = open_log(
             self._disk,
-            f"{self._directory}/{generation}",
+            f"{self._directory}/{edition}",
             _OPTIONS,
             random_bytes=self._random_bytes,
         )
@@ -147,8 +147,8 @@ class Slot:
         self.pending = [put for put in puts if put.first_sequence >= done.get(put.topic, 1)]
         return opened.log
 
-    def _new_log(self, generation: int) -> Log:
-        path = f"{self._directory}/{generation}"
+    def _new_log(self, edition: int) -> Log:
+        path = f"{self._directory}/{edition}"
         return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
 
 

@@ -82,7 +82,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     """Subscribe; False when it already was."""
     start = start_of(where)
     reply: Subscribed = yield from _ask(
-        engine, lambda epoch: Subscribe(engine.client, epoch, topic, start)
+        engine, lambda client_epoch: Subscribe(engine.client, client_epoch, topic, start)
     )
     if reply.made:
         engine.forget_fetches(topic)
@@ -93,7 +93,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
 def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     """Unsubscribe; False when it was not."""
     reply: Unsubscribed = yield from _ask(
-        engine, lambda epoch: Unsubscribe(engine.client, epoch, topic)
+        engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic)
     )
     engine.forget_fetches(topic)
     engine.subscriber.forget(topic)

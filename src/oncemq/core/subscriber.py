@@ -34,7 +34,7 @@ class Cursor:
     told: Offset = Offset(0)  # what the server has been told, and answered
 
 
-class Chunk(Protocol[M]):
+class Stretch(Protocol[M]):
     """Consecutive messages of one topic, as they came; made into messages when taken."""
 
     @property
@@ -53,7 +53,7 @@ class Chunk(Protocol[M]):
 class Feed(Generic[M]):
     """What was fetched ahead for one topic, or for "any" (the empty name)."""
 
-    chunks: deque[Chunk[M]] = field(default_factory=deque[Chunk[M]])
+    stretches: deque[Stretch[M]] = field(default_factory=deque[Stretch[M]])
     ahead: Offset = Offset(-1)  # next offset to fetch; -1: from the cursor
     left: int = 0  # fetched and not yet taken
     more: bool = False  # the server has more than was fetched
@@ -102,37 +102,37 @@ class Subscriber(Generic[M]):
         self._asked[topic] = feed.ahead
         return feed.fetch
 
-    def came(self, topic: str, chunks: Sequence[Chunk[M]], *, more: bool) -> None:
+    def came(self, topic: str, stretches: Sequence[Stretch[M]], *, more: bool) -> None:
         """Messages came for this feed; what is below a cursor is dropped."""
         feed = self.feed(topic)
         asked = self._asked.pop(topic, Offset(-1))
         if asked not in (-1, feed.ahead):
             return  # the feed was put back since: these would leave a gap behind the cursor
         feed.more = more
-        for chunk in chunks:
-            cursor = self._cursors.get(chunk.topic)
-            if cursor is None or cursor.subscription_id != chunk.subscription_id:
-                cursor = Cursor(chunk.subscription_id, chunk.first, chunk.first)
-                self._cursors[chunk.topic] = cursor
+        for stretch in stretches:
+            cursor = self._cursors.get(stretch.topic)
+            if cursor is None or cursor.subscription_id != stretch.subscription_id:
+                cursor = Cursor(stretch.subscription_id, stretch.first, stretch.first)
+                self._cursors[stretch.topic] = cursor
             start = max(cursor.next, feed.ahead) if is_single(topic) else cursor.next
-            if start > chunk.first:
-                chunk.skip(min(start - chunk.first, chunk.left))
-            if chunk.left:
-                feed.chunks.append(chunk)
-                feed.left += chunk.left
+            if start > stretch.first:
+                stretch.skip(min(start - stretch.first, stretch.left))
+            if stretch.left:
+                feed.stretches.append(stretch)
+                feed.left += stretch.left
                 if is_single(topic):
-                    feed.ahead = Offset(chunk.first + chunk.left)
+                    feed.ahead = Offset(stretch.first + stretch.left)
 
     def take(self, topic: str, limit: int) -> list[M]:
         """Up to `limit` fetched messages, oldest first; not settled by this."""
         feed = self.feed(topic)
         taken: list[M] = []
-        while feed.chunks and len(taken) < limit:
-            chunk = feed.chunks[0]
-            some = chunk.take(min(chunk.left, limit - len(taken)))
+        while feed.stretches and len(taken) < limit:
+            stretch = feed.stretches[0]
+            some = stretch.take(min(stretch.left, limit - len(taken)))
             taken = taken + some if taken else some
-            if not chunk.left:
-                feed.chunks.popleft()
+            if not stretch.left:
+                feed.stretches.popleft()
         feed.left -= len(taken)
         return taken
 
@@ -159,7 +159,7 @@ class Subscriber(Generic[M]):
 
     def drained(self, topic: str) -> bool:
         """Whether nothing fetched is left."""
-        return not self.feed(topic).chunks
+        return not self.feed(topic).stretches
 
     def untold(self) -> tuple[Settled, ...]:
         """What the server has not been told is settled."""
