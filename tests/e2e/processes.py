@@ -182,6 +182,7 @@ class Relay:
         self._near: set[socket.socket] = set()  # ends toward clients
         self._holding = False
         self._marker = b""
+        self._refusing = False
         self._cutting = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -195,12 +196,19 @@ class Relay:
         """From the moment a request with these bytes goes through."""
         self._marker = marker
 
+    def refuse(self) -> None:
+        """Every connection ends, and no new one comes about until the next cut."""
+        self._refusing = True
+        self._drop_now()
+
     def cut(self) -> None:
         """Every connection ends, with what was withheld; new ones work again."""
-        self._marker = b""
+        self._refusing = False
+        self._drop_now()
+
+    def _drop_now(self) -> None:
         self._cutting.set()
         until(lambda: not self._cutting.is_set(), what="the wire is cut")
-        self._holding = False
 
     def close(self) -> None:
         self._ended = True
@@ -211,6 +219,7 @@ class Relay:
             readable, _, _ = select.select([self._door, *self._pairs], (), (), 0.005)
             if self._cutting.is_set():
                 self._drop_all()
+                self._holding, self._marker = False, b""
                 self._cutting.clear()
                 continue
             for each in readable:
@@ -222,6 +231,9 @@ class Relay:
         self._door.close()
 
     def _open(self, near: socket.socket) -> None:
+        if self._refusing:
+            near.close()
+            return
         try:
             far = socket.create_connection(self._server)
         except OSError:
