@@ -4,14 +4,19 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from oncemq.errors import Locked
 from oncemq.storage import disk as disk_module
 from oncemq.storage.disk import LocalDisk, LockingDisk
+from oncemq.testing.faulty_disk import FaultyDisk
 
-DISKS: dict[str, Callable[[], LockingDisk]] = {"local": LocalDisk}
+DISKS: dict[str, Callable[[], LockingDisk]] = {
+    "local": LocalDisk,
+    "faulty": lambda: FaultyDisk(Random(1)),
+}
 
 
 @pytest.fixture(params=list(DISKS))
