@@ -1,0 +1,195 @@
+"""What the broker owes becomes batches cut from the log: in order, verified, within limits."""
+
+import pytest
+
+from oncemq.core.names import Micros, Offset, SubscriptionId, TopicId
+from oncemq.core.names import Sequence as Number
+from oncemq.core.records import MessagesStored, Run
+from oncemq.core.replies import Messages
+from oncemq.core.requests import Settled
+from oncemq.core.step import Deliver, Span
+from oncemq.errors import Corrupt
+from oncemq.server.reader import BODIES_MAX, Reader, cut_runs
+from oncemq.storage.log import LogOptions
+from oncemq.wire import batch
+
+A, B = b"a" * 16, b"b" * 16
+
+
+# ------------------------------------------------------------------ from a real log
+
+
+def test_a_get_goes_across_batches_up_to_its_limit(host) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"a", b"b")
+    host.put("orders", b"c", b"d")
+    assert host.get("orders", limit=3) == ["orders@0=a", "orders@1=b", "orders@2=c"]
+
+
+def test_a_get_brings_no_more_bytes_than_asked_but_one_message_at_least(host) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"aaaa", b"bbbb", b"cccc")
+    assert host.get("orders", bytes_max=8) == ["orders@0=aaaa", "orders@1=bbbb"]
+    for little in (3, 1, 0, -1):
+        assert host.get("orders", bytes_max=little) == ["orders@0=aaaa"]
+
+
+def test_a_get_from_within_a_batch_is_a_slice_with_a_checksum_of_its_own(host) -> None:
+    subscription = host.subscribe("orders").subscription_id
+    host.put("orders", b"a", b"b", b"c", b"d")
+    settled = (Settled("orders", subscription, Offset(1)),)
+    reply, bodies = host.ask_all(host.getting("orders", settled=settled, limit=2))
+    (head,) = reply.batches
+    assert (head.first_offset, head.count, head.runs[0].first_sequence) == (1, 2, 2)
+    assert batch.payloads_of(bodies[0], 2, 0) == [b"b", b"c"]
+    assert reply.more
+
+
+def test_more_is_said_exactly_when_there_is_more(host) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"a", b"b", b"c")
+    for limit, more in ((2, True), (3, False), (4, False)):
+        assert host.ask(host.getting("orders", limit=limit)).more is more
+
+
+def test_of_several_topics_the_oldest_message_goes_first(host) -> None:
+    for topic in ("one", "two", "three"):
+        host.subscribe(topic)
+    for topic, payload in (("two", b"1"), ("one", b"2"), ("two", b"3"), ("three", b"4")):
+        host.put(topic, payload)
+    host.put("one", b"5", b"6")
+    everything = ["two@0=1", "one@0=2", "two@1=3", "three@0=4", "one@1=5", "one@2=6"]
+    assert host.get() == everything
+    for limit in range(1, 7):
+        assert host.get(limit=limit) == everything[:limit]
+
+
+def test_of_several_topics_the_oldest_goes_first_also_within_merged_batches(make_host) -> None:
+    host = make_host(LogOptions(segment_bytes=1500, allocate_bytes=700, reserve_bytes=100))
+    for topic in ("one", "two"):
+        host.subscribe(topic)
+    for number in range(20):
+        host.put("one" if number % 3 else "two", b"%d" % number)
+    before = host.get()
+    assert host.compact() > 0
+    assert host.get() == before
+    assert [each.split("=")[1] for each in before] == [str(number) for number in range(20)]
+    for limit in (1, 2, 5, 7):
+        assert host.get(limit=limit) == before[:limit]
+
+
+# ------------------------------------------------------------------ from a shelf of our own
+
+
+class Stored:
+    def __init__(self, record: MessagesStored, body: bytes, seed: int) -> None:
+        self.record, self.body, self.seed = record, body, seed
+
+
+class Shelf:
+    """Batches of one topic, given one at a time unless told otherwise."""
+
+    def __init__(self, *batches: Stored) -> None:
+        self.batches = batches
+
+    def read_many(self, topic_id, offset, *, count_max, bytes_max) -> list[Stored]:
+        for each in self.batches:
+            record = each.record
+            if record.topic_id == topic_id and record.first_offset + record.count > offset:
+                return [each]
+        return []
+
+
+def stored(first: int, *payloads: bytes, topic: str = "t", runs: tuple[Run, ...] = ()) -> Stored:
+    body = batch.encode_payloads(payloads)
+    runs = runs or (Run(len(payloads), A, 1, Number(first + 1), Micros(first)),)
+    seed = batch.seed(topic, runs[0].producer, runs[0].first_sequence, len(payloads))
+    checksum = batch.checksum(body, seed)
+    record = MessagesStored(TopicId(1), Offset(first), len(payloads), 0, checksum, runs)
+    return Stored(record, body, seed)
+
+
+def read(shelf: Shelf, start: int, end: int, *, limit: int = 99) -> tuple[Messages, list]:
+    span = Span("t", TopicId(1), SubscriptionId(9), Offset(start), Offset(end))
+    return Reader(shelf).read(Deliver((span,), limit, 1 << 20))
+
+
+def test_a_whole_batch_leaves_as_the_very_bytes_it_was_put_as() -> None:
+    one = stored(0, b"a", b"b")
+    reply, (body,) = read(Shelf(one), 0, 2)
+    assert body is one.body
+    assert reply.batches[0].checksum == one.record.checksum
+
+
+def test_what_is_beyond_the_span_is_not_given() -> None:
+    reply, bodies = read(Shelf(stored(0, b"a", b"b", b"c")), 1, 2)
+    assert [batch.payloads_of(bodies[0], 1, 0), reply.more] == [[b"b"], False]
+
+
+def test_a_slice_of_a_damaged_batch_is_not_given_a_fresh_checksum() -> None:
+    damaged = stored(0, b"a", b"b")
+    damaged.body = damaged.body[:-1] + b"X"
+    with pytest.raises(Corrupt, match="t@0 does not match its checksum"):
+        read(Shelf(damaged), 0, 1)
+
+
+def test_a_batch_taken_in_pieces_is_verified_once() -> None:
+    one = stored(0, *[b"x"] * 10)
+    reader = Reader(Shelf(one))
+    checks: list[int] = []
+    first_seed = one.seed
+    type(one).seed = property(lambda self: checks.append(1) or first_seed, lambda self, value: None)
+    try:
+        for start in range(9):
+            span = Span("t", TopicId(1), SubscriptionId(9), Offset(start), Offset(10))
+            reader.read(Deliver((span,), 1, 1 << 20))
+    finally:
+        del type(one).seed
+    assert len(checks) == 1
+
+
+def test_a_missing_batch_is_said_not_skipped() -> None:
+    with pytest.raises(Corrupt, match="t@0 is not in the log"):
+        read(Shelf(), 0, 1)
+    with pytest.raises(Corrupt, match="gap at t@0"):
+        read(Shelf(stored(5, b"a")), 0, 6)
+
+
+def test_a_corrupt_batch_is_refused_to_its_reader_and_nobody_else(host, monkeypatch) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"a")
+
+    def corrupt(*_: object, **__: object) -> None:
+        raise Corrupt("orders@0 is damaged")
+
+    monkeypatch.setattr(host.log, "read_many", corrupt)
+    reply = host.ask(host.getting("orders"))
+    assert (reply.code, reply.detail) == ("corrupt", "orders@0 is damaged; see once repair")
+    assert host.put("orders", b"b").stored
+
+
+def test_no_more_batches_leave_at_once_than_a_reply_may_have() -> None:
+    shelf = Shelf(*(stored(n, b"x") for n in range(BODIES_MAX + 5)))
+    reply, bodies = read(shelf, 0, BODIES_MAX + 5, limit=BODIES_MAX + 5)
+    assert (len(bodies), reply.more) == (BODIES_MAX, True)
+
+
+RUNS = (
+    Run(2, A, 1, Number(1), Micros(10)),
+    Run(3, B, 2, Number(7), Micros(20)),
+    Run(1, A, 1, Number(3), Micros(30)),
+)
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "kept"),
+    [
+        (0, 6, RUNS),
+        (0, 1, (Run(1, A, 1, Number(1), Micros(10)),)),
+        (1, 4, (Run(1, A, 1, Number(2), Micros(10)), Run(2, B, 2, Number(7), Micros(20)))),
+        (3, 5, (Run(2, B, 2, Number(8), Micros(20)),)),
+        (5, 6, (RUNS[2],)),
+    ],
+)
+def test_a_slice_keeps_whose_messages_they_are(start, stop, kept) -> None:
+    assert cut_runs(RUNS, start=start, stop=stop) == kept
