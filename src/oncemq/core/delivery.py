@@ -93,7 +93,7 @@ class Delivery:
         if get.topic:
             topics = [self._shard.by_name[get.topic]]
         elif get.only:
-            named = (self._shard.by_name.get(name) for name in get.only)
+            named = (self._shard.by_name.get(name) for name in dict.fromkeys(get.only))
             topics = [topic for topic in named if topic and get.client in topic.subscriptions]
         else:
             topics = list(self._shard.by_client.get(get.client, {}).values())

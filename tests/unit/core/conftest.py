@@ -171,10 +171,11 @@ class Desk:
         start: int = -1,
         limit: int = 100,
         wait: float = 0,
+        only: tuple[str, ...] = (),
     ) -> Get:
         return Get(
             ClientId(client), self.epoch(client), topic, settled, start, limit,
-            wait_ms=int(wait * 1000),
+            wait_ms=int(wait * 1000), only=only,
         )  # fmt: skip
 
     def get(self, topic: str = "", client: str = "billing", **how: object) -> Reply | Deliver:

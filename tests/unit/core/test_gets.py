@@ -120,6 +120,29 @@ def test_a_get_of_any_topic_goes_from_the_cursors_whatever_start_says(orders) ->
     assert orders.spans(start=2) == {"orders": range(3)}
 
 
+@pytest.fixture
+def three(desk):
+    """`billing` subscribes to a, b and c, one durable message in each."""
+    for topic in ("a", "b", "c"):
+        desk.subscription(topic)
+        desk.put(topic, b"x")
+    desk.sync()
+    return desk
+
+
+def test_a_get_of_some_topics_is_owed_the_spans_of_these(three) -> None:
+    assert three.spans(only=("a", "c")) == {"a": range(1), "c": range(1)}
+
+
+def test_a_topic_named_twice_is_owed_once(three) -> None:
+    assert len(three.get(only=("a", "a", "b", "a")).spans) == 2
+
+
+def test_each_of_some_topics_must_be_subscribed(three) -> None:
+    for only in (("a", "unknown"), ("unknown",)):
+        assert three.get(only=only).code == "not_subscribed"
+
+
 # ------------------------------------------------------------------ settling (G4)
 
 

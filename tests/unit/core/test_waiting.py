@@ -122,6 +122,27 @@ def test_a_get_waiting_on_one_topic_is_not_woken_by_another(desk) -> None:
     assert desk.sync() == []
 
 
+def test_a_get_waiting_on_some_topics_is_woken_by_these_alone(desk) -> None:
+    for topic in ("a", "b", "c"):
+        desk.subscription(topic)
+    desk.step(desk.getting(only=("a", "b"), wait=5))
+    desk.put("c", b"x")
+    assert desk.sync() == []
+    desk.put("b", b"x")
+    (owed,) = desk.sync()
+    assert spans(owed) == {"b": range(1)}
+
+
+def test_a_get_waiting_on_some_topics_goes_on_when_one_of_them_is_gone(desk) -> None:
+    for topic in ("a", "b"):
+        desk.subscription(topic)
+    desk.step(desk.getting(only=("a", "b"), wait=5))
+    desk.delete("a")
+    desk.put("b", b"x")
+    (owed,) = desk.sync()
+    assert spans(owed) == {"b": range(1)}
+
+
 def test_everyone_who_waits_on_a_topic_is_woken(desk) -> None:
     for client in ("a", "b", "c"):
         desk.subscription("orders", client)

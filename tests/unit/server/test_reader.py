@@ -1,5 +1,6 @@
 """What the broker owes becomes batches cut from the log: in order, verified, within limits."""
 
+import msgspec
 import pytest
 
 from oncemq.core.names import Micros, Offset, SubscriptionId, TopicId
@@ -76,6 +77,15 @@ def test_of_several_topics_the_oldest_goes_first_also_within_merged_batches(make
     assert [each.split("=")[1] for each in before] == [str(number) for number in range(20)]
     for limit in (1, 2, 5, 7):
         assert host.get(limit=limit) == before[:limit]
+
+
+def test_a_get_that_names_a_topic_twice_is_answered_once(host) -> None:
+    for topic in ("one", "two"):
+        host.subscribe(topic)
+        host.put(topic, b"x")
+    get = msgspec.structs.replace(host.getting(), only=("one", "one", "two"))
+    reply, _ = host.ask_all(get)
+    assert [head.topic for head in reply.batches] == ["one", "two"]
 
 
 # ------------------------------------------------------------------ from a shelf of our own
