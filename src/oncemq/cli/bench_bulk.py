@@ -17,7 +17,7 @@ from oncemq.cli.bench_report import Aim, Figure, size_text
 from oncemq.client.blocking import Client
 from oncemq.core.records import Retention
 
-UNDER_WAY = 6
+UNDER_WAY = 8  # as many as a client has on the way to one topic
 PUSH_PULL = "push/pull"
 DISK = "write+sync"
 

@@ -5,7 +5,6 @@ import random
 import time
 from collections.abc import Iterator
 
-from oncemq.cli import output
 from oncemq.cli.bench_bulk import put_bytes
 from oncemq.cli.bench_lab import Lab, forget_cached, quantile
 from oncemq.cli.bench_report import Aim, Figure
@@ -18,6 +17,7 @@ MICRO = 1_000_000
 MEBIBYTE = 1 << 20
 AT_ONCE = 64  # requests under way while topics are made
 SIZE, BATCH = 1_000, 1_000  # what fills a log
+ROUNDS = 10
 
 FLAT = Aim(1.25, at_most=True)
 TOPIC_BYTES = Aim(2_048, at_most=True, unit=" B")
@@ -30,31 +30,20 @@ RESTART = Aim(5.0, at_most=True, unit=" s")
 
 def topics(lab: Lab) -> Iterator[Figure]:
     """The cost of a put, and the memory of an idle topic, from one topic to very many."""
-    stages = [each for each in (1, 100, 10_000) if each < lab.effort.topics] + [lab.effort.topics]
-    with lab.server() as server:
+    stages = [each for each in (100, 10_000) if each < lab.effort.topics] + [lab.effort.topics]
+    with lab.server() as lone, lab.server() as server:
         state = server.data.parent / "subscriber"
-        made, first = 0, 0.0
-        base = resident = server.resident_bytes
+        asyncio.run(_subscribe(lone.address, lone.data.parent / "subscriber", range(1)))
+        asyncio.run(_subscribe(server.address, state, range(1)))
+        base = resident = _settled_memory(server)
+        made = 1
         for stage in stages:
-            lab.steps.show(f"the making of {output.counted(stage, 'topic')} with a subscription")
+            lab.steps.show(f"the making of {stage:,} topics with a subscription")
             asyncio.run(_subscribe(server.address, state, range(made, stage)))
             made = stage
             resident = _settled_memory(server)
-            base = resident if stage == 1 else base
-            lab.steps.show(f"puts to {output.counted(stage, 'topic')}")
-            times, cpu = _puts(lab, server, stage)
-            middle = quantile(times, 0.5)
-            first = first or middle
-            yield Figure(
-                part="put, by number of topics",
-                what=output.counted(stage, "topic"),
-                unit="microseconds",
-                values={"p50": middle * MICRO, "p99": quantile(times, 0.99) * MICRO,
-                        "server CPU": cpu * MICRO},
-                ratios={"p50 / p50 of 1 topic": middle / first},
-                aim=FLAT if stage > 1 else None,
-                judged=middle / first,
-            )  # fmt: skip
+            lab.steps.show(f"puts to {stage:,} topics, in turns with puts to 1")
+            yield _cost(lab, lone, server, stage)
         each = (resident - base) / (made - 1)
         yield Figure(
             part="memory of an idle topic with a subscription",
@@ -64,6 +53,72 @@ def topics(lab: Lab) -> Iterator[Figure]:
             aim=TOPIC_BYTES,
             judged=each,
         )
+
+
+def _cost(lab: Lab, lone: ServerChild, server: ServerChild, stage: int) -> Figure:
+    """Puts to topics chosen at random, in turns with puts to a server that has only one."""
+    few, many = Puts(lone, 1), Puts(server, stage)
+    try:
+        for puts in (few, many):
+            puts.make(lab.effort.singles // 10)
+            puts.begin()
+        for _ in range(ROUNDS):
+            few.make(lab.effort.singles // ROUNDS)
+            many.make(lab.effort.singles // ROUNDS)
+        ratio = many.middle / few.middle
+        return Figure(
+            part="put, by number of topics",
+            what=f"{stage:,} topics",
+            unit="microseconds",
+            values={
+                "p50": many.middle * MICRO,
+                "p99": quantile(many.times, 0.99) * MICRO,
+                "server CPU": many.cpu_seconds * MICRO,
+            },
+            limits={"p50, 1 topic": few.middle * MICRO, "CPU, 1 topic": few.cpu_seconds * MICRO},
+            ratios={"p50, 1 topic": ratio},
+            aim=FLAT,
+            judged=ratio,
+        )
+    finally:
+        few.client.close()
+        many.client.close()
+
+
+class Puts:
+    """Single puts to the first so many topics of a server, timed."""
+
+    def __init__(self, server: ServerChild, topic_count: int) -> None:
+        self.client = Client(server.address)
+        self.times: list[float] = []
+        self._server = server
+        self._topic_count = topic_count
+        self._chance = random.Random(topic_count)
+        self._cpu = 0.0
+
+    def begin(self) -> None:
+        """What was put so far was to warm up."""
+        self.times.clear()
+        self._cpu = self._server.cpu_seconds
+
+    def make(self, count: int) -> None:
+        """Put, and note how long each one took."""
+        payload = bytes(100)
+        for _ in range(count):
+            name = _name(self._chance.randrange(self._topic_count))
+            started = time.perf_counter()
+            self.client.put(name, payload)
+            self.times.append(time.perf_counter() - started)
+
+    @property
+    def middle(self) -> float:
+        """The median seconds of a put."""
+        return quantile(self.times, 0.5)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The server's processor time for one."""
+        return (self._server.cpu_seconds - self._cpu) / len(self.times)
 
 
 async def _subscribe(address: str, state: object, numbers: range) -> None:
@@ -80,24 +135,6 @@ async def _subscribe(address: str, state: object, numbers: range) -> None:
 
 def _name(number: int) -> str:
     return f"topic-{number:06}"
-
-
-def _puts(lab: Lab, server: ServerChild, stage: int) -> tuple[list[float], float]:
-    """Seconds of each put to a topic chosen at random, and the server's CPU seconds for one."""
-    chance = random.Random(stage)
-    count, payload = lab.effort.singles, bytes(100)
-    times: list[float] = []
-    with Client(server.address) as client:
-        for _ in range(count // 10):
-            client.put(_name(chance.randrange(stage)), payload)
-        before = server.cpu_seconds
-        for _ in range(count):
-            name = _name(chance.randrange(stage))
-            started = time.perf_counter()
-            client.put(name, payload)
-            times.append(time.perf_counter() - started)
-        cpu = (server.cpu_seconds - before) / count
-    return times, cpu
 
 
 def _settled_memory(server: ServerChild, *, seconds: float = 10.0) -> int:
