@@ -1,8 +1,11 @@
 """What there is, for people and tools: topics, subscriptions, counters. Decides nothing."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 
+from oncemq.core.names import ClientId
 from oncemq.core.replies import (
     Refused,
     Reply,
@@ -59,13 +62,13 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
 
 def no_such_topic(shard: Shard, name: str) -> Refused:
     """The refusal that shows what there is."""
-    known = sorted(shard.by_name)[:5]
+    known = shard.names[:5]
     there = ", ".join(known) + (", …" if len(shard.by_name) > 5 else "")
     return Refused("no_such_topic", f"unknown topic {name!r}; this server has: {there or 'none'}")
 
 
 def _topics(shard: Shard, question: ListTopics) -> TopicList:
-    names = sorted(shard.by_name)
+    names = shard.names
     first = bisect_right(names, question.after) if question.after else 0
     limit = min(max(1, question.limit), PAGE_MAX)
     page = names[first : first + limit]
@@ -85,19 +88,29 @@ def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
 def _subscriptions(shard: Shard, waiting: Waiting, question: ListSubscriptions) -> Reply:
     if question.topic and question.topic not in shard.by_name:
         return no_such_topic(shard, question.topic)
-    topics = [shard.by_name[question.topic]] if question.topic else shard.by_name.values()
-    found = sorted(
-        (topic.name, client)
-        for topic in topics
-        for client in topic.subscriptions
-        if question.client in ("", client) and (topic.name, client) > tuple(question.after)
-    )
     limit = min(max(1, question.limit), PAGE_MAX)
-    page = tuple(
-        _subscription(shard.by_name[name], shard.by_name[name].subscriptions[client], waiting)
-        for name, client in found[:limit]
-    )
+    found = list(islice(_matching(shard, question), limit + 1))
+    page = tuple(_subscription(topic, each, waiting) for topic, each in found[:limit])
     return SubscriptionList(page, more=len(found) > limit)
+
+
+def _matching(shard: Shard, question: ListSubscriptions) -> Iterator[tuple[Topic, Subscription]]:
+    """In order of topic and client, from after the place named; looks no further than asked."""
+    client = ClientId(question.client)
+    if question.topic:
+        names = [question.topic]
+    elif client:
+        names = sorted(topic.name for topic in shard.by_client.get(client, {}).values())
+    else:
+        names = shard.names
+    topic_after, client_after = question.after
+    for name in names[bisect_left(names, topic_after) :]:
+        topic = shard.by_name[name]
+        clients = [client] if client else sorted(topic.subscriptions)
+        for each in clients:
+            passed = name == topic_after and each <= client_after
+            if each in topic.subscriptions and not passed:
+                yield topic, topic.subscriptions[each]
 
 
 def _info(topic: Topic) -> TopicInfo:

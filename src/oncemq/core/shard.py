@@ -4,6 +4,7 @@ Laws: `apply` decides nothing, it only remembers; a record that a checkpoint alr
 changes nothing when it is replayed; identities are never given twice.
 """
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -65,6 +66,7 @@ class Shard:
         self.clients = Clients()
         self.topics: dict[TopicId, Topic] = {}
         self.by_name: dict[str, Topic] = {}
+        self.names: list[str] = []  # of `by_name`, sorted: a page of them costs no sorting
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
 
@@ -154,6 +156,8 @@ class Shard:
     def _add(self, topic: Topic) -> None:
         self.topics[topic.id] = topic
         namesake = self.by_name.get(topic.name)
+        if namesake is None:
+            insort(self.names, topic.name)
         if namesake is None or namesake.created <= topic.created:
             self.by_name[topic.name] = topic
         for client in topic.subscriptions:
@@ -163,6 +167,7 @@ class Shard:
         del self.topics[topic.id]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]
+            del self.names[bisect_left(self.names, topic.name)]
         for client in topic.subscriptions:
             self._drop_from_client(client, topic)
         for producer in topic.producers:
