@@ -81,6 +81,7 @@ class Subscriber(Generic[M]):
             topic: Cursor(subscription_id, cursor)
             for topic, (subscription_id, cursor) in (cursors or {}).items()
         }
+        self._untold = dict.fromkeys(self._cursors)  # topics whose cursor the server may not know
         self._feeds: dict[str, Feed[M]] = {}
         self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
@@ -150,6 +151,7 @@ class Subscriber(Generic[M]):
                 continue  # its subscription ended while they were worked on
             if end > cursor.next:
                 cursor.next = end
+            self._untold[topic] = None
             moved.append((topic, cursor.subscription_id, cursor.next))
         return moved
 
@@ -165,8 +167,8 @@ class Subscriber(Generic[M]):
         """What the server has not been told is settled."""
         return tuple(
             Settled(topic, cursor.subscription_id, cursor.next)
-            for topic, cursor in self._cursors.items()
-            if cursor.next > cursor.told
+            for topic in self._untold
+            if (cursor := self._cursors[topic]).next > cursor.told
         )
 
     def told(self, settled: tuple[Settled, ...]) -> None:
@@ -175,6 +177,8 @@ class Subscriber(Generic[M]):
             cursor = self._cursors.get(each.topic)
             if cursor is not None and cursor.subscription_id == each.subscription_id:
                 cursor.told = max(cursor.told, each.cursor)
+                if cursor.told >= cursor.next:
+                    self._untold.pop(each.topic, None)
 
     def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
         """The server named the subscription; an unknown one begins where it says."""
@@ -186,6 +190,7 @@ class Subscriber(Generic[M]):
     def forget(self, topic: str) -> None:
         """The subscription ended: nothing fetched for it is handed out any more (G6)."""
         self._cursors.pop(topic, None)
+        self._untold.pop(topic, None)
         self._feeds.clear()
 
     @property
