@@ -123,7 +123,8 @@ class Publisher:
 
     def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
         """Where the server stands: renumber; the parcels it has had all along come back."""
-        same_topic = lane.topic_id == reply.topic_id
+        # Numbers given before any answer named the topic are of whichever topic has the name.
+        same_topic = lane.topic_id in (0, reply.topic_id)
         lane.topic_id = reply.topic_id
         lane.lost = False
         lane.resume_token = 0

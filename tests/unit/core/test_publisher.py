@@ -158,6 +158,16 @@ def test_after_a_gap_what_the_server_has_comes_back_and_the_rest_goes_on_from_th
     assert office.publisher.unacknowledged == 4
 
 
+def test_numbers_given_before_the_topic_was_known_count_on_whichever_has_the_name() -> None:
+    """Else a put that was stored, and whose answer is still on its way, would be stored again."""
+    stored, refused = parcel(), parcel()
+    office = Office(stored, refused)
+    office.send()
+    assert office.refuse(refused, "too_large") is True
+    assert office.resume(1, ID) == [stored]
+    assert office.numbers == []
+
+
 def test_numbers_the_server_has_on_another_topic_do_not_count() -> None:
     first = parcel(2)
     office = Office(first)

@@ -1,0 +1,260 @@
+"""A client without sockets: the engine over a line that ends at a driver in this process."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.client.engine import Engine
+from oncemq.client.journal import Journal
+from oncemq.client.outbox import open_slots
+from oncemq.client.settings import Settings
+from oncemq.client.state import State
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Message
+from oncemq.client.verbs import Verb, settle, take
+from oncemq.core.broker import Broker
+from oncemq.core.names import Micros
+from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
+from oncemq.server.driver import Driver
+from oncemq.storage.disk import LocalDisk, LocalFile
+from oncemq.storage.log import LogOptions
+from oncemq.storage.recovery import open_log
+from oncemq.wire import batch
+
+_numbers = count(1)
+
+
+def random_bytes(size: int) -> bytes:
+    """Never the same twice, and the same in every run of a test."""
+    return blake2b(b"%d" % next(_numbers), digest_size=size).digest()
+
+
+class QuickFile(LocalFile):
+    """A file that is not synced: no power is cut here."""
+
+    def sync(self) -> None: ...
+
+
+class QuickDisk(LocalDisk):
+    def open(self, path: str, create: bool = False) -> LocalFile:
+        file = super().open(path, create)
+        file.__class__ = QuickFile
+        return file
+
+    def sync_directory(self, path: str) -> None: ...
+
+
+class Server:
+    """A driver on a real log, with the clock and the network in the test's hands."""
+
+    def __init__(self, directory: Path, rules: Rules | None = None) -> None:
+        self.directory = directory
+        self.rules = rules or Rules()
+        self.now = 1_000_000_000
+        self.start()
+
+    def start(self) -> None:
+        options = LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 16, reserve_bytes=1 << 12)
+        opened = open_log(QuickDisk(), str(self.directory), options, random_bytes=random_bytes)
+        shard = Shard(opened.log.tag)
+        for serial, record in opened.replay:
+            shard.apply(record, serial)
+        shard.serial = opened.log.last_serial
+        broker = Broker(shard, self.rules)
+        broker.recovered(Micros(self.now))
+        self.log, self.driver = opened.log, Driver(broker, opened.log)
+
+    def crash(self) -> None:
+        """What was not committed is gone; lines find out by themselves."""
+        self.log.close()
+        self.start()
+
+    def commit(self) -> None:
+        group = self.driver.commit(Micros(self.now + 1_000_000))
+        if group is not None:
+            self.log.write(group)
+            self.driver.committed(group, Micros(self.now))
+
+    def stored(self, topic: str) -> list[bytes]:
+        """Every payload the log holds of a topic."""
+        known = self.driver.broker.shard.by_name[topic]
+        found: list[bytes] = []
+        while len(found) < known.visible:
+            for each in self.log.read_many(known.id, len(found), count_max=99, bytes_max=1 << 20):
+                record = each.record
+                assert record.first_offset == len(found)
+                found += batch.payloads_of(each.body, record.count, record.columns)
+        return found
+
+
+class Wire:
+    """A line to the server. `lose` says of each reply whether it is lost on the way."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.route = random_bytes(8)
+        self.descriptors: tuple[int, ...] = ()
+        self.events: list[bool] = []
+        self.inbox: list[list[bytes]] = []
+        self.up = True
+        self.sent = 0
+        self.lose: Callable[[int], bool] = lambda number: False
+        self._replies = count()
+
+    def connect(self, address: str) -> None:
+        self.inbox.clear()
+        if self.up:
+            self.events.append(True)
+
+    def news(self) -> bool | None:
+        return self.events.pop(0) if self.events else None
+
+    def send(self, frames: Sequence[Any]) -> bool:
+        if not self.up:
+            return False
+        self.sent += 1
+        copied = [bytes(frame) for frame in frames]
+        self.server.driver.receive(self.route, copied, Micros(self.server.now))
+        return True
+
+    def receive(self) -> list[bytes] | None:
+        self.collect()
+        return self.inbox.pop(0) if self.inbox else None
+
+    def collect(self) -> None:
+        kept = []
+        for route, frames in self.server.driver.outgoing:
+            if route != self.route:
+                kept.append((route, frames))
+            elif self.up and not self.lose(next(self._replies)):
+                self.inbox.append([bytes(frame) for frame in frames])
+        self.server.driver.outgoing = kept
+
+    def cut(self) -> None:
+        """The connection breaks; what was on its way is gone."""
+        self.up = False
+        self.collect()
+        self.inbox.clear()
+        self.events.append(False)
+
+    def mend(self) -> None:
+        self.up = True
+        self.events.append(True)
+
+    def close(self) -> None:
+        self.up = False
+
+
+class Node:
+    """One client, pumped by hand."""
+
+    def __init__(self, server: Server, directory: Path | None, name: str | None) -> None:
+        self.server = server
+        self.wire = Wire(server)
+        journal, slots = None, []
+        if name is not None and directory is not None:
+            journal = Journal(directory, name)
+            slots = open_slots(QuickDisk(), str(directory / "outbox"), random_bytes)
+        self.state = State(
+            name or f"_anonymous-{next(_numbers)}",
+            journal=journal,
+            slots=slots,
+            directory=str(directory),
+            random_bytes=random_bytes,
+            close=journal.close if journal else lambda: None,
+        )
+        settings = Settings(["one"], 5.0, 1 << 20, lambda: 0.5)
+        self.engine = Engine(settings, self.state, self.wire, lambda: Micros(server.now))
+
+    def turn(self, times: int = 6) -> None:
+        """Let requests and replies go to and fro, everything durable at once."""
+        for _ in range(times):
+            self.engine.pump()
+            self.server.commit()
+            self.server.now += 1
+
+    def run(self, verb: Verb[Any], turns: int = 90) -> Any:
+        """A verb to its end; a wait ends because time passes."""
+        try:
+            ticket = next(verb)
+            for _ in range(turns):
+                self.turn(1)
+                if not ticket.done:
+                    self.server.now += 100_000
+                    self.server.driver.tick(Micros(self.server.now))
+                    continue
+                ticket = verb.send(None)
+        except StopIteration as end:
+            return end.value
+        finally:
+            verb.close()
+        raise AssertionError("the verb did not end")
+
+    def put(self, topic: str, *payloads: bytes, lasting: bool = True) -> Ticket[Any]:
+        body = batch.encode_payloads(payloads)
+        return self.engine.outflow.put(
+            topic, count=len(payloads), columns=0, body=body, lasting=lasting
+        )
+
+    def gather(self, topic: str, payload: bytes, *, lasting: bool = True) -> Ticket[Any]:
+        return self.engine.outflow.gather(topic, [payload], None, lasting=lasting)[0]
+
+    def take(self, topic: str = "", limit: int = 100, wait_ms: int = 0) -> list[Message]:
+        return self.run(take(self.engine, topic, limit, wait_ms))
+
+    def get(self, topic: str = "", limit: int = 100, wait_ms: int = 0) -> list[str]:
+        messages = self.take(topic, limit, wait_ms)
+        settle(self.engine, messages)
+        return [f"{message.id}={message.payload.decode()}" for message in messages]
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+class World:
+    """A server, and clients with directories of their own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.server = Server(directory / "server")
+        self.nodes: list[Node] = []
+
+    def client(self, name: str | None = None, directory: str | None = None) -> Node:
+        path = self.directory / (directory or name) if name else None
+        node = Node(self.server, path, name)
+        self.nodes.append(node)
+        return node
+
+    def crashed(self, name: str) -> Node:
+        """A client that starts on what the one of that name has on its disk now."""
+        copy = f"{name}-{next(_numbers)}"
+        shutil.copytree(self.directory / name, self.directory / copy)
+        return self.client(name, copy)
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+        self.server.log.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def quick_disk() -> QuickDisk:
+    return QuickDisk()
+
+
+@pytest.fixture
+def some_bytes() -> Callable[[int], bytes]:
+    return random_bytes

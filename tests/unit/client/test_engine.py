@@ -1,0 +1,527 @@
+"""The engine against a real driver: crashes of either side, lost answers, twins, and order."""
+
+from itertools import count
+
+import pytest
+
+from oncemq.client import verbs
+from oncemq.core.records import Retention
+from oncemq.core.replies import Done
+from oncemq.errors import Corrupt, Fenced, InvalidRequest, NotSubscribed, Refused, StaleState
+
+
+def ids(ticket) -> list[str | None]:
+    return [receipt.id for receipt in ticket.result()]
+
+
+@pytest.fixture
+def reader(world):
+    """An anonymous subscriber of orders."""
+    reader = world.client()
+    assert reader.run(verbs.subscribe(reader.engine, "orders", "new")) is True
+    return reader
+
+
+@pytest.fixture
+def shop(world, reader):
+    """A publisher with state, let in."""
+    shop = world.client("shop")
+    shop.turn()
+    return shop
+
+
+# ------------------------------------------------------------------ putting
+
+
+def test_a_put_gets_its_receipt_and_is_stored(world, shop) -> None:
+    ticket = shop.put("orders", b"a", b"b")
+    shop.turn()
+    assert ids(ticket) == ["orders@0", "orders@1"]
+    assert world.server.stored("orders") == [b"a", b"b"]
+    assert shop.engine.outflow.idle
+
+
+def test_a_put_whose_answer_was_lost_is_stored_once(world, shop) -> None:
+    shop.wire.lose = lambda number: True
+    ticket = shop.put("orders", b"a")
+    shop.turn()
+    assert not ticket.done
+    shop.wire.lose = lambda number: False
+    world.server.now += 2_000_000
+    shop.turn()
+    assert ticket.result()[0].duplicate is True
+    assert (ids(ticket), world.server.stored("orders")) == (["orders@0"], [b"a"])
+    assert shop.engine.outflow.duplicates == 1
+
+
+def test_puts_made_while_the_server_is_away_go_out_once_when_it_is_back(world, shop) -> None:
+    shop.wire.cut()
+    tickets = [shop.put("orders", b"%d" % number) for number in range(20)]
+    shop.turn()
+    assert not any(ticket.done for ticket in tickets)
+    shop.wire.mend()
+    shop.turn(30)
+    assert all(ticket.done for ticket in tickets)
+    assert world.server.stored("orders") == [b"%d" % number for number in range(20)]
+
+
+def test_a_put_lost_by_a_crash_of_the_server_is_sent_again(world, shop) -> None:
+    ticket = shop.put("orders", b"a")
+    shop.engine.pump()  # it arrives, and is not durable yet
+    world.server.crash()
+    shop.wire.cut()
+    shop.wire.mend()
+    shop.turn()
+    assert ids(ticket) == ["orders@0"]
+    assert world.server.stored("orders") == [b"a"]
+
+
+@pytest.mark.parametrize("moment", ["recorded", "sent", "stored", "answered"])
+def test_a_client_killed_at_any_point_of_a_put_has_it_stored_once(world, shop, moment) -> None:
+    shop.put("orders", b"first")
+    shop.turn()
+    shop.put("orders", b"second")
+    if moment != "recorded":
+        shop.engine.pump()
+    if moment in ("stored", "answered"):
+        world.server.commit()
+    if moment == "answered":
+        shop.engine.pump()
+    after = world.crashed("shop")
+    after.turn(10)
+    assert after.engine.outflow.idle
+    assert world.server.stored("orders") == [b"first", b"second"]
+    after.put("orders", b"third")
+    after.turn()
+    assert world.server.stored("orders") == [b"first", b"second", b"third"]
+
+
+def test_an_outbox_is_sent_after_a_restart_without_anyone_asking(world, shop) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"a")
+    shop.put("refunds", b"r")
+    after = world.crashed("shop")
+    assert after.engine.outflow.unsent == 2
+    after.turn()
+    assert world.server.stored("orders") == [b"a"]
+
+
+def test_a_put_nobody_wants_says_so(world, shop) -> None:
+    ticket = shop.put("unwanted", b"a")
+    shop.turn()
+    (receipt,) = ticket.result()
+    assert (receipt.stored, receipt.offset, receipt.id) == (False, None, None)
+
+
+def test_puts_with_and_without_a_record_keep_their_order(world, shop) -> None:
+    for number in range(6):
+        shop.put("orders", b"%d" % number, lasting=bool(number % 2))
+    shop.turn(20)
+    assert world.server.stored("orders") == [b"%d" % number for number in range(6)]
+
+
+def test_gathered_puts_with_and_without_a_record_keep_their_order(world, shop) -> None:
+    for number in range(6):
+        shop.gather("orders", b"%d" % number, lasting=bool(number % 2))
+    shop.turn(20)
+    assert world.server.stored("orders") == [b"%d" % number for number in range(6)]
+
+
+def test_a_gathered_put_goes_before_the_one_gathered_after_it(world, shop) -> None:
+    shop.gather("orders", b"first", lasting=False)
+    shop.gather("orders", b"second", lasting=True)
+    shop.put("orders", b"third")
+    shop.turn(20)
+    assert world.server.stored("orders") == [b"first", b"second", b"third"]
+
+
+def test_single_puts_are_gathered_into_batches_with_a_receipt_each(world, shop) -> None:
+    tickets = {id(shop.gather("orders", b"%d" % number)) for number in range(10)}
+    ticket = shop.gather("orders", b"10")
+    assert tickets == {id(ticket)}
+    shop.turn()
+    assert ids(ticket) == [f"orders@{number}" for number in range(11)]
+
+
+def test_a_topic_deleted_and_made_again_is_put_to_again(world, shop, reader) -> None:
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+    reader.run(verbs.delete_topic(reader.engine, "orders"))
+    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    tickets = [shop.put("orders", b"c"), shop.put("orders", b"d")]
+    shop.turn(12)
+    assert [ids(ticket) for ticket in tickets] == [["orders@0"], ["orders@1"]]
+    assert world.server.stored("orders") == [b"c", b"d"]
+
+
+def test_new_numbers_are_on_disk_before_they_are_used(world, shop, reader) -> None:
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+    reader.run(verbs.delete_topic(reader.engine, "orders"))
+    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    shop.put("orders", b"c")
+    for _ in range(12):
+        shop.engine.pump()
+        after = world.crashed("shop")  # at every point of the renumbering
+        after.wire.cut()
+        world.server.commit()
+    after = world.crashed("shop")
+    after.turn(12)
+    assert world.server.stored("orders") == [b"c"]
+
+
+def test_a_refused_put_fails_and_those_behind_it_go_on_in_its_place(world, shop) -> None:
+    good = shop.put("orders", b"a")
+    bad = shop.put("orders", b"x" * (17 << 20))
+    after = shop.put("orders", b"b")
+    shop.turn(12)
+    assert world.server.stored("orders") == [b"a", b"b"]
+    assert (good.result()[0].stored, ids(after)) == (True, ["orders@1"])
+    with pytest.raises(InvalidRequest, match="over the limit"):
+        bad.result()
+
+
+@pytest.mark.xfail(
+    reason="client/outflow.py _resumed: what the server had is given a receipt made up here "
+    "(stored=True, no offset); sent again under its number it would get its own"
+)
+def test_a_put_before_a_refused_one_gets_its_own_receipt(world, shop) -> None:
+    unwanted = shop.put("unwanted", b"a")
+    shop.put("unwanted", b"x" * (17 << 20))
+    shop.turn(12)
+    assert unwanted.result()[0].stored is False
+
+
+def test_every_put_to_a_topic_that_cannot_be_made_is_refused(world, shop) -> None:
+    tickets = [shop.put("_system", b"%d" % number) for number in range(3)]
+    shop.turn(30)
+    for ticket in tickets:
+        with pytest.raises(InvalidRequest, match="the system's"):
+            ticket.result()
+    assert shop.engine.outflow.idle
+    assert len(shop.engine.exchanges) == 0
+
+
+@pytest.mark.xfail(
+    reason="core/publisher.py refused, client/outflow.py start: a put left by an earlier start is "
+    "sent again in the very next turn: as fast as the network goes, until there is room"
+)
+def test_a_put_that_waits_for_room_is_not_sent_again_at_once(world, shop, monkeypatch) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"a")
+    after = world.crashed("shop")
+    room = world.server.log.has_room
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: fact)
+    after.turn(5)
+    before = after.wire.sent
+    after.turn(50)
+    often = after.wire.sent - before
+    monkeypatch.setattr(world.server.log, "has_room", room)
+    world.server.now += 10_000_000
+    after.turn()
+    assert world.server.stored("orders") == [b"a"]
+    assert often <= 2
+
+
+# ------------------------------------------------------------------ getting
+
+
+def test_messages_are_settled_on_disk_before_they_are_returned(world, shop) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    shop.put("orders", b"a", b"b", b"c")
+    shop.turn()
+    assert shop.get("orders", limit=2) == ["orders@0=a", "orders@1=b"]
+    after = world.crashed("shop")
+    after.turn()
+    assert after.get("orders") == ["orders@2=c"]
+
+
+def test_a_server_that_lost_the_cursor_in_a_crash_is_told_again(world, shop, reader) -> None:
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+    assert reader.get("orders") == ["orders@0=a", "orders@1=b"]
+    reader.engine.fetch("orders", 1, 0)
+    reader.engine.pump()  # the cursor is told, and is not durable
+    world.server.crash()
+    reader.wire.cut()
+    reader.wire.mend()
+    assert reader.get("orders") == []
+    world.server.commit()
+    subscription = world.server.driver.broker.shard.by_name["orders"].subscriptions
+    assert [each.cursor for each in subscription.values()] == [2]
+
+
+def test_a_lost_answer_to_a_get_brings_the_messages_once(world, shop, reader) -> None:
+    shop.put("orders", b"a")
+    shop.turn()
+    lost = [True]
+    reader.wire.lose = lambda number: bool(lost and lost.pop())
+    assert reader.get("orders", wait_ms=3_000) == ["orders@0=a"]
+    assert reader.get("orders") == []
+
+
+def test_a_get_of_any_topic_gives_each_message_once_whatever_the_order(world, shop, reader) -> None:
+    reader.run(verbs.subscribe(reader.engine, "refunds", "new"))
+    for topic in ("orders", "refunds", "orders", "orders", "refunds"):
+        shop.put(topic, topic[:1].encode())
+        shop.turn()
+    got = ["orders@0=o", "refunds@0=r", "orders@1=o", "orders@2=o", "refunds@1=r"]
+    assert reader.get(limit=3) + reader.get(limit=9) == got
+    assert reader.get() == []
+
+
+def test_going_between_one_topic_and_any_loses_and_repeats_nothing(world, shop, reader) -> None:
+    reader.run(verbs.subscribe(reader.engine, "refunds", "new"))
+    for number in range(12):
+        shop.put("orders", b"%d" % number)
+        shop.put("refunds", b"%d" % number)
+        shop.turn()
+    got: list[str] = []
+    for number in range(40):
+        got += reader.get(("orders", "", "refunds", "")[number % 4], limit=1 + number % 2)
+    for topic in ("orders", "refunds"):
+        mine = [each for each in got if each.startswith(topic)]
+        assert mine == [f"{topic}@{number}={number}" for number in range(12)]
+
+
+def test_what_was_put_back_comes_again_with_nothing_missing(world, shop, reader) -> None:
+    for number in range(12):
+        shop.put("orders", b"%d" % number)
+    shop.turn(12)
+    got: list[str] = []
+    for number in range(12):
+        messages = reader.take("orders", 2, wait_ms=1_000)
+        if number % 2:
+            reader.engine.subscriber.put_back("orders")
+            reader.turn(number % 3)
+            continue
+        verbs.settle(reader.engine, messages)
+        got += [message.id for message in messages]
+    assert got == [f"orders@{number}" for number in range(12)]
+
+
+@pytest.mark.xfail(
+    reason="client/engine.py fetch: a fetch under way for a feed that was put back is waited for, "
+    "its answer is (rightly) dropped, and a get without a wait then says there is nothing"
+)
+def test_a_get_after_a_failed_consume_does_not_say_there_is_nothing(world, shop, reader) -> None:
+    for number in range(12):
+        shop.put("orders", b"%d" % number)
+    shop.turn(12)
+    reader.take("orders", 2)
+    assert reader.engine._fetches  # the next ones are on their way
+    reader.engine.subscriber.put_back("orders")
+    assert reader.get("orders", limit=2) == ["orders@0=0", "orders@1=1"]
+
+
+def test_nothing_of_an_ended_subscription_is_handed_out(world, shop, reader) -> None:
+    for number in range(12):
+        shop.put("orders", b"%d" % number)
+    shop.turn(12)
+    reader.take("orders", 2)
+    assert reader.run(verbs.unsubscribe(reader.engine, "orders")) is True
+    with pytest.raises(NotSubscribed):
+        reader.get("orders")
+    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    shop.put("orders", b"new")
+    shop.turn()
+    assert reader.get("orders", wait_ms=1_000) == ["orders@12=new"]
+
+
+def test_a_block_that_ends_its_own_subscription_settles_nothing_and_raises_nothing(
+    world, shop, reader
+) -> None:
+    shop.put("orders", b"a")
+    shop.turn()
+    messages = reader.take("orders")
+    reader.run(verbs.unsubscribe(reader.engine, "orders"))
+    verbs.settle(reader.engine, messages)
+
+
+class BrokenJournal:
+    """A disk that is full at the wrong moment."""
+
+    def __init__(self, journal) -> None:
+        self._journal = journal
+
+    def __getattr__(self, name: str):
+        return getattr(self._journal, name)
+
+    def settle(self, *_: object) -> None:
+        raise OSError("disk full")
+
+
+@pytest.mark.xfail(
+    reason="client/engine.py settle: the cursor in memory has moved when the journal refuses; "
+    "the messages were not returned, and never come again"
+)
+def test_messages_whose_cursor_could_not_be_recorded_come_again(world, shop) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+    whole, shop.state.journal = shop.state.journal, BrokenJournal(shop.state.journal)
+    with pytest.raises(OSError, match="disk full"):
+        shop.get("orders", limit=1)
+    shop.state.journal = whole
+    assert shop.get("orders", limit=1) == ["orders@0=a"]
+
+
+# ------------------------------------------------------------------ who is who
+
+
+def test_a_newer_client_with_the_same_state_fences_the_older(world, shop) -> None:
+    ticket = shop.put("orders", b"a")
+    shop.turn()
+    newer = world.client("shop")
+    newer.turn()
+    late = shop.put("orders", b"late")
+    shop.turn()
+    assert ids(ticket) == ["orders@0"]
+    assert isinstance(shop.engine.failure, Fenced)
+    with pytest.raises(Fenced):
+        late.result()
+    newer.put("orders", b"b")
+    newer.turn()
+    assert world.server.stored("orders") == [b"a", b"b"]
+
+
+def test_what_a_fenced_client_had_recorded_goes_out_when_its_slot_is_adopted(world, shop) -> None:
+    world.client("shop").turn()
+    shop.put("orders", b"late")
+    shop.turn()
+    assert isinstance(shop.engine.failure, Fenced)
+    after = world.crashed("shop")
+    after.turn(12)
+    assert world.server.stored("orders") == [b"late"]
+
+
+def test_an_old_copy_of_the_state_is_refused(world, shop) -> None:
+    copy = world.crashed("shop")  # nothing was said with it yet
+    copy.wire.cut()
+    for _ in range(2):
+        world.client("shop").turn()
+    copy.wire.mend()
+    copy.turn(10)
+    assert isinstance(copy.engine.failure, StaleState)
+
+
+def test_a_client_unknown_to_the_server_says_hello_again_and_goes_on(world, shop) -> None:
+    world.server.driver.broker.shard.clients.entries.clear()
+    ticket = shop.put("orders", b"a")
+    shop.turn(10)
+    assert ids(ticket) == ["orders@0"]
+
+
+@pytest.mark.xfail(
+    reason="client/engine.py: cursors are read when the engine is made, not when its epoch is "
+    "granted, so what the older client settled in between is handed out again (G4)"
+)
+def test_a_twin_does_not_repeat_what_the_older_settled_before_it_was_fenced(world, shop) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+    twin = world.client("shop")  # made, and not let in yet
+    assert shop.get("orders", limit=1) == ["orders@0=a"]
+    twin.turn()
+    assert twin.get("orders") == ["orders@1=b"]
+
+
+# ------------------------------------------------------------------ answers and questions
+
+
+def test_a_refusal_becomes_the_exception_of_its_kind(world, reader) -> None:
+    with pytest.raises(NotSubscribed):
+        reader.get("unknown")
+    with pytest.raises(Refused) as caught:
+        reader.run(verbs.delete_topic(reader.engine, "unknown"))
+    assert caught.value.code == "no_such_topic"
+    with pytest.raises(InvalidRequest, match="at least 1 message"):
+        reader.get("orders", limit=0)
+
+
+def test_a_request_is_sent_again_until_it_is_answered_and_answered_once(world, reader) -> None:
+    lost = count()
+    reader.wire.lose = lambda _: next(lost) < 5
+    before = reader.wire.sent
+    verb = verbs.create_topic(reader.engine, "new", Retention())
+    ticket = next(verb)
+    for _ in range(8):
+        reader.turn(2)
+        world.server.now += 11_000_000
+    assert ticket.result() == Done(False)  # the first one had made it
+    assert reader.wire.sent - before == 6
+    verb.close()
+
+
+def test_a_verb_given_up_takes_its_request_back(world, reader) -> None:
+    reader.wire.cut()
+    verb = verbs.status(reader.engine)
+    next(verb)
+    assert len(reader.engine.exchanges) == 1
+    verb.close()
+    assert len(reader.engine.exchanges) == 0
+
+
+def test_all_pages_of_topics_and_subscriptions_are_read(world, reader, monkeypatch) -> None:
+    monkeypatch.setattr(verbs, "PAGE", 2)
+    for number in range(5):
+        reader.run(verbs.subscribe(reader.engine, f"t{number}", "new"))
+    topics = reader.run(verbs.topics(reader.engine))
+    assert [topic.name for topic in topics] == ["orders", "t0", "t1", "t2", "t3", "t4"]
+    found = reader.run(verbs.subscriptions(reader.engine, None, None))
+    assert [each.topic for each in found] == ["orders", "t0", "t1", "t2", "t3", "t4"]
+    assert reader.run(verbs.unsubscribe_all(reader.engine)) == 6
+
+
+def test_a_guest_that_leaves_ends_its_subscriptions(world, reader) -> None:
+    reader.run(verbs.leave(reader.engine))
+    assert world.server.driver.broker.shard.by_name["orders"].subscriptions == {}
+
+
+def test_a_client_with_state_that_leaves_tells_what_it_settled(world, shop) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    shop.put("orders", b"a")
+    shop.turn()
+    shop.get("orders")
+    shop.run(verbs.leave(shop.engine))
+    cursors = world.server.driver.broker.shard.by_name["orders"].subscriptions
+    assert cursors["shop"].cursor == 1
+
+
+def test_nonsense_from_the_network_harms_nobody(world, reader) -> None:
+    for frames in ([b""], [b"OQ"], [b"\xff" * 50, b"x"]):
+        reader.wire.inbox.append(frames)
+    reader.turn()
+    assert reader.engine.failure is None
+
+
+def test_a_damaged_batch_is_not_handed_out(world, shop, reader) -> None:
+    shop.put("orders", b"payload")
+    shop.turn()
+    collect = reader.wire.collect
+
+    def flip() -> None:
+        collect()
+        reader.wire.inbox = [
+            [frame.replace(b"payload", b"paYload") for frame in frames]
+            for frames in reader.wire.inbox
+        ]
+
+    reader.wire.collect = flip
+    with pytest.raises(Corrupt, match="not what its publisher sent"):
+        reader.get("orders")
+    reader.wire.collect = collect
+    assert reader.get("orders") == ["orders@0=payload"]
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(world) -> None:
+    node = world.client()
+    addresses: list[str] = []
+    node.engine.settings.servers = ["one", "two"]
+    node.wire.connect = addresses.append
+    node.wire.cut()
+    for _ in range(4):
+        world.server.now += 2_000_000
+        node.turn(1)
+    assert addresses == ["two", "one", "two"]
+    assert node.engine.connected is False

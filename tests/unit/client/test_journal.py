@@ -1,0 +1,129 @@
+"""What a client must not forget: on disk when it says so, and only for the one that is current."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncemq.client.journal import FORMAT, Journal
+from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.errors import Fenced, StorageRefused
+
+ID = SubscriptionId((1 << 62) + 5)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def journal(directory: Path) -> Iterator[Journal]:
+    journal = Journal(directory, "billing")
+    yield journal
+    journal.close()
+
+
+def crashed(directory: Path) -> Journal:
+    """What a start finds when the process before it was killed now."""
+    copy = directory.with_name(f"{directory.name}-copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(directory, copy)
+    return Journal(copy, "billing")
+
+
+def place(topic: str, cursor: int) -> tuple[str, SubscriptionId, Offset]:
+    return topic, ID, Offset(cursor)
+
+
+def test_a_new_journal_knows_nothing(journal) -> None:
+    assert (journal.last_epoch(), journal.claims(), journal.cursors()) == (0, (), {})
+
+
+def test_the_directory_is_for_its_owner_alone(journal, directory) -> None:
+    assert directory.stat().st_mode & 0o077 == 0
+
+
+def test_a_claim_is_on_disk_before_it_is_sent(journal, directory) -> None:
+    journal.claim(7)
+    journal.claim(8)
+    after = crashed(directory)
+    assert after.claims() == (7, 8)
+    after.close()
+
+
+def test_a_grant_settles_its_claim_and_every_one_before_it(journal, directory) -> None:
+    for nonce in (7, 8, 9):
+        journal.claim(nonce)
+    journal.granted(Epoch(4), 8)
+    after = crashed(directory)
+    assert (after.last_epoch(), after.claims()) == (4, (9,))
+    after.close()
+
+
+def test_a_late_grant_does_not_take_the_epoch_back(journal) -> None:
+    for nonce in (7, 8):
+        journal.claim(nonce)
+    journal.granted(Epoch(5), 8)
+    journal.granted(Epoch(4), 7)
+    assert (journal.last_epoch(), journal.claims()) == (5, ())
+
+
+def test_cursors_are_on_disk_when_settle_returns(journal, directory) -> None:
+    journal.granted(Epoch(1), 0)
+    journal.settle(Epoch(1), [place("orders", 3)])
+    journal.settle(Epoch(1), [place("orders", 5), place("refunds", 1)])
+    after = crashed(directory)
+    assert after.cursors() == {"orders": (ID, 5), "refunds": (ID, 1)}
+    after.close()
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+def test_only_the_current_client_moves_cursors_and_moves_all_or_none(journal, moves) -> None:
+    journal.granted(Epoch(2), 0)
+    with pytest.raises(Fenced, match="this one must stop"):
+        journal.settle(Epoch(1), [place(f"t{n}", 3) for n in range(moves)])
+    assert journal.cursors() == {}
+    journal.settle(Epoch(2), [place("t0", 3)])
+    assert journal.cursors() == {"t0": (ID, 3)}
+
+
+def test_a_twin_in_another_process_is_fenced_by_the_newer(journal, directory) -> None:
+    journal.granted(Epoch(1), 0)
+    twin = Journal(directory, "billing")
+    twin.granted(Epoch(2), 0)
+    with pytest.raises(Fenced):
+        journal.settle(Epoch(1), [place("orders", 3)])
+    twin.settle(Epoch(2), [place("orders", 4)])
+    assert journal.cursors() == {"orders": (ID, 4)}
+    twin.close()
+
+
+def test_nothing_to_settle_is_no_news(journal) -> None:
+    journal.settle(Epoch(1), [])
+    assert journal.cursors() == {}
+
+
+def test_an_ended_subscription_is_forgotten(journal) -> None:
+    journal.granted(Epoch(1), 0)
+    journal.settle(Epoch(1), [place("orders", 3), place("refunds", 1)])
+    journal.forget("orders")
+    assert journal.cursors() == {"refunds": (ID, 1)}
+
+
+def test_the_state_of_another_client_is_refused(journal, directory) -> None:
+    with pytest.raises(StorageRefused, match="belongs to client 'billing', not 'audit'") as caught:
+        Journal(directory, "audit")
+    assert caught.value.code == "not_yours"
+
+
+def test_a_newer_format_is_refused_not_guessed(journal, directory) -> None:
+    journal.close()
+    with sqlite3.connect(directory / "state.db") as db:
+        db.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    db.close()
+    with pytest.raises(StorageRefused, match="written by a newer OnceMQ") as caught:
+        Journal(directory, "billing")
+    assert caught.value.code == "format_too_new"
