@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oncemq.cli.demo_ledger import Ledger, Order, encode_order
+from oncemq.cli.demo_process import ServerChild
 from oncemq.cli.demo_run import Demo, Outcome, Plan
 
 ONCE = [sys.executable, "-m", "oncemq"]
@@ -27,6 +28,18 @@ def orders(*numbers: int) -> list[Any]:
         )
         for number in numbers
     ]
+
+
+def processes_about(directory: str) -> list[int]:
+    """Processes whose command line names the directory, where there is a /proc to ask."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            named = directory.encode() in path.read_bytes()
+        except OSError:  # it has ended meanwhile
+            continue
+        found += [int(path.parent.name)] * named
+    return found
 
 
 # ------------------------------------------------------------------ the plan
@@ -134,8 +147,21 @@ def test_what_the_demo_keeps_can_be_audited_again(tmp_path: Path) -> None:
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["exactly_once"], facts["rows"]) == (0, True, 60)
     (kept,) = tmp_path.iterdir()
-    assert (kept / "ledger.db").is_file()
-    assert (kept / "server" / "data").is_dir()
+    server = ServerChild(kept / "server")
+    server.begin()
+    try:
+        journal = f"{kept / 'ledger.db'}:effects:id"
+        audited = subprocess.run(
+            [*ONCE, "audit", "orders", "--journal", journal, "--server", server.address],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    finally:
+        server.kill()
+    assert audited.returncode == 0, audited.stdout
+    assert "60 messages, 60 effects: 0 gaps, 0 duplicates" in audited.stdout
 
 
 @pytest.mark.slow
@@ -168,13 +194,16 @@ def test_a_failed_demo_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_demo_that_is_told_to_stop_takes_its_processes_along() -> None:
     with tempfile.TemporaryDirectory() as directory:
         running = subprocess.Popen(
-            [*ONCE, "demo", "--messages", "1000000", "--kills", "100", "--seed", "1"],
+            [*ONCE, "demo", "--messages", "100000", "--kills", "100", "--seed", "1"],
             stderr=subprocess.PIPE,
             env={**os.environ, "TMPDIR": directory},
         )
         assert running.stderr is not None
         assert b"SIGKILLs to come" in running.stderr.readline()
+        assert b"killed" in running.stderr.readline()  # everyone is at work by then
+        assert processes_about(directory) != [] or not Path("/proc/self").exists()
         running.send_signal(signal.SIGTERM)
         running.communicate(timeout=30)
         assert running.returncode == 130
         assert os.listdir(directory) == []
+        assert processes_about(directory) == []
