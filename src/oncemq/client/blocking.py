@@ -107,15 +107,13 @@ class Client:
         """
         outflow = self._engine.outflow
         item = batch.Item(payload_of(payload), key, headers)
+        if not wait:
+            side = item if key is not None or headers else None
+            largest = len(item.payload)
+            ticket, place = self._gather(topic, (item.payload,), side, largest, lasting=durable)
+            return Pending(ticket, one(place), self._receipts)
         with self._turns.lock:
             self._room_for(topic, len(item.payload))
-            if not wait:
-                side = item if key is not None or headers else None
-                ticket, place, full = outflow.gather(topic, (item.payload,), side, lasting=durable)
-                if full:
-                    self._turns.pump()
-                self._turns.see_out()
-                return Pending(ticket, one(place), self._receipts)
             columns, body = batch.encode([item])
             ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
         return self._receipts(ticket, None)[0]
@@ -147,12 +145,8 @@ class Client:
         outflow = self._engine.outflow
         plain = keys is None and headers is None
         if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            with self._turns.lock:
-                self._room_for(topic, max(map(len, payloads)))
-                ticket, place, full = outflow.gather(topic, payloads, None, lasting=durable)
-                if full:
-                    self._turns.pump()
-                self._turns.see_out()
+            largest = max(map(len, payloads))
+            ticket, place = self._gather(topic, payloads, None, largest, lasting=durable)
             return Pending(ticket, some(place, len(payloads)), self._receipts)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
@@ -194,25 +188,20 @@ class Client:
         They are settled: recorded on this client's disk before they are returned, and never
         given again.
         """
-        with self._getting:
+        with self._getting, self._put_back_unless_settled(topic or ""):
             messages = self._take(topic, limit, wait)
             with self._turns.lock:
                 verbs.settle(self._engine, messages)
-            return messages
+        return messages
 
     @contextmanager
     def consume(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 5.0
     ) -> Generator[list[Message]]:
         """Messages that are settled when the block ends well, and come again when it raises."""
-        with self._getting:
+        with self._getting, self._put_back_unless_settled(topic or ""):
             messages = self._take(topic, limit, wait)
-            try:
-                yield messages
-            except BaseException:
-                with self._turns.lock:
-                    self._engine.subscriber.put_back(topic or "")
-                raise
+            yield messages
             with self._turns.lock:
                 verbs.settle(self._engine, messages)
 
@@ -223,17 +212,11 @@ class Client:
         """
         topic = several(topics)
         while not self._turns.closed:
-            with self._getting:
-                messages = self._take(topic, 100, wait)
-                try:
-                    for message in messages:
-                        yield message
-                        with self._turns.lock:
-                            verbs.settle(self._engine, [message])
-                except GeneratorExit:
+            with self._getting, self._put_back_unless_settled(topic):
+                for message in self._take(topic, 100, wait):
+                    yield message
                     with self._turns.lock:
-                        self._engine.subscriber.put_back(topic)
-                    raise
+                        verbs.settle(self._engine, [message])
 
     def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""
@@ -300,7 +283,8 @@ class Client:
                 lost = self._last_words(timeout)
         finally:
             self._turns.close()
-            engine.close()
+            with self._turns.lock:
+                engine.close()
         if lost is not None:
             raise lost
 
@@ -317,6 +301,23 @@ class Client:
             return None
         return None
 
+    def _gather(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        item: batch.Item | None,
+        largest: int,
+        *,
+        lasting: bool,
+    ) -> tuple[Ticket[Receipts], int]:
+        # Adding plain payloads is one step that no interrupt halves, and the one that must be fast.
+        with self._turns.lock if item is not None else self._turns.lock.plain:
+            self._room_for(topic, largest)
+            gathered = self._engine.outflow.gather(topic, payloads, item, lasting=lasting)
+            ticket, place, full = gathered
+            self._turns.see_out(now=full)
+        return ticket, place
+
     def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
         outflow = self._engine.outflow
         try:
@@ -332,6 +333,16 @@ class Client:
                 None,
                 "earlier puts",
             )
+
+    @contextmanager
+    def _put_back_unless_settled(self, topic: str) -> Generator[None]:
+        """What was taken and did not take effect comes again, whatever ended the block."""
+        try:
+            yield
+        except BaseException:
+            with self._turns.lock:
+                self._engine.subscriber.put_back(topic)
+            raise
 
     def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))

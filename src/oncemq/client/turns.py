@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from oncemq.client.engine import Engine
+from oncemq.client.shield import SHIELD, ShieldedLock
 from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import Verb
 from oncemq.core.names import Micros
@@ -34,7 +35,7 @@ class Turns:
     def __init__(self, engine: Engine, timeout: float) -> None:
         self._engine = engine
         self._timeout = timeout
-        self.lock = threading.Condition(threading.RLock())
+        self.lock = ShieldedLock()
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
@@ -74,6 +75,7 @@ class Turns:
                 if left <= 0:
                     raise Unreachable(self._engine.why_not(limit, what))
                 self._wait_for_news(left)
+                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
 
     def pump(self) -> None:
         """Move the engine once; under the lock."""
@@ -81,11 +83,16 @@ class Turns:
             news, self._news = self._news, False
             self._engine.pump(news=news)
 
-    def see_out(self) -> None:
+    def see_out(self, *, now: bool = False) -> None:
         """From the first put that nobody waits for, a thread sees to it that it leaves."""
+        if now:
+            with self.lock:
+                self.pump()
         if self._sender is None:
-            self._sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
-            self._sender.start()
+            with self.lock:
+                sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
+                sender.start()
+                self._sender = sender
         elif self._resting:
             self.lock.notify_all()
 

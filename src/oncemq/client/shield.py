@@ -1,0 +1,100 @@
+"""Signals put off while a client's state moves.
+
+Python runs signal handlers in the main thread, between any two steps of it. One that raises
+(Ctrl-C does) would leave a lock taken, a record half written, an answer half applied. While
+the shield is up such a signal is only noted; its handler runs when the shield comes down, or
+where `deliver` says that a handler may raise.
+
+Laws: nothing is put off longer than one turn of waiting; handlers are put back as they were.
+Other threads run no handlers: for them the shield does nothing.
+"""
+
+import signal
+import threading
+from collections import deque
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+SIGNALS = tuple(int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name))
+# What `signal` wraps: the same two functions, ten times faster without its enums.
+_signal: Any = import_module("_signal")
+
+
+class Shield:
+    """One for the process, as its signals are. May be raised again while it is up."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._handlers: dict[int, Any] = {}
+        self._came: deque[tuple[int, FrameType | None]] = deque()
+
+    def up(self) -> None:
+        """From here on no handler raises in the main thread."""
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        if self._depth == 0:
+            try:
+                for number in SIGNALS:
+                    if callable(_signal.getsignal(number)):
+                        self._handlers[number] = _signal.signal(number, self._note)
+            except BaseException:  # a handler that was not put off yet
+                self._put_back()
+                raise
+        self._depth += 1
+
+    def down(self) -> None:
+        """The state is whole: handlers may run, and those that were put off do so now."""
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        self._depth -= 1
+        if self._depth == 0:
+            self._put_back()
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Run what was put off, here, where the state is whole; it may raise."""
+        if self._came and threading.get_ident() == threading.main_thread().ident:
+            number, frame = self._came.popleft()
+            handler = self._handlers.get(number) or _signal.getsignal(number)
+            if callable(handler):
+                handler(number, frame)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if not any(number == noted for noted, _ in self._came):  # as pending signals merge
+            self._came.append((number, frame))
+
+    def _put_back(self) -> None:
+        try:
+            for number, handler in self._handlers.items():
+                _signal.signal(number, handler)
+        except BaseException:  # one that was back already has raised: the others go back too
+            for number, handler in self._handlers.items():
+                _signal.signal(number, handler)
+            self._handlers.clear()
+            raise
+        self._handlers.clear()
+
+
+SHIELD = Shield()
+
+
+class ShieldedLock:
+    """A condition whose holder no signal handler interrupts. `plain` is the same lock without."""
+
+    def __init__(self) -> None:
+        self.plain = threading.RLock()
+        self._condition = threading.Condition(self.plain)
+        self.acquire = self._condition.acquire
+        self.release = self._condition.release
+        self.wait = self._condition.wait
+        self.notify_all = self._condition.notify_all
+
+    def __enter__(self) -> None:
+        SHIELD.up()
+        self._condition.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._condition.release()
+        SHIELD.down()
