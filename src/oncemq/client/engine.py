@@ -25,6 +25,7 @@ from oncemq.errors import Corrupt, OnceMQError
 from oncemq.wire import batch, codec
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
+FULL_MICROS = 5_000  # until a connection that took no more is tried again
 CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
 Handler = Callable[[Reply, Sequence[Body]], None]
@@ -62,6 +63,7 @@ class Engine:
         self._greeting: Greeting | None = None
         self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
         self._connected = False
+        self._full = False  # the connection takes no more just now
         self._address = 0
         self._connect()
 
@@ -92,7 +94,7 @@ class Engine:
         under_way = self._fetches.get(topic)
         if under_way is not None:
             token, ticket, waits = under_way
-            if waits <= wait_ms:
+            if waits <= wait_ms and not self.subscriber.outdated(topic):
                 return ticket
             self.drop(token)
         ticket = Ticket[None]()
@@ -168,27 +170,37 @@ class Engine:
         self.exchanges.end(token)
         self._handlers.pop(token, None)
 
-    def pump(self, *, news: bool = True) -> None:
-        """Take what came, send what is due. Never blocks on the network.
+    def pump(self, *, news: bool = True) -> bool:
+        """Take what came, send what is due; whether anything came. Never blocks on the network.
 
         `news`: the connection's own descriptor was readable, or it is not known.
         """
         now = self._clock()
         if news or not self._connected or len(self.settings.servers) > 1:
             self._hear(now)
-        while (frames := self._line.receive()) is not None:
-            self._receive(frames)
-        if self.failure is None:
-            self._greet()
-            if not self._connected:
-                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
-            if self.client_epoch is not None:
-                self.outflow.start()
-            self._send(now)
+        moved = False
+        while True:
+            while (frames := self._line.receive()) is not None:
+                self._receive(frames)
+                moved = True
+            # A send may swallow the signal that something came: look again after sending.
+            if self.failure is not None or not self._push(now):
+                return moved
+
+    def _push(self, now: Micros) -> bool:
+        """Send what may leave; whether anything did."""
+        self._greet()
+        if not self._connected:
+            self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
+        if self.client_epoch is not None:
+            self.outflow.start()
+        return self._send(now)
 
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
         due = self.exchanges.next_due()
+        if self._full:
+            return Micros(self._clock() + FULL_MICROS)
         if due is None or self._connected:
             return due
         return Micros(max(due, self._connect_deadline))
@@ -311,6 +323,8 @@ class Engine:
                 self._greeting = None
                 self.client_epoch = reply.client_epoch
                 self.state.granted(reply.client_epoch, greeting.claim)
+                # An older process may have moved them since they were read; it is fenced now.
+                self.subscriber.recall(self.state.cursors())
                 self.exchanges.retry_all()
                 return
         self._say_hello()
@@ -337,17 +351,22 @@ class Engine:
         elif silent:
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
 
-    def _send(self, now: Micros) -> None:
+    def _send(self, now: Micros) -> bool:
+        self._full = False
         if not self._connected:
-            return
+            return False
+        sent = False
         waiting_for_hello = self.client_epoch is None
         for exchange in self.exchanges.due(now):
             request, body = exchange.make()
             if waiting_for_hello and not self.state.opens(request):
                 continue
             if not self._line.send(codec.encode_request(exchange.token, request, body)):
-                return
+                self._full = True
+                break
             self.exchanges.sent(exchange, now)
+            sent = True
+        return sent
 
 
 def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:

@@ -34,6 +34,7 @@ class Slot:
         self._disk.make_directory(directory)
         self._lock = self._disk.lock(f"{directory}/lock")
         self.producer = ProducerId(b"")
+        self.is_new = False  # no earlier start has used the producer's numbers
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
         self.pending: list[OutboxPut] = []
         self._edition = 0
@@ -105,6 +106,7 @@ class Slot:
         if chosen is None:
             self._edition = max(editions, default=0) + 1
             self.producer = ProducerId(self._random_bytes(16))
+            self.is_new = True
             chosen = self._new_log(self._edition)
             chosen.append(OutboxOpened(self.producer))
             group = chosen.take_group()

@@ -143,6 +143,9 @@ class Outflow:
 
         `item` is the message itself, where it is a single one with a key or headers.
         """
+        lasting = lasting and self._engine.state.lasting
+        if (topic, not lasting) in self._gatherings:
+            self._seal((topic, not lasting))  # these came first: one client's order holds (G3)
         gathering = self._gatherings.get((topic, lasting))
         if gathering is None:
             gathering = self._gatherings[topic, lasting] = Gathering()
@@ -173,7 +176,7 @@ class Outflow:
             if self._gatherings[key].full or len(lane.parcels) < RECENT_MAX // 2:
                 self._seal(key)
         for lane in self._publisher.lanes():
-            if lane.lost:
+            if lane.is_lost(self._publisher.from_disk):
                 self._resume(lane)
             for parcel in list(self._publisher.ready(lane)):
                 make = partial(self._make, parcel)
@@ -200,6 +203,8 @@ class Outflow:
         """Take over what earlier starts left unsent."""
         for slot in self._engine.state.slots:
             self._slots[slot.producer] = slot
+            if not slot.is_new:
+                self._publisher.from_disk.add(slot.producer)
             for topic, (topic_id, next_sequence) in slot.lanes.items():
                 lane = self._publisher.lane(topic)
                 lane.topic_id = topic_id
@@ -207,7 +212,7 @@ class Outflow:
             for put in slot.pending:
                 parcel = Parcel(
                     put.topic, slot.producer, True, put.count, put.columns, put.body,
-                    put.first_sequence, put.checksum,
+                    put.first_sequence, put.checksum, tried=True,
                 )  # fmt: skip
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
@@ -319,13 +324,15 @@ class Outflow:
             lane.resume_token = 0
             return
         assert isinstance(reply, Resumed)
+        before = lane.next_sequences[producer]
         for parcel in self._publisher.resumed(lane, producer, reply):
             receipt = Receipt(parcel.topic, None, stored=True, duplicate=True)
             self._finish(parcel, Receipts(receipt, parcel.count))
         for parcel in lane.parcels:
             if parcel.producer == producer:
                 _sign(parcel)
-        if producer in self._slots:
+        # Parcels follow each other without a gap: if the last kept its numbers, all did.
+        if producer in self._slots and lane.next_sequences[producer] != before:
             self._rewrite(producer)  # the new numbers are on disk before they are used
 
     def _rewrite(self, producer: ProducerId) -> None:

@@ -16,6 +16,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import Verb
 from oncemq.core.names import Micros
 from oncemq.errors import Unreachable
+from oncemq.transport.bell import Bell
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class Turns:
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
         self._news = True  # something happened to the connection
+        self._bell = Bell()
         self._sender: threading.Thread | None = None
 
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
@@ -81,7 +83,8 @@ class Turns:
         """Move the engine once; under the lock."""
         if not self.closed:
             news, self._news = self._news, False
-            self._engine.pump(news=news)
+            if self._engine.pump(news=news) and self._at_socket:
+                self._bell.ring()  # what came may be what the thread at the socket waits for
 
     def see_out(self, *, now: bool = False) -> None:
         """From the first put that nobody waits for, a thread sees to it that it leaves."""
@@ -103,6 +106,7 @@ class Turns:
             self.lock.notify_all()
         if self._sender is not None:
             self._sender.join()
+        self._bell.close()
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""
@@ -115,10 +119,14 @@ class Turns:
         descriptors = self._engine.descriptors
         self.lock.release()
         try:
-            readable = _sleep_on(descriptors, pause)
+            readable = _sleep_on((*descriptors, self._bell.descriptor), pause)
         finally:
             self.lock.acquire()
-            self._news = self._news or not readable or readable != descriptors[:1]
+            self._news = (
+                self._news or not readable or any(each in readable for each in descriptors[1:])
+            )
+            if self._bell.descriptor in readable:
+                self._bell.silence()
             self._at_socket = False
             self.lock.notify_all()
 

@@ -1,8 +1,9 @@
 """What users hold: messages and receipts."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import overload
 
 import msgspec
@@ -19,13 +20,14 @@ Headers = dict[str, str]
 class Origin:
     """The batch a message came in: what its messages share, and the columns beside payloads."""
 
-    __slots__ = ("_body", "_sides", "head")
+    __slots__ = ("_body", "_sides", "_starts", "head")
 
     def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
         self.head = head
         # Plain batches let go of their bytes: each payload is a copy of its own.
         self._body = bytes(body) if head.columns else b""
         self._sides: tuple[list[bytes | None], list[Headers | None]] | None = None
+        self._starts: list[int] | None = None  # place of each run's first message, and the end
 
     def side(self, offset: int) -> tuple[bytes | None, Headers | None]:
         """Key and headers of one message."""
@@ -53,12 +55,12 @@ class Origin:
 
     def run(self, offset: int) -> tuple[Run, int]:
         """The run a message belongs to, and its place in it."""
+        runs = self.head.runs
+        if self._starts is None:
+            self._starts = list(accumulate((run.count for run in runs), initial=0))
         place = offset - self.head.first_offset
-        for run in self.head.runs:
-            if place < run.count:
-                return run, place
-            place -= run.count
-        raise AssertionError(f"offset {offset} is not in this batch")
+        number = bisect_right(self._starts, place) - 1
+        return runs[number], place - self._starts[number]
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_defaults=True):

@@ -77,5 +77,5 @@ class Exchanges:
         return any(each.attempts > 1 for each in self._open.values())
 
     def next_due(self) -> Micros | None:
-        """When `due` is worth asking again."""
-        return min((each.due for each in self._open.values()), default=None)
+        """When something that was sent counts as lost; what was not sent waits for no clock."""
+        return min((each.due for each in self._open.values() if each.attempts), default=None)

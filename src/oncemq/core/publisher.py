@@ -2,7 +2,8 @@
 
 Laws: a topic's puts leave in the order they were given and keep their numbers through every
 retry; no more than RECENT_MAX are under way on a topic, so the server still knows each
-receipt word for word; numbers change only after the server said it never saw them.
+receipt word for word; numbers change only after the server said it never saw them. Numbers
+that come from a disk are used only after the server said where they stand: the disk may be a copy.
 """
 
 from collections import deque
@@ -33,6 +34,7 @@ class Parcel:
     checksum: int = 0
     ticket: Any = None
     token: int = 0  # of the exchange it is under way in; 0: not sent
+    tried: bool = False  # it may have reached the server under its numbers
 
 
 @dataclass(slots=True)
@@ -45,6 +47,14 @@ class Lane:
     next_sequences: dict[ProducerId, Sequence] = field(default_factory=dict[ProducerId, Sequence])
     lost: bool = False  # the server disagrees about the numbers: resume before sending
     resume_token: int = 0
+    sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
+
+    def is_lost(self, from_disk: set[ProducerId]) -> bool:
+        """Whether the server must be asked before the next parcel may leave."""
+        if self.lost or not self.parcels:
+            return self.lost
+        producer = self.parcels[0].producer
+        return producer in from_disk and producer not in self.sure
 
 
 class Publisher:
@@ -55,6 +65,7 @@ class Publisher:
         self._busy: dict[str, Lane] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
         self.cancelled: list[int] = []  # tokens whose replies no longer matter
+        self.from_disk: set[ProducerId] = set()  # those that earlier starts have used
 
     def lane(self, topic: str) -> Lane:
         """The topic's lane."""
@@ -87,7 +98,7 @@ class Publisher:
 
     def ready(self, lane: Lane) -> Iterator[Parcel]:
         """Parcels that may leave now, in order."""
-        if lane.lost:
+        if lane.is_lost(self.from_disk):
             return
         under_way = 0
         for parcel in lane.parcels:
@@ -99,6 +110,7 @@ class Publisher:
                 return  # another producer's numbers: order holds only once the others are in
             else:
                 under_way += 1
+                parcel.tried = True
                 yield parcel
 
     def accepted(self, parcel: Parcel, reply: PutAccepted) -> None:
@@ -128,16 +140,18 @@ class Publisher:
         lane.topic_id = reply.topic_id
         lane.lost = False
         lane.resume_token = 0
+        lane.sure.add(producer)
         known: list[Parcel] = []
         sequence = Sequence(reply.last_sequence + 1)
         for parcel in list(lane.parcels):
             if parcel.producer != producer:
                 continue
             end = parcel.first_sequence + parcel.count - 1
-            if same_topic and end <= reply.last_sequence:
+            if same_topic and parcel.tried and end <= reply.last_sequence:
                 known.append(parcel)
                 self._drop(parcel)
                 continue
+            parcel.tried = parcel.tried and parcel.first_sequence == sequence
             parcel.first_sequence = sequence
             sequence = Sequence(sequence + parcel.count)
         lane.next_sequences[producer] = sequence

@@ -159,6 +159,10 @@ class Subscriber(Generic[M]):
         """What was taken did not take effect: fetch again from the cursors."""
         self._feeds.pop(topic, None)
 
+    def outdated(self, topic: str) -> bool:
+        """Whether the fetch under way brings what the feed no longer wants."""
+        return self._asked.get(topic, -1) not in (-1, self.feed(topic).ahead)
+
     def drained(self, topic: str) -> bool:
         """Whether nothing fetched is left."""
         return not self.feed(topic).stretches
@@ -179,6 +183,15 @@ class Subscriber(Generic[M]):
                 cursor.told = max(cursor.told, each.cursor)
                 if cursor.told >= cursor.next:
                     self._untold.pop(each.topic, None)
+
+    def recall(self, cursors: dict[str, tuple[SubscriptionId, Offset]]) -> None:
+        """Where this client stands, now that no older process of it can go on."""
+        for topic, (subscription_id, cursor) in cursors.items():
+            known = self._cursors.get(topic)
+            if known is None or (known.subscription_id, known.next) < (subscription_id, cursor):
+                self._cursors[topic] = Cursor(subscription_id, cursor)
+                self._untold[topic] = None
+                self._feeds.clear()
 
     def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
         """The server named the subscription; an unknown one begins where it says."""
