@@ -300,10 +300,6 @@ def test_what_was_put_back_comes_again_with_nothing_missing(world, shop, reader)
     assert got == [f"orders@{number}" for number in range(12)]
 
 
-@pytest.mark.xfail(
-    reason="client/engine.py fetch: a fetch under way for a feed that was put back is waited for, "
-    "its answer is (rightly) dropped, and a get without a wait then says there is nothing"
-)
 def test_a_get_after_a_failed_consume_does_not_say_there_is_nothing(world, shop, reader) -> None:
     for number in range(12):
         shop.put("orders", b"%d" % number)
@@ -412,10 +408,6 @@ def test_a_client_unknown_to_the_server_says_hello_again_and_goes_on(world, shop
     assert ids(ticket) == ["orders@0"]
 
 
-@pytest.mark.xfail(
-    reason="client/engine.py: cursors are read when the engine is made, not when its epoch is "
-    "granted, so what the older client settled in between is handed out again (G4)"
-)
 def test_a_twin_does_not_repeat_what_the_older_settled_before_it_was_fenced(world, shop) -> None:
     shop.run(verbs.subscribe(shop.engine, "orders", "new"))
     shop.put("orders", b"a", b"b")
