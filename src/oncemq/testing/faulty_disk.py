@@ -160,14 +160,13 @@ class FaultyDisk:
         """Atomic, also between directories; whatever had the target's name is replaced."""
         (old, old_name), (new, new_name) = self._split(source), self._split(target)
         moved = self._found(old, old_name, source)
+        self._must_be_empty(new.shown.get(new_name), target)
         number = self.begin("rename", target, 0)
         self._rename(number, (old, old_name, None), (new, new_name, moved))
 
     def remove(self, path: str) -> None:
         folder, name = self._split(path)
-        found = self._found(folder, name, path)
-        if isinstance(found, Folder) and found.shown:
-            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+        self._must_be_empty(self._found(folder, name, path), path)
         self._rename(self.begin("remove", path, 0), (folder, name, None))
 
     def make_directory(self, path: str) -> None:
@@ -320,6 +319,10 @@ class FaultyDisk:
         if name not in folder.shown:
             raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
         return folder.shown[name]
+
+    def _must_be_empty(self, found: Inode | None, path: str) -> None:
+        if isinstance(found, Folder) and found.shown:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
 
     def _content(self, path: str) -> Content:
         found = self._found(*self._split(path), path)

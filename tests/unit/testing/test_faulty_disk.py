@@ -283,8 +283,11 @@ def test_what_is_not_a_directory_and_what_is_not_empty(disk: FaultyDisk) -> None
         disk.names("/d/a")
     with pytest.raises(NotADirectoryError):
         disk.open("/d/a/b")
-    with pytest.raises(OSError, match="not empty"):
-        disk.remove("/d")
+    disk.make_directory("/e")
+    for call in (lambda: disk.remove("/d"), lambda: disk.rename("/e", "/d")):
+        with pytest.raises(OSError, match="not empty"):
+            call()
+    disk.remove("/e")
     disk.remove("/d/a")
     disk.remove("/d")
     assert disk.names("/") == []
