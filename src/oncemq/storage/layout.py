@@ -21,6 +21,7 @@ from oncemq.storage.segment import HEADER_BYTES, new_log_segment
 
 VERSION = 1
 IDENTITY_BYTES = 16
+GONE = ".gone"  # the end of a directory's name: a log that is being removed
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
     """The directory's FORMAT; made, with an empty log, when the directory is new."""
     found = read_format(disk, directory)
     if found is not None:
+        disk.sync_directory(directory)  # after a kill its name may be only in the page cache
         return found
     for folder in ("log", "checkpoints"):
         disk.make_directory(f"{directory}/{folder}")
@@ -100,14 +102,27 @@ def tidy(disk: Disk, directory: str) -> list[str]:
 
 
 def remove_log(disk: Disk, directory: str) -> None:
-    """Remove a whole log; nothing may have it open. A crash half-way is finished next time."""
+    """Remove a whole log; nothing may have it open.
+
+    It loses its name first: half a log would be refused as damaged by the next opening. What
+    a crash leaves under the other name goes with the next log removed beside it.
+    """
+    parent = directory.rpartition("/")[0]
+    _remove_gone(disk, parent)
+    disk.rename(directory, directory + GONE)
+    disk.sync_directory(parent)
+    _remove_gone(disk, parent)
+
+
+def _remove_gone(disk: Disk, parent: str) -> None:
     folders = ("log", "checkpoints", "torn", "quarantine")
-    for name in disk.names(directory):
-        if name in folders:
-            for inner in disk.names(f"{directory}/{name}"):
-                disk.remove(f"{directory}/{name}/{inner}")
-        disk.remove(f"{directory}/{name}")
-    disk.remove(directory)
+    for gone in [f"{parent}/{name}" for name in disk.names(parent) if name.endswith(GONE)]:
+        for name in disk.names(gone):
+            if name in folders:
+                for inner in disk.names(f"{gone}/{name}"):
+                    disk.remove(f"{gone}/{name}/{inner}")
+            disk.remove(f"{gone}/{name}")
+        disk.remove(gone)
 
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:

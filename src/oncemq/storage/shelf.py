@@ -47,6 +47,8 @@ def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
             shelf.cold.append(header)
             replaced.update(header.sources)
     shelf.cold = [header for header in shelf.cold if header.name not in replaced]
+    if not replaced.isdisjoint(names):
+        disk.sync_directory(folder)  # after a kill the cold one's own name may not be durable yet
     for name in sorted(replaced.intersection(names)):
         remove_segment(disk, f"{folder}/{name}")
         shelf.removed.append(name)
