@@ -284,6 +284,7 @@ def read_notes(path: Path) -> list[list[Any]]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def open_files() -> int:
-    """How many descriptors this process has open."""
-    return len(os.listdir("/dev/fd"))
+def environment(home: Path) -> dict[str, str]:
+    """Of a user without settings, for commands."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("ONCEMQ_")}
+    return {**kept, "HOME": str(home)}

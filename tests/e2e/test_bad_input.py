@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.e2e.peer import ANYONE, PRODUCER, Peer, peer, put_of
+from tests.e2e.processes import environment
 
 from oncemq import Client, Locked, Message, OnceMQError, PortInUse, testing
 from oncemq.assembly import Server
@@ -522,7 +523,7 @@ def serve_once(*options: str, home: Path) -> subprocess.CompletedProcess[str]:
     """`once serve` that is expected to end by itself."""
     return subprocess.run(
         [sys.executable, "-m", "oncemq", "serve", *options],
-        capture_output=True, text=True, timeout=30, env={**os.environ, "HOME": str(home)},
+        capture_output=True, text=True, timeout=30, env=environment(home),
     )  # fmt: skip
 
 

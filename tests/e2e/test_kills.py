@@ -1,6 +1,6 @@
 """A thousand kills: SIGKILL to servers, publishers and subscribers, and nothing is lost or doubled.
 
-Each storm is drawn from a seed, printed with the outcome; ONCEMQ_SEED draws another.
+Each storm is drawn from a seed, printed with the outcome; TEST_SEED draws another.
 """
 
 import os
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import Nursery, free_port, running_nursery
+from tests.e2e.processes import Nursery, environment, free_port, running_nursery
 from tests.e2e.storm import Storm
 
 from oncemq import Client
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-SEED = int(os.environ.get("ONCEMQ_SEED", "20211125"))
+SEED = int(os.environ.get("TEST_SEED", "20211125"))
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +84,21 @@ def test_everyone_killed_at_once_again_and_again(storm: Storm, part: int) -> Non
 def test_the_command_killed_and_started_again_has_kept_every_put(tmp_path: Path) -> None:
     """The same with `once serve` itself, as a user runs it."""
     address = f"tcp://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "oncemq", "serve", "--data", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "oncemq", "serve", "--bind", address]
+    command += ["--data", str(tmp_path / "data")]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment(tmp_path))
+
     with Client(address, id="press", state=tmp_path / "press", timeout=60) as publisher:
         for life in range(5):
-            with subprocess.Popen([*command, "--bind", address], stdout=subprocess.PIPE) as server:
+            with start() as server:
                 assert server.stdout is not None
                 assert b"ready" in server.stdout.readline()
                 assert publisher.subscribe("orders") is (life == 0)
                 publisher.put("orders", b"%d" % life)
                 server.kill()
-        with subprocess.Popen([*command, "--bind", address], stdout=subprocess.PIPE) as server:
+        with start() as server:
             got = publisher.get("orders", limit=10)
             server.terminate()
     assert [message.payload for message in got] == [b"%d" % life for life in range(5)]
