@@ -1,5 +1,8 @@
 """Epochs: starts that crash anywhere, answers that are lost, and still no epoch is held twice."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,6 +6,9 @@ when the log is durable up to their `after`; any of them may be lost, and so may
 server, everything that was not durable.
 """
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +179,7 @@ class OnceMachine(RuleBasedStateMachine):
         self.server.handle(token, request, body, self.now)
 
     @rule(lost=st.sets(st.integers(0, 5), max_size=3))
-    def replies_leave(self, lost: set[int] = frozenset()) -> None:
+    def replies_leave(self, lost: set[int] | frozenset[int] = frozenset()) -> None:
         for number, (token, answer) in enumerate(self.server.leaving()):
             if number not in lost and token in self.open:
                 _, _, handler = self.open.pop(token)

@@ -117,6 +117,11 @@ class Subscriber(Generic[M]):
                 self._cursors[stretch.topic] = cursor
             start = max(cursor.next, feed.ahead) if is_single(topic) else cursor.next
             if start > stretch.first:
+                if cursor.told > stretch.first:
+                    # It gives what it was told is settled: a crash took that. Say it again,
+                    # or it gives the same for good.
+                    cursor.told = stretch.first
+                    self._untold[stretch.topic] = None
                 stretch.skip(min(start - stretch.first, stretch.left))
             if stretch.left:
                 feed.stretches.append(stretch)
@@ -142,18 +147,20 @@ class Subscriber(Generic[M]):
         feed = self.feed(topic)
         return feed.more and is_single(topic) and feed.left <= feed.fetch // 2
 
-    def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
-        """These took effect: the cursors move, and these are their new places."""
+    def moves(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
+        """Where the cursors will stand once these have taken effect; nothing moves yet."""
         moved: list[tuple[str, SubscriptionId, Offset]] = []
         for topic, end in _ends(messages).items():
             cursor = self._cursors.get(topic)
-            if cursor is None:
-                continue  # its subscription ended while they were worked on
-            if end > cursor.next:
-                cursor.next = end
-            self._untold[topic] = None
-            moved.append((topic, cursor.subscription_id, cursor.next))
+            if cursor is not None:  # else its subscription ended while they were worked on
+                moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
         return moved
+
+    def settle(self, messages: list[M]) -> None:
+        """These took effect, and the disk knows: the cursors move."""
+        for topic, _, end in self.moves(messages):
+            self._cursors[topic].next = end
+            self._untold[topic] = None
 
     def put_back(self, topic: str) -> None:
         """What was taken did not take effect: fetch again from the cursors."""

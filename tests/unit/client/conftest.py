@@ -124,10 +124,10 @@ class Wire:
         return True
 
     def receive(self) -> list[bytes] | None:
-        self.collect()
         return self.inbox.pop(0) if self.inbox else None
 
     def collect(self) -> None:
+        """What the server has sent arrives."""
         kept = []
         for route, frames in self.server.driver.outgoing:
             if route != self.route:
@@ -175,9 +175,14 @@ class Node:
     def turn(self, times: int = 6) -> None:
         """Let requests and replies go to and fro, everything durable at once."""
         for _ in range(times):
-            self.engine.pump()
+            self.pump()
             self.server.commit()
             self.server.now += 1
+
+    def pump(self) -> None:
+        """What was sent has arrived; what is due leaves. An answer takes another pump."""
+        self.wire.collect()
+        self.engine.pump()
 
     def run(self, verb: Verb[Any], turns: int = 90) -> Any:
         """A verb to its end; a wait ends because time passes."""

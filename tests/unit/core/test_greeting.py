@@ -1,5 +1,8 @@
 """How a start gets its epoch: claims that were never answered are asked about first."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 from oncemq.core.clients import Clients
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import ClientId, Epoch

@@ -1,5 +1,8 @@
 """G2 and G3: a put is stored once, in its producer's order, or refused with a reason."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 import pytest
 
 from oncemq.core.names import Epoch, Offset, ProducerId, Sequence, TopicId

@@ -1,5 +1,8 @@
 """The fold: whatever is replayed from wherever, the state is the one that was live."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 import pytest
 
 from oncemq.core.names import ClientId, Offset, Serial, TopicId

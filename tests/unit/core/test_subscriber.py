@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.requests import Settled
-from oncemq.core.subscriber import FETCH_MAX, Subscriber
+from oncemq.core.subscriber import FETCH_MAX, Subscriber, is_single, several
 
 ID, LATER = SubscriptionId(1), SubscriptionId(2)
 
@@ -262,6 +262,16 @@ def test_the_server_is_told_until_it_has_answered() -> None:
     assert one.untold() == ()
 
 
+def test_a_server_that_gives_again_what_it_was_told_is_settled_is_told_again() -> None:
+    one = subscriber(a=0)
+    one.settle([Note("a", 0), Note("a", 1)])
+    one.told(one.untold())
+    assert one.untold() == ()
+    came(one, "a", Batch("a", range(1)), more=True)  # a crash took the cursor
+    assert one.take("a", 9) == []
+    assert one.untold() == (settled("a", 2),)
+
+
 def test_a_cursor_from_an_earlier_start_is_told_again() -> None:
     assert subscriber(a=5).untold() == (settled("a", 5),)
 
@@ -297,3 +307,46 @@ def test_nothing_fetched_is_handed_out_after_the_subscription_ended() -> None:
     came(one, "", Batch("a", range(3)))
     one.forget("a")
     assert (one.take("", 9), one.topics) == ([], ["b"])
+
+
+# ------------------------------------------------------------------ several topics
+
+
+def test_several_topics_are_one_feed_whatever_order_they_are_named_in() -> None:
+    assert several(["b", "a", "b"]) == several(["a", "b"]) == "a\nb"
+    assert [is_single(each) for each in ("", "a", several(["a", "b"]))] == [False, True, False]
+
+
+def test_several_topics_read_from_their_cursors_and_exclude_other_feeds() -> None:
+    one = subscriber(a=1, b=0)
+    both = several(["a", "b"])
+    came(one, both, Batch("a", range(2)), Batch("b", range(1)), more=True)
+    assert (one.feed(both).ahead, one.hungry(both)) == (-1, False)
+    assert names(one.take(both, 9)) == ["a@1", "b@0"]
+    came(one, both, Batch("a", range(1, 2)))
+    assert one.take("a", 9) == []
+    assert one.drained(both)
+
+
+# ------------------------------------------------------------------ another process before this one
+
+
+def test_cursors_an_older_process_moved_are_taken_over_with_nothing_fetched_left() -> None:
+    one = subscriber(a=0, b=5)
+    came(one, "a", Batch("a", range(3)))
+    one.recall({"a": (ID, Offset(2)), "b": (ID, Offset(4)), "c": (LATER, Offset(1))})
+    assert one.drained("a")
+    came(one, "a", Batch("a", range(3)))
+    assert names(one.take("a", 9)) == ["a@2"]
+    assert set(one.untold()) == {settled("a", 2), settled("b", 5), settled("c", 1, LATER)}
+
+
+def test_a_fetch_under_way_is_outdated_once_its_feed_was_put_back() -> None:
+    one = subscriber(a=0)
+    one.want("a", 2)
+    assert not one.outdated("a")
+    came(one, "a", Batch("a", range(2)), more=True)
+    one.want("a", 2)
+    assert not one.outdated("a")
+    one.put_back("a")
+    assert one.outdated("a")

@@ -1,5 +1,8 @@
 """Topics made, configured, deleted and shown; what they keep, and what they let go."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 import pytest
 
 from oncemq.core.catalog import Counters
@@ -18,7 +21,7 @@ from oncemq.core.replies import (
 from oncemq.core.requests import ListSubscriptions, ListTopics, ShowTopic, Start, Status
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
-from oncemq.core.topic import describe_retention
+from oncemq.core.topic import Topic, describe_retention
 from oncemq.core.upkeep import retained_from
 
 TAG = 7 << 32
@@ -148,7 +151,7 @@ def test_retention_forever_lets_go_of_nothing(desk) -> None:
     assert retained(desk, Retention(keep_ms=1, forever=True), 99 * HOUR) == 0
 
 
-def _kept(desk, retention: Retention) -> object:
+def _kept(desk, retention: Retention) -> Topic:
     desk.create("orders", retention)
     desk.put("orders", *[b"x"] * 30)
     desk.sync()

@@ -1,5 +1,8 @@
 """Gets that wait: woken by what is durable, ended by the clock, one for a client and topic."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 from oncemq.core.delivery import NOTHING_NEW
 from oncemq.core.names import ClientId, Micros
 from oncemq.core.replies import Done, Refused, Unsubscribed

@@ -13,6 +13,7 @@ from oncemq.core.replies import Messages, Reply
 from oncemq.core.requests import Get, Put, Request, Settled, Start, Subscribe
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
+from oncemq.core.step import Body
 from oncemq.server.driver import Driver
 from oncemq.storage.checkpoint import CheckpointJob
 from oncemq.storage.compaction import CompactionJob, Live
@@ -82,7 +83,7 @@ class Host:
         self.driver.receive(b"route", codec.encode_request(token, request, body), Micros(self.now))
         return token
 
-    def replies(self) -> dict[int, tuple[Reply, Sequence[bytes]]]:
+    def replies(self) -> dict[int, tuple[Reply, Sequence[Body]]]:
         """What left since the last time, by token."""
         outgoing, self.driver.outgoing = self.driver.outgoing, []
         decoded = [codec.decode_reply(frames) for route, frames in outgoing if route == b"route"]
@@ -100,7 +101,7 @@ class Host:
         """The reply to a request, once everything is durable."""
         return self.ask_all(request, body)[0]
 
-    def ask_all(self, request: Request, body: bytes | None = None) -> tuple[Reply, Sequence[bytes]]:
+    def ask_all(self, request: Request, body: bytes | None = None) -> tuple[Reply, Sequence[Body]]:
         token = self.send(request, body)
         self.commit()
         return self.replies()[token]
@@ -165,7 +166,7 @@ class Host:
         return messages(reply, bodies)
 
 
-def messages(reply: Messages, bodies: Sequence[bytes]) -> list[str]:
+def messages(reply: Messages, bodies: Sequence[Body]) -> list[str]:
     found: list[str] = []
     for head, body in zip(reply.batches, bodies, strict=True):
         run = head.runs[0]

@@ -1,5 +1,8 @@
 """Requests and replies as frames: every kind there and back, and every kind of nonsense."""
 
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
 import struct
 
 import msgspec
