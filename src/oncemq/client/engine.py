@@ -61,6 +61,7 @@ class Engine:
         self._handlers: dict[int, Handler] = {}
         self._line = line
         self._greeting: Greeting | None = None
+        self._hello = 0  # token of the hello under way
         self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
         self._connected = False
         self._full = False  # the connection takes no more just now
@@ -151,10 +152,11 @@ class Engine:
 
     def settle(self, messages: list[Message]) -> None:
         """These took effect: on our disk now, at the server with the next request."""
-        moved = self.subscriber.settle(messages)
+        moved = self.subscriber.moves(messages)
         if self.state.journal is not None and moved:
             assert self.client_epoch is not None, "messages come after the hello"
             self.state.journal.settle(self.client_epoch, moved)
+        self.subscriber.settle(messages)
 
     def tell_settled(self) -> "Ticket[Any] | None":
         """Tell the server what is settled, if it does not know; for close."""
@@ -284,6 +286,8 @@ class Engine:
             if reply.code == "unknown_client" and self.state.lasting:
                 self.client_epoch = None  # another server, or one that lost us: say hello again
                 return
+            if reply.code == "storage_full" and token == self._hello:
+                return  # it has no room to let us in: said again after a while, nothing is lost
             if reply.code in ("fenced", "stale_state") and not self._may_greet_again(reply):
                 self.fail(error_of(reply))
                 return
@@ -305,7 +309,7 @@ class Engine:
     def _say_hello(self) -> None:
         greeting = self._greeting
         assert greeting is not None
-        self._begin(lambda: (greeting.hello(), None), self._greeted, patience_ms=0)
+        self._hello = self._begin(lambda: (greeting.hello(), None), self._greeted, patience_ms=0)
 
     def _greeted(self, reply: Reply, _: Sequence[Body]) -> None:
         greeting = self._greeting

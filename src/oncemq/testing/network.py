@@ -1,0 +1,279 @@
+"""A simulated network: connections that delay, fall silent, break, and deliver some of it anyway.
+
+Laws: a connection keeps its order, as TCP does. Messages are lost only together with their
+connection, and when that breaks, nobody knows how much of what was under way still arrives, or
+when: it may be after what the next connection carries. A silent direction delivers when it heals.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from oncemq.core.step import Body
+from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
+
+RECONNECT = 50 * MILLISECOND
+
+Frames = list[bytes]
+
+
+class Host(Protocol):
+    """The server's end."""
+
+    def arrived(self, route: bytes, frames: Frames) -> None: ...
+
+
+@dataclass(slots=True)
+class Weather:
+    """What the network does to one client; changed by faults, cleared when they heal."""
+
+    silent_up: bool = False
+    silent_down: bool = False
+    clogged_until: int = 0
+    doubles: deque[int] = field(default_factory=deque[int])  # delays of second copies to come
+
+
+@dataclass(slots=True, eq=False)
+class Direction:
+    """One half of a connection: what is under way in it, in order."""
+
+    deliver: Callable[[Frames], None]
+    waiting: deque[Frames] = field(default_factory=deque[Frames])
+    due: int = 0  # the last message under way arrives then, none sent later arrives before
+    broken: bool = False
+
+
+class Connection:
+    """One connection between a line and the server, from handshake to reset."""
+
+    def __init__(self, network: "Network", line: "SimulatedLine", number: int) -> None:
+        self.route = b"route-%d" % number
+        self.line = line
+        self.open = True
+        self.up = Direction(lambda frames: network.host_takes(self, frames))
+        self.down = Direction(line.takes)
+
+
+class Network:
+    """Every connection to the one server there is."""
+
+    def __init__(self, clock: Clock, chance: Random, *, delay: int, late: int) -> None:
+        self.clock = clock
+        self._chance = chance
+        self._delay = delay  # the usual most a message takes
+        self._late = late  # how much later leftovers of a broken connection may arrive
+        self._host: Host | None = None
+        self._life = 0  # of the host: nothing sent to one life reaches another
+        self._connections: dict[bytes, Connection] = {}
+        self._made = 0
+        self.weather: dict[str, Weather] = {}
+        self.resets = 0
+
+    def weather_of(self, client: str) -> Weather:
+        """What the network is like for this client."""
+        return self.weather.setdefault(client, Weather())
+
+    # The server's side
+
+    def listen(self, host: Host) -> None:
+        """A server is up."""
+        self._host = host
+        self._life += 1
+
+    def hang_up(self) -> None:
+        """The server is gone, and what it had not read with it."""
+        self._host = None
+        self._life += 1
+        for connection in list(self._connections.values()):
+            connection.up.waiting.clear()
+            self.reset(connection)
+
+    def reply(self, route: bytes, frames: Sequence[Body]) -> None:
+        """The server answers; into the void, if that connection is gone."""
+        connection = self._connections.get(route)
+        if connection is not None:
+            self._send(connection, connection.down, [bytes(frame) for frame in frames])
+
+    def host_takes(self, connection: Connection, frames: Frames) -> None:
+        """A request arrives."""
+        if self._host is not None:
+            self.clock.note(f"up {connection.route.decode()} {frames[0].hex()}")
+            self._host.arrived(connection.route, frames)
+
+    # The client's side
+
+    def dial(self, line: "SimulatedLine") -> None:
+        """Try to connect, again and again until it works or the line is closed."""
+        delay = self._chance.randrange(100 * MICROSECOND, RECONNECT)
+        self.clock.after(delay, lambda: self._handshake(line))
+
+    def _handshake(self, line: "SimulatedLine") -> None:
+        if line.closed or line.connection is not None:
+            return
+        weather = self.weather_of(line.client)
+        if self._host is None or weather.silent_up or weather.silent_down:
+            self.dial(line)
+            return
+        self._made += 1
+        connection = Connection(self, line, self._made)
+        self._connections[connection.route] = connection
+        line.connected(connection)
+
+    def send(self, connection: Connection, frames: Sequence[Body]) -> None:
+        """A request leaves; maybe a second copy of it, later, by some other way."""
+        copy = [bytes(frame) for frame in frames]
+        self._send(connection, connection.up, copy)
+        doubles = self.weather_of(connection.line.client).doubles
+        if doubles:
+            life = self._life
+            self.clock.after(doubles.popleft(), lambda: self._double(connection, copy, life))
+
+    def _double(self, connection: Connection, frames: Frames, life: int) -> None:
+        if life == self._life:
+            self.host_takes(connection, frames)
+
+    # On the way
+
+    def _send(self, connection: Connection, direction: Direction, frames: Frames) -> None:
+        weather = self.weather_of(connection.line.client)
+        delay = self._chance.randrange(self._delay // 20, self._delay)
+        moment = max(self.clock.now + delay, direction.due, weather.clogged_until)
+        direction.due = moment
+        direction.waiting.append(frames)
+        self.clock.at(moment, lambda: self._arrive(connection, direction))
+
+    def _arrive(self, connection: Connection, direction: Direction) -> None:
+        """What is next in this direction arrives, unless it is silent or broken."""
+        if direction.broken or not direction.waiting:
+            return
+        weather = self.weather_of(connection.line.client)
+        if weather.silent_up if direction is connection.up else weather.silent_down:
+            return  # `heal` delivers it
+        direction.deliver(direction.waiting.popleft())
+
+    def silence(self, client: str, *, up: bool, down: bool) -> None:
+        """Nothing gets through in these directions until `heal`."""
+        weather = self.weather_of(client)
+        weather.silent_up |= up
+        weather.silent_down |= down
+
+    def heal(self, client: str) -> None:
+        """Silence ends: what was held back arrives, in order."""
+        weather = self.weather_of(client)
+        weather.silent_up = weather.silent_down = False
+        for connection in list(self._connections.values()):
+            if connection.line.client == client:
+                for direction in (connection.up, connection.down):
+                    for _ in range(len(direction.waiting)):
+                        self.clock.after(MILLISECOND, self._arrival(connection, direction))
+
+    def _arrival(self, connection: Connection, direction: Direction) -> Callable[[], None]:
+        return lambda: self._arrive(connection, direction)
+
+    # Breaking
+
+    def reset_client(self, client: str) -> None:
+        """Break every connection of a client."""
+        for connection in list(self._connections.values()):
+            if connection.line.client == client:
+                self.reset(connection)
+
+    def reset(self, connection: Connection) -> None:
+        """Break a connection: some of what is under way still arrives, the rest never does."""
+        if not connection.open:
+            return
+        self.resets += 1
+        connection.open = False
+        del self._connections[connection.route]
+        for direction in (connection.up, connection.down):
+            direction.broken = True
+            kept = self._chance.randint(0, len(direction.waiting))
+            moment = self.clock.now
+            for frames in list(direction.waiting)[:kept]:
+                moment += self._chance.randrange(1, self._late)
+                self.clock.at(moment, self._leftover(connection, direction, frames))
+            direction.waiting.clear()
+        connection.line.disconnected(connection)
+
+    def _leftover(
+        self, connection: Connection, direction: Direction, frames: Frames
+    ) -> Callable[[], None]:
+        life = self._life
+
+        def arrive() -> None:
+            if direction is connection.down or life == self._life:
+                direction.deliver(frames)
+
+        return arrive
+
+
+class SimulatedLine:
+    """A client's end, as `transport.link.Link` is."""
+
+    def __init__(self, network: Network, client: str, wake: Callable[[], None]) -> None:
+        self.descriptors: tuple[int, ...] = ()
+        self.client = client
+        self.closed = False
+        self.connection: Connection | None = None
+        self._network = network
+        self._wake = wake
+        self._news: deque[bool] = deque()
+        self._inbox: deque[Frames] = deque()
+
+    def connect(self, address: str) -> None:
+        """Talk to the server from now on."""
+        self._break()
+        self._inbox.clear()
+        self._network.dial(self)
+
+    def news(self) -> bool | None:
+        """True: connected. False: disconnected. None: nothing happened."""
+        return self._news.popleft() if self._news else None
+
+    def send(self, frames: Sequence[Body]) -> bool:
+        """Send now, or not at all."""
+        if self.connection is None:
+            return False
+        self._network.send(self.connection, frames)
+        return True
+
+    def receive(self) -> Frames | None:
+        """The next reply's frames, or None."""
+        return self._inbox.popleft() if self._inbox else None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.closed = True
+        self._break()
+
+    # What the network does
+
+    def connected(self, connection: Connection) -> None:
+        """The handshake succeeded."""
+        self.connection = connection
+        self._news.append(True)
+        self._wake()
+
+    def disconnected(self, connection: Connection) -> None:
+        """The connection broke; another is tried."""
+        if self.connection is not connection:
+            return
+        self.connection = None
+        if not self.closed:
+            self._news.append(False)
+            self._network.dial(self)
+            self._wake()
+
+    def takes(self, frames: Frames) -> None:
+        """A reply arrives."""
+        if not self.closed:
+            self._network.clock.note(f"down {self.client} {len(frames)} {frames[0][:12].hex()}")
+            self._inbox.append(frames)
+            self._wake()
+
+    def _break(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._network.reset(connection)

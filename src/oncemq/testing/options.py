@@ -1,0 +1,99 @@
+"""What one seed means: how large the world is, and which kinds of fault it has. Swarm testing.
+
+Law: the options follow from the seed alone, and a schedule carries them, so that it can be run
+again whatever becomes of the drawing.
+"""
+
+from random import Random
+
+import msgspec
+
+from oncemq.storage.log import LogOptions
+from oncemq.testing.clock import stream
+
+# Each is switched on or off as a whole.
+FAULTS = (
+    "server_cut",  # the server's machine loses power
+    "server_kill",  # the server's process is killed
+    "server_trap",  # either, at a certain disk call
+    "sync_error",  # a sync fails, its bytes are dropped, the server ends
+    "slow_disk",  # syncs take longer than clients wait
+    "full_disk",  # no room for a while
+    "clock_jump",  # the server's clock is set
+    "client_kill",
+    "client_cut",
+    "client_trap",
+    "client_stop",  # an orderly restart
+    "twin",  # a second process with the same id
+    "stale",  # the state directory is restored from a copy
+    "reset",  # a connection breaks
+    "silence",  # one direction, or both, deliver nothing for a while
+    "clog",  # everything arrives late
+    "double",  # requests arrive twice
+    "moving",  # clients unsubscribe and subscribe again
+)
+
+
+class Options(msgspec.Struct, frozen=True):
+    """One world."""
+
+    seed: int
+    faults: tuple[str, ...]
+    topics: int
+    publishers: int  # with state
+    guests: int  # without: they only publish
+    subscribers: int
+    deeds: int  # of applications
+    mishaps: int
+    chaos_ms: int
+    size_max: int
+    delay_us: int  # the most a message usually takes
+    late_ms: int  # how late leftovers of a broken connection may arrive
+    sync_us: int
+    segment_bytes: int
+    allocate_bytes: int
+    checkpoint_records: int
+    checkpoint_bytes: int
+    rotate_bytes: int  # of an outbox
+
+    def log_options(self) -> LogOptions:
+        """How the server keeps its log: small, so that everything happens often."""
+        return LogOptions(
+            segment_bytes=self.segment_bytes,
+            allocate_bytes=self.allocate_bytes,
+            reserve_bytes=2048,
+            checkpoint_bytes=self.checkpoint_bytes,
+            checkpoint_records=self.checkpoint_records,
+            checkpoint_idle_ms=1000,
+        )
+
+
+def options_of(seed: int) -> Options:
+    """The world of a seed."""
+    draw = stream(seed, "options")
+    return Options(
+        seed=seed,
+        faults=_swarm(draw),
+        topics=draw.choice((1, 2, 2, 3)),
+        publishers=draw.choice((1, 2, 2)),
+        guests=draw.choice((0, 0, 1)),
+        subscribers=draw.choice((1, 2, 2, 3)),
+        deeds=draw.choice((40, 80, 120)),
+        mishaps=draw.choice((0, 3, 6, 10)),
+        chaos_ms=draw.choice((3_000, 8_000, 15_000)),
+        size_max=draw.choice((40, 400, 3_000)),
+        delay_us=draw.choice((500, 2_000, 20_000)),
+        late_ms=draw.choice((2, 50, 1_500)),
+        sync_us=draw.choice((200, 2_000, 30_000)),
+        segment_bytes=draw.choice((8, 12, 32, 128)) << 10,
+        allocate_bytes=draw.choice((2, 8, 64)) << 10,
+        checkpoint_records=draw.choice((15, 50, 1_000)),
+        checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
+        rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
+    )
+
+
+def _swarm(draw: Random) -> tuple[str, ...]:
+    """Most faults off: a world with all of them explores less than many with some."""
+    share = draw.choice((0.15, 0.3, 0.6))
+    return tuple(fault for fault in FAULTS if draw.random() < share)

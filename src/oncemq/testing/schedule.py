@@ -1,0 +1,287 @@
+"""Everything that will be done in a simulated world, drawn in advance: a list that can be cut.
+
+Law: running a schedule draws only what the network and the disk do by chance; what applications
+do, and which mishaps befall whom and when, stands in the list. So a failing one can be shrunk,
+kept as JSON, and run again. `FORMAT` grows when the meaning of a step changes.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from oncemq.testing.clock import stream
+from oncemq.testing.crash_points import PowerCut
+from oncemq.testing.options import Options, options_of
+
+FORMAT = 1
+SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
+
+Value = int | str | bool
+
+CUTS = tuple(cut.name for cut in PowerCut)
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One deed of an application, or one mishap."""
+
+    at_ms: int
+    do: str
+    who: str = ""
+    args: dict[str, Value] = {}
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A whole history to be."""
+
+    format: int
+    options: Options
+    steps: tuple[Step, ...]
+
+    def save(self, path: Path) -> None:
+        """Keep it, readable."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+
+def load(path: Path) -> Schedule:
+    """A schedule that was kept."""
+    return msgspec.json.decode(path.read_bytes(), type=Schedule)
+
+
+def schedule_of(seed: int, options: Options | None = None) -> Schedule:
+    """The schedule of a seed."""
+    options = options or options_of(seed)
+    cast = Cast(options)
+    steps = [*_opening(cast, stream(seed, "opening")), *_deeds(cast, stream(seed, "workload"))]
+    steps += _mishaps(cast, stream(seed, "faults"))
+    return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
+
+
+class Cast:
+    """Who takes part."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.topics = [f"t{n}" for n in range(options.topics)]
+        self.publishers = [f"p{n}" for n in range(options.publishers)]
+        self.guests = [f"g{n}" for n in range(options.guests)]
+        self.subscribers = [f"s{n}" for n in range(options.subscribers)]
+
+    @property
+    def lasting(self) -> list[str]:
+        """Clients with state."""
+        return [*self.publishers, *self.subscribers]
+
+    def has(self, fault: str) -> bool:
+        """Whether this world has the fault."""
+        return fault in self.options.faults
+
+
+def _opening(cast: Cast, draw: Random) -> Iterator[Step]:
+    """The first subscriptions; one client subscribes to everything and stays: it misses nothing."""
+    for number, who in enumerate(cast.subscribers):
+        for topic in cast.topics:
+            if number == 0 or draw.random() < 0.6:
+                at = draw.randrange(50, 250) if number == 0 else draw.randrange(50, 2_000)
+                where = "earliest" if draw.random() < 0.2 else "new"
+                yield Step(at, "subscribe", who, {"topic": topic, "where": where})
+
+
+def _deeds(cast: Cast, draw: Random) -> Iterator[Step]:
+    options = cast.options
+    for number in range(1, options.deeds + 1):
+        at = draw.randrange(SETTLING_MS, options.chaos_ms)
+        kind = draw.random()
+        if kind < 0.5:
+            yield _put(cast, draw, at, number)
+        elif kind < 0.95 or not cast.has("moving"):
+            yield _get(cast, draw, at)
+        else:
+            yield from _move(cast, draw, at)
+
+
+def _put(cast: Cast, draw: Random, at: int, number: int) -> Step:
+    who = draw.choice([*cast.publishers, *cast.publishers, *cast.guests, cast.subscribers[-1]])
+    args: dict[str, Value] = {
+        "number": number,
+        "topic": draw.choice(cast.topics),
+        "count": draw.choice((1, 1, 1, 3, 8)),
+        "size": draw.randrange(8, cast.options.size_max),
+        "durable": draw.random() < 0.8,
+        "wait": draw.random() < 0.5,
+        "older": draw.random() < 0.3,
+        "again": draw.choice((1, 1, 1, 4)),  # so many like it, one right after the other
+    }
+    return Step(at, "put", who, args)
+
+
+def _get(cast: Cast, draw: Random, at: int) -> Step:
+    args: dict[str, Value] = {
+        "topic": "" if draw.random() < 0.25 else draw.choice(cast.topics),
+        "limit": draw.choice((1, 2, 5, 20)),
+        "wait_ms": draw.choice((0, 0, 300, 2_000)),
+        "older": draw.random() < 0.3,
+    }
+    if draw.random() < 0.4:
+        args["hold_ms"] = draw.choice((1, 20, 400))
+        args["fails"] = draw.random() < 0.5
+    return Step(at, "get", draw.choice(cast.subscribers), args)
+
+
+def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    """Leave and come back, or look for messages in between; the first subscriber stays."""
+    if len(cast.subscribers) == 1:
+        return
+    who, topic = draw.choice(cast.subscribers[1:]), draw.choice(cast.topics)
+    pause = draw.choice((0, 5, 500))
+    yield Step(at, "unsubscribe", who, {"topic": topic})
+    if draw.random() < 0.4:
+        args: dict[str, Value] = {"topic": topic, "limit": 5, "wait_ms": 0, "older": False}
+        yield Step(at + pause // 2, "get", who, args)
+    if draw.random() < 0.8:
+        where = "earliest" if draw.random() < 0.2 else "new"
+        yield Step(at + pause, "subscribe", who, {"topic": topic, "where": where})
+
+
+def _mishaps(cast: Cast, draw: Random) -> Iterator[Step]:
+    options = cast.options
+    if not options.faults:
+        return
+    makers = [MISHAPS[fault] for fault in options.faults if fault in MISHAPS]
+    for _ in range(options.mishaps if makers else 0):
+        at = draw.randrange(SETTLING_MS, options.chaos_ms)
+        yield from draw.choice(makers)(cast, draw, at)
+
+
+def _down(draw: Random) -> int:
+    return draw.choice((1, 50, 500, 3_000))
+
+
+def _server_cut(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+
+
+def _server_kill(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "kill_server", "", {"down_ms": _down(draw)})
+    if draw.random() < 0.5:  # what was recovered from the page cache must be durable by then
+        at += draw.choice((100, 700))
+        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+
+
+def _trap(draw: Random) -> dict[str, Value]:
+    calls = draw.choice(("", "sync", "sync", "write", "rename", "remove", "sync_directory"))
+    return {
+        "calls": calls,
+        "left": draw.randrange(1, 30 if not calls else 4),
+        "mode": draw.choice((*CUTS, "", "", "")),
+        "down_ms": _down(draw),
+        "again": draw.random() < 0.4,  # and once more while it comes back
+    }
+
+
+def _server_trap(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "trap_server", "", _trap(draw))
+    if draw.random() < 0.5:
+        at += draw.choice((50, 600, 1500))
+        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+
+
+def _sync_error(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "fail_sync", "", {"down_ms": _down(draw)})
+    if draw.random() < 0.6:
+        at += draw.choice((100, 700, 2000))
+        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+
+
+def _slow_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    args: dict[str, Value] = {"sync_ms": draw.choice((200, 1_500, 3_000))}
+    args["for_ms"] = draw.choice((500, 3_000))
+    yield Step(at, "slow_disk", "", args)
+
+
+def _full_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    args: dict[str, Value] = {"spare": draw.choice((0, 3_000, 8_000))}
+    args["for_ms"] = draw.choice((300, 2_000, 4_000))
+    yield Step(at, "fill_disk", "", args)
+
+
+def _clock_jump(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "set_clock", "", {"ms": draw.choice((-3_600_000, -900, 900, 7_200_000))})
+
+
+def _client_kill(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    who = draw.choice([*cast.lasting, *cast.guests])
+    yield Step(at, "kill", who, {"down_ms": _down(draw)})
+
+
+def _client_cut(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    args: dict[str, Value] = {"mode": draw.choice(CUTS), "down_ms": _down(draw)}
+    yield Step(at, "cut", draw.choice(cast.lasting), args)
+
+
+def _client_trap(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "trap", draw.choice(cast.publishers), _trap(draw))
+
+
+def _client_stop(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "stop", draw.choice([*cast.lasting, *cast.guests]), {"down_ms": _down(draw)})
+
+
+def _twin(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield Step(at, "twin", draw.choice(cast.lasting))
+
+
+def _stale(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    who = draw.choice(cast.lasting)
+    yield Step(max(SETTLING_MS, at - draw.choice((100, 1_000, 4_000))), "copy", who)
+    yield Step(at, "restore", who)
+
+
+def _reset(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    for _ in range(draw.choice((1, 1, 3))):
+        yield Step(at, "reset", draw.choice([*cast.lasting, *cast.guests]))
+        at += draw.choice((3, 40))
+
+
+def _silence(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    ways: dict[str, Value] = dict(
+        draw.choice(({"up": True}, {"down": True}, {"up": True, "down": True}))
+    )
+    ways["for_ms"] = draw.choice((100, 1_500, 5_000))
+    ways["resets"] = draw.random() < 0.3
+    yield Step(at, "silence", draw.choice([*cast.lasting, *cast.guests]), ways)
+
+
+def _clog(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    args: dict[str, Value] = {"for_ms": draw.choice((100, 1_200, 4_000))}
+    yield Step(at, "clog", draw.choice([*cast.lasting, *cast.guests]), args)
+
+
+def _double(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    args: dict[str, Value] = {
+        "count": draw.choice((1, 5, 20)),
+        "delay_ms": draw.choice((1, 30, 900)),
+    }
+    yield Step(at, "double", draw.choice([*cast.lasting, *cast.guests]), args)
+
+
+MISHAPS = {
+    "server_cut": _server_cut,
+    "server_kill": _server_kill,
+    "server_trap": _server_trap,
+    "sync_error": _sync_error,
+    "slow_disk": _slow_disk,
+    "full_disk": _full_disk,
+    "clock_jump": _clock_jump,
+    "client_kill": _client_kill,
+    "client_cut": _client_cut,
+    "client_trap": _client_trap,
+    "client_stop": _client_stop,
+    "twin": _twin,
+    "stale": _stale,
+    "reset": _reset,
+    "silence": _silence,
+    "clog": _clog,
+    "double": _double,
+}

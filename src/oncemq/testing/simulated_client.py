@@ -1,0 +1,332 @@
+"""The shipped client in simulated time: the real engine and verbs, moved by events.
+
+A `SimulatedClient` is what outlives its processes: a machine with a disk, and a journal. A
+`Process` is one start of it. Its calls run like threads of a blocking client: gets one at a time,
+puts one at a time, subscribing one at a time, the three beside each other.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from oncemq.client import verbs
+from oncemq.client.engine import Engine
+from oncemq.client.outbox import open_slots
+from oncemq.client.settings import Settings
+from oncemq.client.state import State
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Message, Receipts
+from oncemq.core.names import ANONYMOUS, Micros
+from oncemq.errors import Fenced, OnceMQError
+from oncemq.testing import history as saw
+from oncemq.testing.calls import Calls, Work, carry_out
+from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
+from oncemq.testing.history import History, PutStory
+from oncemq.testing.machine import Died, Machine, ProcessDisk, Trap
+from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.testing.network import Network, SimulatedLine
+from oncemq.wire import batch
+
+PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
+GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
+PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
+
+
+class World:
+    """What every process of a simulation shares."""
+
+    def __init__(self, clock: Clock, network: Network, history: History, chance: Random) -> None:
+        self.clock = clock
+        self.network = network
+        self.history = history
+        self.chance = chance
+        self.processes = 0
+        self.told: dict[str, int] = {}  # what clients were told, counted
+
+    def tell(self, what: str) -> None:
+        """Count it, for the marks."""
+        self.told[what] = self.told.get(what, 0) + 1
+
+
+class SimulatedClient:
+    """One client over all its lives."""
+
+    def __init__(self, name: str, *, lasting: bool, random: Random) -> None:
+        self.name = name
+        self.lasting = lasting
+        self.machine = Machine(random)
+        self.journal = MemoryJournal()
+        self.processes: list[Process] = []
+        self.copy: tuple[Machine, MemoryJournal] | None = None
+        self.topics: dict[str, None] = {}  # subscribed, or maybe so
+        self.tainted = False  # its state was replaced
+
+    def live(self) -> "list[Process]":
+        """The processes that run, oldest first."""
+        self.processes = [process for process in self.processes if not process.dead]
+        return self.processes
+
+
+class Process:
+    """One start of a client; it runs from the moment it exists, unless `dead` says otherwise."""
+
+    engine: Engine
+    calls: Calls
+
+    def __init__(
+        self,
+        world: World,
+        client: SimulatedClient,
+        *,
+        sprung: Callable[[Trap], None],
+        trap: Trap | None = None,
+    ) -> None:
+        world.processes += 1
+        self.number = world.processes
+        self.client = client
+        self.dead = False
+        self.failure: OnceMQError | None = None
+        self.is_stopping = False
+        self.disk = ProcessDisk(client.machine, sprung)
+        self.disk.trap = trap
+        self._world = world
+        self._clock = world.clock
+        self._history = world.history
+        self._watched: list[tuple[Ticket[Receipts], int, PutStory]] = []
+        self._wake_at = -1
+        self._opened = not client.lasting
+        self._line = SimulatedLine(world.network, client.name, self.wake)
+        self._alive(self._start)
+
+    def _start(self) -> None:
+        chance, client = self._world.chance, self.client
+        state = State(
+            client.name if client.lasting else f"{ANONYMOUS}{self.number}",
+            journal=client.journal if client.lasting else None,
+            slots=open_slots(self.disk, "/outbox", chance.randbytes) if client.lasting else [],
+            directory="/",
+            random_bytes=chance.randbytes,
+            close=lambda: None,
+        )
+        settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
+        self.engine = Engine(settings, state, self._line, self._now)
+        self.calls = Calls(self._clock, self.engine, self._world.tell)
+        self.wake()
+
+    def die(self) -> None:
+        """The process ends here and now."""
+        self.dead = True
+        self.disk.die()
+        self._line.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every put has its answer and no call is under way."""
+        return self.engine.outflow.idle and not self.calls
+
+    # What applications do
+
+    def put(
+        self, number: int, topic: str, *, count: int, size: int, durable: bool, wait: bool
+    ) -> None:
+        """Put a batch, waiting for the receipt or not."""
+        work = self._put(number, topic, count, size, durable=durable, wait=wait)
+        self.calls.begin("put", work)
+        self.wake()
+
+    def get(
+        self, topic: str, limit: int, wait_ms: int, hold_ms: int = 0, fails: bool = False
+    ) -> None:
+        """Get messages: settled at once, or after `hold_ms`, or (`fails`) put back then."""
+        work = self._get(topic, limit, wait_ms, hold_ms, fails=fails)
+        self.calls.begin("get", work, wait=(wait_ms + hold_ms) * MILLISECOND)
+        self.wake()
+
+    def drain(self, topic: str) -> None:
+        """Get everything that is there."""
+        self.calls.begin("get", self._drain(topic))
+        self.wake()
+
+    def subscribe(self, topic: str, where: str) -> None:
+        """Subscribe, from now on or from the earliest."""
+        self.calls.begin("member", self._subscribe(topic, where))
+        self.wake()
+
+    def unsubscribe(self, topic: str) -> None:
+        """Unsubscribe."""
+        self.calls.begin("member", self._unsubscribe(topic))
+        self.wake()
+
+    def stop(self) -> None:
+        """Close as an application does: send the rest, tell what is settled, let go."""
+        self.is_stopping = True
+        self.calls.begin("stop", self._stop(), then=self._close)
+        self.wake()
+
+    def _put(
+        self, number: int, topic: str, count: int, size: int, *, durable: bool, wait: bool
+    ) -> Work[None]:
+        outflow = self.engine.outflow
+        payloads = saw.payloads(number, count, size)
+        story = PutStory(
+            number, self.client.name, self.number, topic, count, size, self._history.moment(),
+            lasting=durable and self.client.lasting,
+        )  # fmt: skip
+        self._history.puts[number] = story
+        place = 0
+        try:
+            outflow.check(topic, size)
+            if wait or saw.key(number, 0) is not None:
+                keys = [saw.key(number, place) for place in range(count)]
+                columns, body = batch.encode(list(map(batch.Item, payloads, keys)))
+                ticket = outflow.put(
+                    topic, count=count, columns=columns, body=body, lasting=durable
+                )
+                story.recorded = story.lasting
+            else:
+                ticket, place, _ = outflow.gather(topic, payloads, None, lasting=durable)
+        except OnceMQError as error:
+            story.refused = error.code
+            raise
+        self._watched.append((ticket, place, story))
+        if wait:
+            ticket.looked_at = True
+            yield lambda: ticket.done
+
+    def _get(
+        self, topic: str, limit: int, wait_ms: int, hold_ms: int, *, fails: bool
+    ) -> Work[None]:
+        asked = self._history.moment()
+        messages = yield from carry_out(verbs.take(self.engine, topic, limit, wait_ms))
+        if hold_ms:
+            until = self._clock.now + hold_ms * MILLISECOND
+            self._clock.at(until, self.wake)
+            yield lambda: self._clock.now >= until
+        if fails:
+            self._world.tell("put back")
+            self.engine.subscriber.put_back(topic)
+            return
+        verbs.settle(self.engine, messages)
+        self._hand_out(messages, asked)
+
+    def _drain(self, topic: str) -> Work[None]:
+        before = -1
+        while before != len(self._history.seen):
+            before = len(self._history.seen)
+            yield from self._get(topic, 500, 0, 0, fails=False)
+
+    def _hand_out(self, messages: list[Message], asked: int) -> None:
+        for message in messages:
+            self._clock.note(f"given {self.client.name} {message.id}")
+            given = saw.Given(
+                self.client.name, self.number, message.topic, message.offset, message.payload,
+                message.key, asked, self._history.moment(),
+            )  # fmt: skip
+            self._history.seen.append(given)
+
+    def _subscribe(self, topic: str, where: str) -> Work[None]:
+        name, seen = self.client.name, self._history.seen
+        asked = self._history.moment()
+        seen.append(saw.Joining(name, topic, where != "new", asked))
+        self.client.topics[topic] = None
+        yield from carry_out(verbs.subscribe(self.engine, topic, where))
+        seen.append(saw.Joined(name, topic, self.number, asked, self._history.moment()))
+
+    def _unsubscribe(self, topic: str) -> Work[None]:
+        name, seen = self.client.name, self._history.seen
+        seen.append(saw.Leaving(name, topic, self._history.moment()))
+        yield from carry_out(verbs.unsubscribe(self.engine, topic))
+        seen.append(saw.Left(name, topic, self._history.moment()))
+        self.client.topics.pop(topic, None)
+
+    def _stop(self) -> Work[None]:
+        yield lambda: self.engine.outflow.idle
+        yield from carry_out(verbs.leave(self.engine))
+
+    def _close(self) -> None:
+        self.engine.close()
+        if self.failure is None:
+            for _, _, story in self._watched:
+                story.recorded = story.lasting  # a close leaves nothing unrecorded
+        self.die()
+
+    # Moving the engine
+
+    def wake(self) -> None:
+        """Look at what came, soon."""
+        self._wake(self._world.chance.randrange(PROMPT // 10, PROMPT))
+
+    def _wake(self, delay: int) -> None:
+        moment = self._clock.now + delay
+        if self._wake_at < 0 or moment < self._wake_at:
+            self._wake_at = moment
+            self._clock.at(moment, lambda: self._alive(lambda: self._due(moment)))
+
+    def _alive(self, event: Callable[[], None]) -> None:
+        if self.dead:
+            return
+        try:
+            event()
+        except Died:
+            self.die()
+        except Exception as error:
+            self._history.error(f"process {self.number} of {self.client.name}", error)
+            self.die()
+
+    def _due(self, moment: int) -> None:
+        if moment != self._wake_at:
+            return
+        self._wake_at = -1
+        moved = True
+        while moved and not self.dead:
+            self.engine.pump()
+            self._look()
+            moved = self.calls.move()
+        if not self.dead:
+            self._wake_for_next()
+
+    def _wake_for_next(self) -> None:
+        deadline = self.engine.next_deadline()
+        if deadline is not None and self.failure is None:
+            self._wake(max(PAUSE, (deadline - self._now()) * MICROSECOND))
+        if self.engine.outflow.gathering:
+            self._wake(GATHER)
+        gives_up = self.calls.next_deadline()
+        if gives_up is not None:
+            self._wake(max(PAUSE, gives_up - self._clock.now))
+
+    def _now(self) -> Micros:
+        return Micros(self._clock.now // MICROSECOND)
+
+    def _look(self) -> None:
+        """What became of the greeting, of the whole client, of its puts."""
+        engine = self.engine
+        if self.client.lasting and self._opened != (engine.client_epoch is not None):
+            self._opened = not self._opened
+            if engine.client_epoch is not None:
+                moment = self._history.moment()
+                opened = saw.Opened(self.client.name, self.number, engine.client_epoch, moment)
+                self._history.seen.append(opened)
+        if engine.failure is not None and self.failure is None:
+            self.failure = engine.failure
+            self._world.tell(f"client {engine.failure.code}")
+        watched, self._watched = self._watched, []
+        for each in watched:
+            if each[0].done:
+                self._answered(*each)
+            else:
+                self._watched.append(each)
+
+    def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
+        if isinstance(ticket.error, Fenced):
+            return  # the next start sends what was recorded
+        story.answered = self._history.moment()
+        if ticket.error is not None:
+            story.refused = ticket.error.code
+            self._world.tell(f"put {ticket.error.code}")
+            return
+        receipt = ticket.result()[place]
+        story.first_offset, story.stored = receipt.offset, receipt.stored
+        self._world.tell("put duplicate" if receipt.duplicate else "put new")
+        if not receipt.stored:
+            self._world.tell("put nobody wants")
+        self._clock.note(f"receipt {story.number} {receipt.offset} {receipt.duplicate}")

@@ -1,0 +1,393 @@
+"""A simulated world run from its schedule: chaos, then healing, then everything must drain.
+
+Laws: one schedule gives one history, to the last bit (`Outcome.trace`). After the healing no
+fault excuses anything: every recorded put arrives, every subscription gets its rest, and a last
+power cut loses nothing.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+
+from oncemq.client import outbox
+from oncemq.errors import StaleState
+from oncemq.server import housekeeping
+from oncemq.storage.log import LogOptions
+from oncemq.testing import history as saw
+from oncemq.testing.clock import MICROSECOND, MILLISECOND, SECOND, Clock, stream
+from oncemq.testing.history import History
+from oncemq.testing.judgement import Judgement
+from oncemq.testing.lives import ServerLives
+from oncemq.testing.machine import Machine, Trap
+from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.testing.network import Network
+from oncemq.testing.options import Options
+from oncemq.testing.schedule import Cast, Schedule, Step
+from oncemq.testing.simulated_client import Process, SimulatedClient, World
+
+PATIENCE = 150 * SECOND  # of the healed world: longer than any retry waits
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a schedule."""
+
+    findings: list[str]
+    marks: dict[str, int]
+    trace: str
+    events: int
+    simulated: int  # nanoseconds
+    puts: int
+    given: int
+
+
+def run(schedule: Schedule) -> Outcome:
+    """Live through a schedule and judge it."""
+    with _small(schedule.options):
+        simulation = Simulation(schedule)
+        simulation.live()
+    history = simulation.history
+    given = sum(isinstance(seen, saw.Given) for seen in history.seen)
+    clock = simulation.clock
+    findings = Judgement(history).judge()
+    return Outcome(
+        findings, simulation.world.told, clock.trace, clock.events, clock.now,
+        len(history.puts), given,
+    )  # fmt: skip
+
+
+class Simulation:
+    """One world."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        options = schedule.options
+        seed = options.seed
+        self.clock = Clock()
+        self.history = History()
+        self._schedule = schedule
+        self.network = Network(
+            self.clock,
+            stream(seed, "net"),
+            delay=options.delay_us * MICROSECOND,
+            late=options.late_ms * MILLISECOND,
+        )
+        self.world = World(self.clock, self.network, self.history, stream(seed, "clients"))
+        self.lives = ServerLives(
+            self.clock, self.network, self.history, options,
+            chance=stream(seed, "server"), disk=stream(seed, "disk"), tell=self.world.tell,
+        )  # fmt: skip
+        cast = Cast(options)
+        self.clients = {
+            name: SimulatedClient(
+                name, lasting=name in cast.lasting, random=stream(seed, f"disk {name}")
+            )
+            for name in (*cast.lasting, *cast.guests)
+        }
+        self._deeds: dict[str, Callable[[Step, SimulatedClient], None]] = {
+            "put": self._put,
+            "get": self._get,
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "kill": self._kill,
+            "cut": self._cut,
+            "trap": self._trap,
+            "stop": self._stop,
+            "twin": self._twin,
+            "copy": self._copy,
+            "restore": self._restore,
+            "reset": self._reset,
+            "silence": self._silence,
+            "clog": self._clog,
+            "double": self._double,
+        }
+
+    def live(self) -> None:
+        """From the first start to the last power cut."""
+        self.lives.start()
+        for client in self.clients.values():
+            self._start(client)
+        for step in self._schedule.steps:
+            self.clock.at(step.at_ms * MILLISECOND, lambda step=step: self._do(step))
+        self.clock.run(self._schedule.options.chaos_ms * MILLISECOND)
+        self._heal()
+
+    # Steps
+
+    def _do(self, step: Step) -> None:
+        self.clock.note(f"{step.do} {step.who}")
+        args = step.args
+        match step.do:
+            case "cut_server":
+                self.lives.cut(str(args["mode"]), int(args["down_ms"]))
+            case "kill_server":
+                self.lives.kill(int(args["down_ms"]))
+            case "trap_server":
+                self.lives.set_trap(_trap_of(step))
+            case "fail_sync":
+                self.lives.fail_sync(int(args["down_ms"]))
+            case "slow_disk":
+                pace, usual = self.lives.pace, self._schedule.options.sync_us * MICROSECOND
+                pace.sync = int(args["sync_ms"]) * MILLISECOND
+                self._later(args["for_ms"], lambda: setattr(pace, "sync", usual))
+            case "fill_disk":
+                self.lives.fill(int(args["spare"]))
+                self._later(args["for_ms"], lambda: self.lives.fill(1 << 39))
+            case "set_clock":
+                self.lives.pace.skew_micros += int(args["ms"]) * 1000
+            case _:
+                self._deeds[step.do](step, self.clients[step.who])
+
+    def _later(self, delay_ms: int | str | bool, event: Callable[[], None]) -> None:
+        self.clock.after(int(delay_ms) * MILLISECOND, event)
+
+    def _start(self, client: SimulatedClient, trap: Trap | None = None) -> None:
+        client.processes.append(
+            Process(self.world, client, sprung=lambda trap: self._sprung(client, trap), trap=trap)
+        )
+        self.clock.note(f"start {client.name}")
+
+    def _process(self, step: Step, client: SimulatedClient) -> Process | None:
+        """Who does it: the newest process, or, if the step says so, one it does not know of."""
+        live = client.live()
+        if not live:
+            return None
+        return live[0] if step.args.get("older") else live[-1]
+
+    def _put(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        for place in range(int(args["again"]) if process else 0):
+            assert process is not None
+            process.put(
+                int(args["number"]) * 10 + place,
+                str(args["topic"]),
+                count=int(args["count"]),
+                size=int(args["size"]),
+                durable=bool(args["durable"]) or place % 2 == 1,
+                wait=bool(args["wait"]),
+            )
+
+    def _get(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        if process is not None:
+            process.get(
+                str(args["topic"]),
+                int(args["limit"]),
+                int(args["wait_ms"]),
+                int(args.get("hold_ms", 0)),
+                bool(args.get("fails", False)),
+            )
+
+    def _subscribe(self, step: Step, client: SimulatedClient) -> None:
+        process = self._process(step, client)
+        if process is not None:
+            process.subscribe(str(step.args["topic"]), str(step.args["where"]))
+
+    def _unsubscribe(self, step: Step, client: SimulatedClient) -> None:
+        process = self._process(step, client)
+        if process is not None:
+            process.unsubscribe(str(step.args["topic"]))
+
+    # Mishaps of clients
+
+    def _end(self, client: SimulatedClient, down_ms: int, trap: Trap | None = None) -> None:
+        """Every process of a client ends; one comes back."""
+        for process in client.live():
+            process.die()
+        self._later(down_ms, lambda: self._start_if_none(client, trap))
+
+    def _start_if_none(self, client: SimulatedClient, trap: Trap | None = None) -> None:
+        if not client.live():
+            self._start(client, trap)
+
+    def _kill(self, step: Step, client: SimulatedClient) -> None:
+        self._end(client, int(step.args["down_ms"]))
+
+    def _cut(self, step: Step, client: SimulatedClient) -> None:
+        self._end(client, int(step.args["down_ms"]))
+        client.machine.cut(str(step.args["mode"]))
+
+    def _trap(self, step: Step, client: SimulatedClient) -> None:
+        if client.live():
+            client.live()[-1].disk.trap = _trap_of(step)
+
+    def _sprung(self, client: SimulatedClient, trap: Trap) -> None:
+        self.world.tell("client trapped")
+        again = Trap((), 3, trap.cut, trap.down_ms) if trap.again else None
+        self._end(client, trap.down_ms, again)
+        if trap.cut:
+            client.machine.cut(trap.cut)
+
+    def _stop(self, step: Step, client: SimulatedClient) -> None:
+        for process in client.live():
+            process.stop()
+        self._later(int(step.args["down_ms"]) + 5_000, lambda: self._start_if_none(client))
+
+    def _twin(self, step: Step, client: SimulatedClient) -> None:
+        if client.live():
+            self.history.twins.add(client.name)
+        self._start(client)
+
+    def _copy(self, step: Step, client: SimulatedClient) -> None:
+        chance = stream(self._schedule.options.seed, f"copy {self.clock.now}")
+        client.copy = (client.machine.copy(chance), client.journal.copy())
+
+    def _restore(self, step: Step, client: SimulatedClient) -> None:
+        if client.copy is None:
+            return
+        (client.machine, client.journal), client.copy = client.copy, None
+        self._taint(client)
+        self._end(client, 1)
+
+    def _taint(self, client: SimulatedClient) -> None:
+        self.history.seen.append(saw.Tainted(client.name, self.history.moment()))
+        self.world.tell("state restored")
+        client.tainted = True
+
+    # The weather
+
+    def _reset(self, step: Step, client: SimulatedClient) -> None:
+        self.network.reset_client(client.name)
+
+    def _silence(self, step: Step, client: SimulatedClient) -> None:
+        args = step.args
+        up, down = bool(args.get("up")), bool(args.get("down"))
+        self.network.silence(client.name, up=up, down=down)
+
+        def ends() -> None:
+            if args["resets"]:
+                self.network.reset_client(client.name)
+            self.network.heal(client.name)
+
+        self._later(args["for_ms"], ends)
+
+    def _clog(self, step: Step, client: SimulatedClient) -> None:
+        until = self.clock.now + int(step.args["for_ms"]) * MILLISECOND
+        self.network.weather_of(client.name).clogged_until = until
+
+    def _double(self, step: Step, client: SimulatedClient) -> None:
+        delays = [int(step.args["delay_ms"]) * MILLISECOND] * int(step.args["count"])
+        self.network.weather_of(client.name).doubles.extend(delays)
+
+    # Healing
+
+    def _heal(self) -> None:
+        for name in self.clients:
+            self.network.weather_of(name).doubles.clear()
+            self.network.heal(name)
+        self.lives.mend()
+        for client in self.clients.values():
+            self._one_process(client)
+        for what, phase in (
+            ("start", self._started),
+            ("subscribe and send what is recorded", self._subscribed),
+            ("get what is left", self._drained),
+        ):
+            if not self._wait(what, phase()):
+                return
+        self._last_cut()
+
+    def _one_process(self, client: SimulatedClient) -> None:
+        """One process that is the newest, and holds every slot of the outbox."""
+        live = client.live()
+        if len(live) != 1 or live[0].failure is not None or live[0].is_stopping:
+            for process in live:
+                process.die()
+            self._start(client)
+        for process in client.live():
+            process.disk.trap = None
+
+    def _wait(self, what: str, done: Callable[[], bool]) -> bool:
+        if self.lives.beyond_help:
+            return False
+        if self.clock.run(self.clock.now + PATIENCE, done=done):
+            return True
+        slow = [client.name for client in self.clients.values() if not self._is_idle(client)]
+        if not self.lives.beyond_help:
+            self.history.trouble(f"stuck: nobody could {what} in time: {', '.join(slow)}")
+        return False
+
+    def _is_idle(self, client: SimulatedClient) -> bool:
+        return all(process.idle and process.failure is None for process in client.live())
+
+    def _all_idle(self) -> bool:
+        return self.lives.beyond_help or all(map(self._is_idle, self.clients.values()))
+
+    def _started(self) -> Callable[[], bool]:
+        def done() -> bool:
+            waiting = [client for client in self.clients.values() if not self._is_started(client)]
+            return self.lives.beyond_help or not waiting
+
+        return done
+
+    def _is_started(self, client: SimulatedClient) -> bool:
+        live = client.live()
+        if not live or live[-1].failure is not None:
+            self._start_again(client)
+            return False
+        return live[-1].engine.client_epoch is not None
+
+    def _start_again(self, client: SimulatedClient) -> None:
+        """It was refused: an old copy of the state must be, an honest client must not."""
+        failure = client.processes[-1].failure if client.processes else None
+        if isinstance(failure, StaleState):
+            if not client.tainted:
+                self.history.trouble(f"stale: honest client {client.name} was refused")
+            client.machine = Machine(stream(self._schedule.options.seed, f"new {client.name}"))
+            client.journal = MemoryJournal()
+            self._taint(client)
+        self._one_process(client)
+
+    def _subscribed(self) -> Callable[[], bool]:
+        for client in self.clients.values():
+            for topic in list(client.topics):
+                client.live()[-1].subscribe(topic, "new")
+        return self._all_idle
+
+    def _drained(self) -> Callable[[], bool]:
+        for client in self.clients.values():
+            for topic in list(client.topics):
+                client.live()[-1].drain(topic)
+        return self._all_idle
+
+    def _last_cut(self) -> None:
+        """Everything that was ever said must outlive one more power cut."""
+        server = self.lives.server
+        if server is None or server.driver is None:
+            return
+        before = {t.name: t.visible for t in server.driver.broker.shard.topics.values()}
+        self.lives.cut("NOTHING", 1)
+        self._wait("start after the last power cut", lambda: self.lives.is_up)
+        server = self.lives.server
+        if server is None or server.driver is None:
+            return
+        after = {t.name: t.end for t in server.driver.broker.shard.topics.values()}
+        for topic, end in before.items():
+            if after.get(topic, 0) < end:
+                self.history.trouble(f"lost: {topic}@{after.get(topic, 0)} to {end - 1}, at last")
+
+
+def _trap_of(step: Step) -> Trap:
+    args = step.args
+    calls = (str(args["calls"]),) if args["calls"] else ()
+    return Trap(
+        calls, int(args["left"]), str(args["mode"]), int(args["down_ms"]), bool(args["again"])
+    )
+
+
+@contextmanager
+def _small(options: Options) -> Generator[None]:
+    """Sizes that make rare paths common, for as long as a world lives."""
+    small: list[tuple[ModuleType, str, object]] = [
+        (outbox, "ROTATE_BYTES", options.rotate_bytes),
+        (outbox, "_OPTIONS", LogOptions(allocate_bytes=2048, reserve_bytes=1024)),
+        (housekeeping, "CAPTURED_A_TURN", 2),
+    ]
+    usual = [(module, name, getattr(module, name)) for module, name, _ in small]
+    for module, name, value in small:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in usual:
+            setattr(module, name, value)
