@@ -289,6 +289,7 @@ class AsyncClient:
                     lost = unreachable if outflow.unrecorded else None
         finally:
             self._closed = True
+            self._moved.set()  # whoever still waits learns that it is over
             self._unwatch()
             self._engine.close()
         if lost is not None:

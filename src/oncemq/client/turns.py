@@ -104,6 +104,9 @@ class Turns:
         with self.lock:
             self.closed = True
             self.lock.notify_all()
+            self._bell.ring()
+            while self._at_socket:  # nobody may sleep on descriptors that are closed and reused
+                self.lock.wait(IDLE_SECONDS)
         if self._sender is not None:
             self._sender.join()
         self._bell.close()
