@@ -1,5 +1,6 @@
 """Many clients, many messages, limits and interruptions, against the real server."""
 
+import asyncio
 import random
 import signal
 import socket
@@ -618,3 +619,27 @@ def test_handlers_of_signals_are_put_back_and_run_once(mq: Client) -> None:
         assert signal.getsignal(signal.SIGINT) is interrupt
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+async def test_closing_an_asyncio_client_ends_what_waits_on_it(server: str, tmp_path: Path) -> None:
+    with relay(server) as wire:
+        mq = AsyncClient(wire.address, id="ada", state=tmp_path / "ada", timeout=30)
+        await mq.subscribe("orders")
+        waits = asyncio.ensure_future(mq.get("orders", wait=30))
+        wire.refuse()
+        receipt = await mq.put("orders", b"recorded", wait=False)
+        assert isinstance(receipt, asyncio.Future)
+        await asyncio.sleep(0)
+        await mq.__aexit__(ZeroDivisionError, None, None)  # a block that raised waits for nobody
+        await asyncio.wait([waits, receipt], timeout=5)
+        for left in (waits, receipt):
+            assert isinstance(left.exception(), Unreachable)
+
+
+def test_closing_a_client_ends_what_waits_on_it_in_other_threads(mq: Client) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(mq.get, "orders", wait=30)
+        until(lambda: mq.status()["waiting"] == 1, what="the get waits")
+        mq.close()
+        with pytest.raises(Unreachable, match="closed"):
+            waits.result(5)
