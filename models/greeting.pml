@@ -1,0 +1,131 @@
+/* How a start gets its epoch: two twins on one state directory, crashes anywhere, late hellos.
+ *
+ * Shows: two starts never hold one epoch; whatever crashed, the next start is let in; and a start
+ * is called stale only when another claim was granted while it was asking. Of core/greeting,
+ * core/clients, client/journal.
+ * Nonces are numbered in the order of their claims. The network keeps every hello for good.
+ *
+ * FOUND_ZERO_IS_FRESH is the shipped core/clients.judge: a hello with epoch 0 counts as a fresh
+ * state directory, whatever was granted to this one. The rule here lets it in before the first
+ * grant only (a really fresh directory would have to say so: by an id of its own).
+ * FOUND_READ_IN_PARTS is the shipped client/state.greeting: claims, epoch and the new claim are
+ * three transactions; here they are one. FOUND_OWN_CLAIM_NOT_TRIED is the shipped
+ * core/greeting.refused: it gives up without asking about its own claim, which a twin may have
+ * asked about before.
+ */
+#define STARTS 4 /* or one more, when read in parts */
+#define BIT(n) (1 << (n))
+
+byte epoch_disk, claims_disk;    /* the journal: the newest epoch, claims without a recorded grant */
+byte granted, nonce;             /* the server: the newest epoch, and whose it is */
+byte holder[2 * STARTS + 2];     /* of each epoch, the start that acts under it */
+byte starts;                     /* so many claims were made */
+byte sent[STARTS + 2];           /* the network: with which last epochs each nonce was ever said */
+byte own[2];                     /* of each twin: the claim it made */
+bool overtaken[2];               /* ... whether another claim was granted since it read the state */
+
+/* Whoever starts now is not called stale: the newest grant is recorded, or its claim is. */
+#define RECOVERABLE (granted == epoch_disk || (claims_disk & BIT(nonce)))
+
+inline judge(n, with) { /* core/clients.judge; `grant` is 0 when it is refused */
+  if
+  :: granted && nonce == n -> grant = granted
+#ifdef FOUND_ZERO_IS_FRESH
+  :: (!granted || nonce != n) && 0 < with && with < granted -> grant = 0
+  :: (!granted || nonce != n) && (with == 0 || with >= granted) ->
+#else
+  :: (!granted || nonce != n) && with < granted -> grant = 0
+  :: (!granted || nonce != n) && with >= granted ->
+#endif
+     granted = (granted > with -> granted : with) + 1; nonce = n; grant = granted;
+     overtaken[0] = overtaken[0] || n != own[0]; overtaken[1] = overtaken[1] || n != own[1]
+  fi
+}
+
+inline say() { /* hello, with the newest claim that is not cleared up */
+  asked = claim;
+  if
+  :: earlier -> asked = STARTS + 1;
+     do
+     :: earlier & BIT(asked) -> break
+     :: else -> asked--
+     od
+  :: else -> skip
+  fi;
+  sent[asked] = sent[asked] | BIT(last)
+}
+
+proctype twin(bit me) {
+  byte earlier, last, claim, asked, grant;
+start:
+  if
+  :: starts >= STARTS -> goto gone
+  :: atomic { starts < STARTS -> assert(RECOVERABLE); earlier = claims_disk; overtaken[me] = false;
+#ifdef FOUND_READ_IN_PARTS
+     }
+     atomic {
+#endif
+     last = epoch_disk; starts++; claim = starts; own[me] = claim;
+#ifndef BUG_CLAIM_NOT_RECORDED
+     claims_disk = claims_disk | BIT(claim)
+#endif
+     }
+  fi;
+  do
+  :: atomic { say(); judge(asked, last);
+     if
+     :: grant && asked == claim -> break
+     :: grant && asked != claim -> last = (last > grant -> last : grant); earlier = 0;
+#ifdef BUG_TAKE_EARLIER_GRANT
+        break
+#endif
+     :: !grant && earlier && asked != claim ->
+        earlier = earlier & ~BIT(asked);
+#ifdef FOUND_OWN_CLAIM_NOT_TRIED
+        if
+        :: earlier || last == 0 -> skip
+        :: else -> assert(overtaken[me]); goto dead
+        fi
+#endif
+     :: !grant && asked == claim -> assert(overtaken[me]); goto dead
+     fi }
+  :: atomic { say(); goto dead } /* a crash; the hello may arrive later */
+  od;
+  atomic { assert(!holder[grant] || holder[grant] == claim); holder[grant] = claim }
+  if
+  :: atomic { epoch_disk = (epoch_disk > grant -> epoch_disk : grant);
+#ifdef BUG_DELETE_ALL_CLAIMS
+     claims_disk = 0
+#else
+     if
+     :: claims_disk & BIT(claim) -> claims_disk = claims_disk & ~(BIT(claim + 1) - 1)
+     :: else -> skip
+     fi
+#endif
+     }
+  :: skip /* a crash before the grant is recorded */
+  fi;
+dead:
+  atomic { earlier = 0; last = 0; claim = 0; asked = 0; grant = 0; own[me] = 0; overtaken[me] = 0 }
+  if
+  :: goto start
+  :: true -> skip
+  fi;
+gone:
+  skip
+}
+
+active proctype network() { /* a hello from long ago arrives; nobody hears the answer */
+  byte n, with, grant;
+end_silence:
+  do
+  :: atomic { starts > 0 -> select(n : 1 .. starts); select(with : 0 .. 6);
+     if
+     :: sent[n] & BIT(with) -> judge(n, with)
+     :: else -> skip
+     fi;
+     n = 0; with = 0; grant = 0 }
+  od
+}
+
+init { atomic { run twin(0); run twin(1) } }
