@@ -15,7 +15,7 @@ from oncemq.core.records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
 from oncemq.errors import Locked, StorageFull
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.layout import remove_log
-from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.log import RETRY_MS, Log, LogOptions
 from oncemq.storage.recovery import open_log
 
 ROTATE_BYTES = 8 << 20  # a log this long is written anew with only what is unsent
@@ -31,6 +31,7 @@ class Slot:
         self._directory = directory
         self._random_bytes = random_bytes
         self._disk = disk
+        self._asked = 0
         self._disk.make_directory(directory)
         self._lock = self._disk.lock(f"{directory}/lock")
         self.producer = ProducerId(b"")
@@ -39,13 +40,18 @@ class Slot:
         self.pending: list[OutboxPut] = []
         self._edition = 0
         self._written = 0
-        self._log = self._open()
+        try:
+            self._log = self._open()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def record(self, puts: Iterable[OutboxPut]) -> None:
         """Make puts durable; they may be sent after this."""
         size = 0
         for put in puts:
-            if not self._log.has_room(len(put.body) + len(put.topic) * 4, now_ms=self._written):
+            self._asked += RETRY_MS  # a full disk is asked again for every put
+            if not self._log.has_room(len(put.body) + len(put.topic) * 4, now_ms=self._asked):
                 raise StorageFull("the disk of this client is full: the put was not recorded")
             self._log.append(put)
             size += len(put.body)

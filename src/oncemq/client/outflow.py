@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
-from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId, Sequence, TopicId, name_fault
+from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId, name_fault
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.records import OutboxPut
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 GATHER_MESSAGES = 5_000
 GATHER_BYTES = 1 << 20
+ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
 
 logger = logging.getLogger("oncemq.client")
 
@@ -70,6 +71,7 @@ class Outflow:
         self.unsent_bytes = 0
         self.duplicates = 0
         self._failed: list[Ticket[Any]] = []
+        self._try_again_at = Micros(0)
         self._adopt()
 
     @property
@@ -175,6 +177,8 @@ class Outflow:
             lane = self._publisher.lane(key[0])
             if self._gatherings[key].full or len(lane.parcels) < RECENT_MAX // 2:
                 self._seal(key)
+        if self._engine.now() >= self._try_again_at:
+            self._publisher.try_again()
         for lane in self._publisher.lanes():
             if lane.is_lost(self._publisher.from_disk):
                 self._resume(lane)
@@ -283,6 +287,7 @@ class Outflow:
             return
         lasting = parcel.lasting
         final = self._publisher.refused(parcel, reply)
+        self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
         for token in self._publisher.cancelled:
             self._engine.drop(token)
         self._publisher.cancelled.clear()
@@ -325,9 +330,7 @@ class Outflow:
             return
         assert isinstance(reply, Resumed)
         before = lane.next_sequences[producer]
-        for parcel in self._publisher.resumed(lane, producer, reply):
-            receipt = Receipt(parcel.topic, None, stored=True, duplicate=True)
-            self._finish(parcel, Receipts(receipt, parcel.count))
+        self._publisher.resumed(lane, producer, reply)
         for parcel in lane.parcels:
             if parcel.producer == producer:
                 _sign(parcel)

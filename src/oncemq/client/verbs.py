@@ -138,8 +138,10 @@ def settle(engine: Engine, messages: list[Message]) -> None:
         return
     try:
         engine.settle(messages)
-    except Fenced as fenced:
-        engine.fail(fenced)
+    except BaseException as error:
+        engine.subscriber.put_back_all()  # they were not handed out: they come again
+        if isinstance(error, Fenced):
+            engine.fail(error)
         raise
 
 

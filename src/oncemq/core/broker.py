@@ -120,6 +120,12 @@ class Broker:
             self._scribe.write(step, record)
         return step
 
+    def stored_before(self, put: Put) -> bool:
+        """Whether a put is a repeat, which writes nothing and needs no room."""
+        topic = self.shard.by_name.get(put.topic)
+        entry = topic.producers.get(put.producer) if topic else None
+        return entry is not None and put.first_sequence <= entry.last_sequence
+
     def mark(self) -> Step:
         """The log has come to rest: let it say so."""
         step = Step()

@@ -47,6 +47,7 @@ class Lane:
     next_sequences: dict[ProducerId, Sequence] = field(default_factory=dict[ProducerId, Sequence])
     lost: bool = False  # the server disagrees about the numbers: resume before sending
     resume_token: int = 0
+    put_off: bool = False  # the server has no room: send nothing until told to try again
     sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
 
     def is_lost(self, from_disk: set[ProducerId]) -> bool:
@@ -98,7 +99,7 @@ class Publisher:
 
     def ready(self, lane: Lane) -> Iterator[Parcel]:
         """Parcels that may leave now, in order."""
-        if lane.is_lost(self.from_disk):
+        if lane.put_off or lane.is_lost(self.from_disk):
             return
         under_way = 0
         for parcel in lane.parcels:
@@ -128,34 +129,34 @@ class Publisher:
         if refused.code in RETRY:
             return False
         final = parcel.ticket is not None or refused.code not in ("storage_full", "fenced")
+        lane.put_off = not final  # nobody waits for it: it goes again when the lane is let go on
         if final:
             self._drop(parcel)
             self._lose(lane)  # those behind it are numbered as if it had been stored
         return final
 
-    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
-        """Where the server stands: renumber; the parcels it has had all along come back."""
+    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> None:
+        """Where the server stands: what it has keeps its numbers, the rest is renumbered.
+
+        What it has is sent again all the same: that brings its own receipt.
+        """
         # Numbers given before any answer named the topic are of whichever topic has the name.
         same_topic = lane.topic_id in (0, reply.topic_id)
         lane.topic_id = reply.topic_id
         lane.lost = False
         lane.resume_token = 0
         lane.sure.add(producer)
-        known: list[Parcel] = []
         sequence = Sequence(reply.last_sequence + 1)
-        for parcel in list(lane.parcels):
+        for parcel in lane.parcels:
             if parcel.producer != producer:
                 continue
             end = parcel.first_sequence + parcel.count - 1
             if same_topic and parcel.tried and end <= reply.last_sequence:
-                known.append(parcel)
-                self._drop(parcel)
                 continue
             parcel.tried = parcel.tried and parcel.first_sequence == sequence
             parcel.first_sequence = sequence
             sequence = Sequence(sequence + parcel.count)
         lane.next_sequences[producer] = sequence
-        return known
 
     def unrecorded(self) -> int:
         """Messages under way that no disk of ours holds."""
@@ -165,6 +166,11 @@ class Publisher:
             for parcel in lane.parcels
             if not parcel.lasting
         )
+
+    def try_again(self) -> None:
+        """Time has passed: lanes that were put off may go on."""
+        for lane in self._busy.values():
+            lane.put_off = False
 
     def abandon(self) -> list[Parcel]:
         """Take everything back: the client was fenced, or gives up."""

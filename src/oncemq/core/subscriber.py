@@ -156,11 +156,13 @@ class Subscriber(Generic[M]):
                 moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
         return moved
 
-    def settle(self, messages: list[M]) -> None:
-        """These took effect, and the disk knows: the cursors move."""
-        for topic, _, end in self.moves(messages):
+    def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
+        """These took effect, and the disk knows: the cursors move, and stand here now."""
+        moved = self.moves(messages)
+        for topic, _, end in moved:
             self._cursors[topic].next = end
             self._untold[topic] = None
+        return moved
 
     def put_back(self, topic: str) -> None:
         """What was taken did not take effect: fetch again from the cursors."""
@@ -169,6 +171,10 @@ class Subscriber(Generic[M]):
     def outdated(self, topic: str) -> bool:
         """Whether the fetch under way brings what the feed no longer wants."""
         return self._asked.get(topic, -1) not in (-1, self.feed(topic).ahead)
+
+    def put_back_all(self) -> None:
+        """Nothing that was taken and not settled took effect: fetch all of it again."""
+        self._feeds.clear()
 
     def drained(self, topic: str) -> bool:
         """Whether nothing fetched is left."""

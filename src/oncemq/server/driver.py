@@ -14,7 +14,15 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
-from oncemq.core.requests import START_NEW, START_OFFSET, START_TIME, Request, Start, Subscribe
+from oncemq.core.requests import (
+    START_NEW,
+    START_OFFSET,
+    START_TIME,
+    Put,
+    Request,
+    Start,
+    Subscribe,
+)
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
 from oncemq.errors import Corrupt
 from oncemq.server.admission import Admission
@@ -55,6 +63,9 @@ class Driver:
             return
         caller = Caller(route, token)
         request, refusal = self._admission.check(request, body, now)
+        if refusal is not None and refusal.code == "storage_full" and isinstance(request, Put):
+            # Its publisher waits for the receipt to free its own disk.
+            refusal = None if self.broker.stored_before(request) else refusal
         if refusal is not None:
             self._send(caller, refusal)
             return

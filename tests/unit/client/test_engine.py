@@ -181,10 +181,6 @@ def test_a_refused_put_fails_and_those_behind_it_go_on_in_its_place(world, shop)
         bad.result()
 
 
-@pytest.mark.xfail(
-    reason="client/outflow.py _resumed: what the server had is given a receipt made up here "
-    "(stored=True, no offset); sent again under its number it would get its own"
-)
 def test_a_put_before_a_refused_one_gets_its_own_receipt(world, shop) -> None:
     unwanted = shop.put("unwanted", b"a")
     shop.put("unwanted", b"x" * (17 << 20))
@@ -202,10 +198,6 @@ def test_every_put_to_a_topic_that_cannot_be_made_is_refused(world, shop) -> Non
     assert len(shop.engine.exchanges) == 0
 
 
-@pytest.mark.xfail(
-    reason="core/publisher.py refused, client/outflow.py start: a put left by an earlier start is "
-    "sent again in the very next turn: as fast as the network goes, until there is room"
-)
 def test_a_put_that_waits_for_room_is_not_sent_again_at_once(world, shop, monkeypatch) -> None:
     shop.wire.cut()
     shop.put("orders", b"a")
@@ -351,10 +343,6 @@ class BrokenJournal:
         raise OSError("disk full")
 
 
-@pytest.mark.xfail(
-    reason="client/engine.py settle: the cursor in memory has moved when the journal refuses; "
-    "the messages were not returned, and never come again"
-)
 def test_messages_whose_cursor_could_not_be_recorded_come_again(world, shop) -> None:
     shop.run(verbs.subscribe(shop.engine, "orders", "new"))
     shop.put("orders", b"a", b"b")

@@ -197,7 +197,6 @@ def test_slots_of_all_the_dead_are_taken_over(desk) -> None:
 # ------------------------------------------------------------------ disks that fail
 
 
-@pytest.mark.xfail(reason="client/outbox.py: has_room's clock is the bytes written, never ticks")
 def test_a_full_disk_refuses_the_put_and_takes_the_next_once_there_is_room(
     desk, monkeypatch
 ) -> None:
@@ -227,7 +226,6 @@ def test_a_damaged_slot_is_said_to_be_so(desk) -> None:
         desk.slots()
 
 
-@pytest.mark.xfail(reason="client/outbox.py: Slot keeps its lock when it cannot be opened")
 def test_a_damaged_slot_is_said_to_be_so_each_time_not_passed_over(desk) -> None:
     _damage(desk)
     for _ in range(2):

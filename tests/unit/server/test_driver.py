@@ -373,7 +373,6 @@ def test_a_put_refused_by_a_full_disk_is_new_once_there_is_room(full) -> None:
     assert (reply.first_offset, reply.duplicate) == (full.acked, False)
 
 
-@pytest.mark.xfail(reason="server/admission.py refuses repeats too: told 'nothing was stored'")
 def test_a_repeat_of_a_stored_put_needs_no_room(full) -> None:
     """It writes nothing, and its publisher waits for the receipt to free its own disk."""
     again = full.ask(*full.putting("orders", b"x" * 4000, first=full.acked))
