@@ -60,12 +60,14 @@ class Housekeeping:
             elif (planned := self._driver.log.plan(self._live)) is not None:
                 # It frees what cursors have passed: those moves must be durable before.
                 self._ready = planned, self._driver.log.last_serial
+                self._next_upkeep = now  # there may be more of it
 
     def _checkpoint_due(self, now: Micros) -> bool:
         log = self._driver.log
         if log.checkpoint_due:
             return True
         waited = now - self._last_checkpoint >= log.options.checkpoint_idle_ms * 1000
+        waited = waited or log.was_full(now // 1000)  # then someone waits for the room
         if not (log.reclaim_waits and waited):
             return False
         self._driver.mark(now)  # each checkpoint ends at a record of its own

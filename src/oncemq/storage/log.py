@@ -232,6 +232,10 @@ class Log:
             or self._appended_bytes >= self.options.checkpoint_bytes
         )
 
+    def was_full(self, now_ms: int) -> bool:
+        """Whether something was refused for want of room a moment ago."""
+        return 0 <= now_ms - self._refused_ms < 5 * RETRY_MS
+
     @property
     def reclaim_waits(self) -> bool:
         """Whether a full segment cannot be freed only because no two checkpoints cover it."""
