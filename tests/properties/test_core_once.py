@@ -226,7 +226,7 @@ class OnceMachine(RuleBasedStateMachine):
     @rule()
     def puts_leave(self) -> None:
         for lane in self.publisher.lanes():
-            if lane.lost:
+            if lane.is_lost(self.publisher.from_disk):
                 producer = lane.parcels[0].producer
                 resume = Resume(WRITER, Epoch(0), lane.topic, producer)
                 if lane.resume_token not in self.open:
@@ -241,8 +241,7 @@ class OnceMachine(RuleBasedStateMachine):
 
     def resumed(self, lane, producer, reply) -> None:
         assert isinstance(reply, Resumed)
-        known = self.publisher.resumed(lane, producer, reply)
-        assert known == [], "a put that was stored got its receipt"
+        self.publisher.resumed(lane, producer, reply)
 
     def answered(self, parcel: Parcel, reply: Reply | Deliver) -> None:
         if isinstance(reply, Refused):
@@ -264,6 +263,7 @@ class OnceMachine(RuleBasedStateMachine):
     def the_publisher_starts_again(self) -> None:
         """Its outbox holds the numbers and what has no answer."""
         before, self.publisher = self.publisher, Publisher()
+        self.publisher.from_disk |= {MINE, QUICK}  # so that it asks where it stands
         for token, (request, _, _) in list(self.open.items()):
             if isinstance(request, Put | Resume):
                 del self.open[token]
@@ -271,7 +271,7 @@ class OnceMachine(RuleBasedStateMachine):
             lane = self.publisher.lane(old.topic)
             lane.topic_id, lane.next_sequences = old.topic_id, old.next_sequences
             for parcel in old.parcels:
-                parcel.token = 0
+                parcel.token, parcel.tried = 0, True
                 self.publisher.add(parcel)
 
     # the subscriber
