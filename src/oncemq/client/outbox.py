@@ -11,7 +11,7 @@ Law: a put is synced here before it is sent (G2 across crashes of the client).
 from collections.abc import Callable, Iterable
 
 from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.records import Marked, OutboxDone, OutboxLane, OutboxOpened, OutboxPut
 from oncemq.errors import Locked, StorageFull
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.layout import remove_log
@@ -32,6 +32,7 @@ class Slot:
         self._random_bytes = random_bytes
         self._disk = disk
         self._asked = 0
+        self._recorded = False  # anything, by this process
         self._disk.make_directory(directory)
         self._lock = self._disk.lock(f"{directory}/lock")
         self.producer = ProducerId(b"")
@@ -56,6 +57,7 @@ class Slot:
             self._log.append(put)
             size += len(put.body)
         self._commit()
+        self._recorded = True
         self._written += size + 1
 
     def done(self, topic: str, next_sequence: Sequence) -> None:
@@ -86,8 +88,11 @@ class Slot:
         remove_log(self._disk, f"{self._directory}/{old_edition}")
 
     def close(self) -> None:
-        """Make what is known durable and let go of the slot."""
+        """Make what is known durable, and known to be so, and let go of the slot."""
         self._commit()
+        if self._recorded:
+            self._log.append(Marked())  # damage to the last put is then told from a torn tail
+            self._commit()
         self._log.close()
         self._lock.release()
 
@@ -146,6 +151,8 @@ class Slot:
                 case OutboxOpened():
                     self.producer = record.producer
                     complete = True
+                case Marked():
+                    pass
                 case _:
                     raise AssertionError(f"{record!r} does not belong into an outbox")
         if not complete:

@@ -128,7 +128,8 @@ def take(engine: Engine, topic: str, limit: int, wait_ms: int) -> Verb[list[Mess
         ticket = engine.fetch(topic, limit, asked)
         yield ticket
         ticket.result()
-        if engine.subscriber.drained(topic) and engine.now() >= deadline:
+        nothing = engine.subscriber.drained(topic) and not engine.subscriber.feed(topic).more
+        if nothing and engine.now() >= deadline:
             return []
 
 

@@ -12,7 +12,7 @@ from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
 from oncemq.core.membership import Membership
 from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
-from oncemq.core.records import Marked, TopicConfigured, TopicDeleted
+from oncemq.core.records import Marked, Retention, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
     ConfigureTopic,
@@ -154,7 +154,7 @@ class Broker:
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
         if create.topic in self.shard.by_name:
             return Done(changed=False)
-        refusal = self._scribe.new_topic_refusal(create.topic)
+        refusal = self._scribe.new_topic_refusal(create.topic) or _fault(create.retention)
         if refusal:
             return refusal
         self._scribe.create(step, create.topic, now, create.retention)
@@ -164,6 +164,9 @@ class Broker:
         topic = self.shard.by_name.get(configure.topic)
         if topic is None:
             return catalog.no_such_topic(self.shard, configure.topic)
+        refusal = _fault(configure.retention)
+        if refusal:
+            return refusal
         if topic.retention == configure.retention:
             return Done(changed=False)
         self._scribe.write(step, TopicConfigured(topic.id, configure.retention))
@@ -178,3 +181,9 @@ class Broker:
             step.replies.append(Owed(waiter.caller, gone))
         self._scribe.write(step, TopicDeleted(topic.id))
         return Done(changed=True)
+
+
+def _fault(retention: Retention) -> Refused | None:
+    if retention.keep_ms < 0 or retention.keep_bytes < 0:
+        return Refused("malformed", "a topic keeps messages for a time or up to a size, not less")
+    return None

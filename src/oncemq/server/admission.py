@@ -17,6 +17,7 @@ from oncemq.core.requests import (
     Read,
     Request,
     Resume,
+    Settle,
     ShowTopic,
     Status,
 )
@@ -24,7 +25,7 @@ from oncemq.core.rules import Rules
 from oncemq.core.step import Body
 from oncemq.wire import batch
 
-FACT_BYTES = 4_096  # a step of small facts takes less
+FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
 
 _WRITES_NOTHING = (Resume, Read, ListTopics, ShowTopic, ListSubscriptions, Status)
 
@@ -49,7 +50,7 @@ class Admission:
         if isinstance(request, Put):
             assert body is not None, "the codec gives every put a body"
             return request, self._put(request, body, now)
-        if isinstance(request, _WRITES_NOTHING) or self._fact_room(now):
+        if isinstance(request, _WRITES_NOTHING) or self._fact_room(request, now):
             return request, None
         if isinstance(request, Get):
             # Gets go on when the disk is full; the client says again what it settled.
@@ -75,8 +76,9 @@ class Admission:
             return _full()
         return None
 
-    def _fact_room(self, now: Micros) -> bool:
-        return self._room.has_room(FACT_BYTES, now_ms=now // 1000, fact=True)
+    def _fact_room(self, request: Request, now: Micros) -> bool:
+        settled = len(request.settled) if isinstance(request, Get | Settle) else 0
+        return self._room.has_room(FACT_BYTES * (1 + settled), now_ms=now // 1000, fact=True)
 
 
 def _full() -> Refused:

@@ -301,3 +301,11 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
 
 def test_counters_begin_at_nothing() -> None:
     assert Counters() == Counters(0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("retention", [Retention(keep_ms=-1), Retention(keep_bytes=-1)])
+def test_a_topic_cannot_keep_less_than_nothing(desk, retention: Retention) -> None:
+    assert desk.create("orders", retention).code == "malformed"
+    desk.create("kept")
+    assert desk.configure("kept", retention).code == "malformed"
+    assert names(desk.ask(ListTopics())) == (["kept"], False)
