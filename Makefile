@@ -2,6 +2,7 @@
 
 PYTHON  ?= python3
 WORKERS ?= 2
+MINUTES ?= 5
 
 # uv: the one on PATH, else our own copy, pinned with hashes in requirements-boot.lock.
 # (The redirection makes old versions of make run this through a shell.)
@@ -25,7 +26,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench wheel coverage format lock clean
+.PHONY: help setup demo test check soak bench wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +46,9 @@ check: $(READY) ## lint, format, types, staircase, and the fast tests
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
+	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: $(READY) ## measure this machine
 	@$(BIN)/once bench --all
