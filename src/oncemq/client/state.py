@@ -115,9 +115,12 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
     from oncemq.storage.disk import LocalDisk
 
     path = state_directory(client, directory)
+    disk = LocalDisk()
+    if not path.is_dir():
+        disk.make_directory(str(path))  # its name is durable before anything in it is relied on
     journal = Journal(path, client)
     try:
-        slots = open_slots(LocalDisk(), str(path / "outbox"), random_bytes)
+        slots = open_slots(disk, str(path / "outbox"), random_bytes)
     except BaseException:
         journal.close()
         raise
