@@ -80,9 +80,9 @@ def start_of(where: Where) -> Start:
 
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     """Subscribe; False when it already was."""
-    start = start_of(where)
+    start, number = start_of(where), engine.subscriber.next_change()
     reply: Subscribed = yield from _ask(
-        engine, lambda client_epoch: Subscribe(engine.client, client_epoch, topic, start)
+        engine, lambda client_epoch: Subscribe(engine.client, client_epoch, topic, start, number)
     )
     if reply.made:
         engine.forget_fetches(topic)
@@ -92,8 +92,9 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
 
 def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     """Unsubscribe; False when it was not."""
+    number = engine.subscriber.next_change()
     reply: Unsubscribed = yield from _ask(
-        engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic)
+        engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
     )
     engine.forget_fetches(topic)
     engine.subscriber.forget(topic)

@@ -1,10 +1,22 @@
 """Who may speak and who subscribes: hello, subscribe, unsubscribe (G6).
 
 Laws: a subscription gets exactly what was put after it was made, or from where it asked;
-made again after it ended, it is another subscription.
+made again after it ended, it is another subscription. A change a client makes to its
+subscriptions is not undone by a copy of an earlier one that was delayed.
 """
 
-from oncemq.core.names import EPOCH_MAX, Micros, Offset, SubscriptionId, is_system, name_fault
+from collections import OrderedDict
+
+from oncemq.core.names import (
+    EPOCH_MAX,
+    ClientId,
+    Epoch,
+    Micros,
+    Offset,
+    SubscriptionId,
+    is_system,
+    name_fault,
+)
 from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade
 from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed, Welcome
 from oncemq.core.requests import (
@@ -21,6 +33,8 @@ from oncemq.core.step import Owed, Step
 from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiting
 
+CHANGES_KEPT = 10_000  # clients whose newest change is remembered: copies come late by seconds
+
 
 class Membership:
     """Clients coming, joining topics and leaving them."""
@@ -29,6 +43,7 @@ class Membership:
         self._scribe = scribe
         self._shard = scribe.shard
         self._waiting = waiting
+        self._changes: OrderedDict[ClientId, tuple[Epoch, int]] = OrderedDict()
 
     def hello(self, step: Step, hello: Hello) -> Reply:
         """Let a client in under a new epoch, which fences its older self."""
@@ -57,6 +72,7 @@ class Membership:
         # A guest said no hello that would have checked it, and the name goes into the log.
         if refusal is None and (fault := name_fault(client, what="client id")):
             refusal = Refused("name_invalid", fault)
+        refusal = refusal or self._outdated(client, subscribe.client_epoch, subscribe.number)
         if refusal:
             return refusal
         if topic is not None and client in topic.subscriptions:
@@ -78,6 +94,7 @@ class Membership:
         """End a subscription, or say there was none."""
         client = unsubscribe.client
         refusal = self._shard.clients.refusal(client, unsubscribe.client_epoch)
+        refusal = refusal or self._outdated(client, unsubscribe.client_epoch, unsubscribe.number)
         if refusal:
             return refusal
         topic = self._shard.by_name.get(unsubscribe.topic)
@@ -89,6 +106,22 @@ class Membership:
             step.replies.append(Owed(waiter.caller, refused))
         self._scribe.write(step, SubscriptionEnded(topic.id, client))
         return Unsubscribed(True)
+
+    def _outdated(self, client: ClientId, client_epoch: Epoch, number: int) -> Refused | None:
+        """Why a change comes too late: a newer one of the same start was made already.
+
+        In memory only: what was under way to an earlier start of this server was lost with it.
+        """
+        if not number:
+            return None
+        known_epoch, newest = self._changes.get(client, (client_epoch, 0))
+        if known_epoch == client_epoch and number < newest:
+            return Refused("outdated", "a newer change of this client's subscriptions came first")
+        self._changes[client] = client_epoch, number
+        self._changes.move_to_end(client)
+        if len(self._changes) > CHANGES_KEPT:
+            self._changes.popitem(last=False)
+        return None
 
     def _fence(self, step: Step, opened: ClientOpened) -> None:
         """A newer client begins: tell the older one at once if it waits."""

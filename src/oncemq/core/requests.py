@@ -110,18 +110,27 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Subscribe(Request, frozen=True, array_like=True):
+    """`number` grows with each change a client makes to its subscriptions; 0: not numbered.
+
+    A copy that comes late, after a newer change, is then known as such.
+    """
+
     opcode = 6
     client: ClientId
     client_epoch: Epoch
     topic: str
     start: Start = Start()
+    number: int = 0
 
 
 class Unsubscribe(Request, frozen=True, array_like=True):
+    """`number` as in Subscribe."""
+
     opcode = 7
     client: ClientId
     client_epoch: Epoch
     topic: str
+    number: int = 0
 
 
 class CreateTopic(Request, frozen=True, array_like=True):

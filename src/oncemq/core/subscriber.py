@@ -83,6 +83,7 @@ class Subscriber(Generic[M]):
         }
         self._untold = dict.fromkeys(self._cursors)  # topics whose cursor the server may not know
         self._feeds: dict[str, Feed[M]] = {}
+        self._changes = 0
         self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
     def feed(self, topic: str) -> Feed[M]:
@@ -212,6 +213,11 @@ class Subscriber(Generic[M]):
         if known is None or known.subscription_id != subscription_id:
             self._cursors[topic] = Cursor(subscription_id, cursor, cursor)
             self._feeds.clear()
+
+    def next_change(self) -> int:
+        """The number of a change to the subscriptions, so that a late copy of it is known."""
+        self._changes += 1
+        return self._changes
 
     def forget(self, topic: str) -> None:
         """The subscription ended: nothing fetched for it is handed out any more (G6)."""

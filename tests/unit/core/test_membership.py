@@ -71,6 +71,19 @@ def test_unsubscribing_ends_it_after_that_is_durable(desk) -> None:
     assert desk.get("orders").code == "not_subscribed"
 
 
+def test_a_late_copy_of_an_earlier_change_undoes_nothing(desk) -> None:
+    granted = desk.epoch("billing")
+    desk.ask(Subscribe(BILLING, granted, "orders", number=1))
+    left = Unsubscribe(BILLING, granted, "orders", number=2)
+    assert desk.ask(left) == Unsubscribed(True)
+    assert desk.ask(Subscribe(BILLING, granted, "orders", number=1)).code == "outdated"
+    assert desk.ask(left) == Unsubscribed(False)  # the same once more: a retry
+    again = desk.ask(Subscribe(BILLING, granted, "orders", number=3))
+    assert desk.ask(left).code == "outdated"
+    after = desk.ask(Subscribe(BILLING, granted, "orders", number=4))
+    assert after.subscription_id == again.subscription_id
+
+
 # ------------------------------------------------------------------ the boundary (G6)
 
 
