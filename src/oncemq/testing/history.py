@@ -44,6 +44,7 @@ class Joined:
 
     client: str
     topic: str
+    subscription: int  # which one it is
     process: int
     asked: int
     moment: int
@@ -74,6 +75,7 @@ class Given:
     client: str
     process: int
     topic: str
+    subscription: int
     offset: int
     payload: bytes
     key: bytes | None

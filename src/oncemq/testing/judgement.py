@@ -50,7 +50,7 @@ class Judgement:
     def __init__(self, history: History) -> None:
         self.findings: list[str] = list(history.troubles)
         self._history = history
-        self._stays = Stays(self._put_before)
+        self._stays = Stays()
         self._at: dict[tuple[str, int], tuple[int, int]] = {}  # which message is where
         self._places: dict[tuple[int, int], int] = {}  # where each message is
         self._ends: dict[str, int] = {}
@@ -72,8 +72,8 @@ class Judgement:
             before = -1
             for stay in stays:
                 before = self._judge_stay(stay, before, bounds.get(stay.topic) or Bounds(()))
-        for given, why in self._stays.strays:
-            self._find("boundary", f"{_where(given)}: {why}")
+        for stray in self._stays.strays:
+            self._find("boundary", stray)
         return self.findings
 
     def _find(self, kind: str, detail: str) -> None:
@@ -127,11 +127,6 @@ class Judgement:
             self._find(
                 "not_fenced", f"{client}'s process {process} {what} after {newest.process} began"
             )
-
-    def _put_before(self, given: Given, moment: int) -> bool:
-        name = saw.name_of(given.payload)
-        put = self._history.puts.get(name[0]) if name else None
-        return put is not None and put.answered is not None and put.answered < moment
 
     # Puts
 

@@ -20,6 +20,7 @@ FAULTS = (
     "slow_disk",  # syncs take longer than clients wait
     "full_disk",  # no room for a while
     "clock_jump",  # the server's clock is set
+    "blackout",  # the server and a client lose power within moments
     "client_kill",
     "client_cut",
     "client_trap",
@@ -31,6 +32,7 @@ FAULTS = (
     "clog",  # everything arrives late
     "double",  # requests arrive twice
     "moving",  # clients unsubscribe and subscribe again
+    "forgery",  # a client uses a number again for something else
 )
 
 
@@ -64,7 +66,7 @@ class Options(msgspec.Struct, frozen=True):
             reserve_bytes=2048,
             checkpoint_bytes=self.checkpoint_bytes,
             checkpoint_records=self.checkpoint_records,
-            checkpoint_idle_ms=1000,
+            checkpoint_idle_ms=300,
         )
 
 

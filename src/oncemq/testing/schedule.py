@@ -95,10 +95,12 @@ def _deeds(cast: Cast, draw: Random) -> Iterator[Step]:
         kind = draw.random()
         if kind < 0.5:
             yield _put(cast, draw, at, number)
-        elif kind < 0.95 or not cast.has("moving"):
+        elif kind < 0.9 or not (cast.has("moving") or cast.has("forgery")):
             yield _get(cast, draw, at)
-        else:
+        elif cast.has("moving") and (kind < 0.97 or not cast.has("forgery")):
             yield from _move(cast, draw, at)
+        elif cast.has("forgery"):
+            yield Step(at, "forge", draw.choice(cast.lasting), {"topic": draw.choice(cast.topics)})
 
 
 def _put(cast: Cast, draw: Random, at: int, number: int) -> Step:
@@ -122,6 +124,7 @@ def _get(cast: Cast, draw: Random, at: int) -> Step:
         "limit": draw.choice((1, 2, 5, 20)),
         "wait_ms": draw.choice((0, 0, 300, 2_000)),
         "older": draw.random() < 0.3,
+        "rounds": draw.choice((1, 1, 1, 5)),
     }
     if draw.random() < 0.4:
         args["hold_ms"] = draw.choice((1, 20, 400))
@@ -142,6 +145,8 @@ def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     if draw.random() < 0.8:
         where = "earliest" if draw.random() < 0.2 else "new"
         yield Step(at + pause, "subscribe", who, {"topic": topic, "where": where})
+        if cast.has("server_cut") and draw.random() < 0.5:
+            yield _power_cut(draw, at + pause + draw.choice((2, 10, 40)))
 
 
 def _mishaps(cast: Cast, draw: Random) -> Iterator[Step]:
@@ -158,15 +163,18 @@ def _down(draw: Random) -> int:
     return draw.choice((1, 50, 500, 3_000))
 
 
+def _power_cut(draw: Random, at: int) -> Step:
+    return Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+
+
 def _server_cut(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
-    yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+    yield _power_cut(draw, at)
 
 
 def _server_kill(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     yield Step(at, "kill_server", "", {"down_ms": _down(draw)})
     if draw.random() < 0.5:  # what was recovered from the page cache must be durable by then
-        at += draw.choice((100, 700))
-        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+        yield _power_cut(draw, at + draw.choice((100, 700)))
 
 
 def _trap(draw: Random) -> dict[str, Value]:
@@ -183,21 +191,21 @@ def _trap(draw: Random) -> dict[str, Value]:
 def _server_trap(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     yield Step(at, "trap_server", "", _trap(draw))
     if draw.random() < 0.5:
-        at += draw.choice((50, 600, 1500))
-        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+        yield _power_cut(draw, at + draw.choice((50, 600, 1500)))
 
 
 def _sync_error(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     yield Step(at, "fail_sync", "", {"down_ms": _down(draw)})
     if draw.random() < 0.6:
-        at += draw.choice((100, 700, 2000))
-        yield Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+        yield _power_cut(draw, at + draw.choice((100, 700, 2000)))
 
 
 def _slow_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     args: dict[str, Value] = {"sync_ms": draw.choice((200, 1_500, 3_000))}
     args["for_ms"] = draw.choice((500, 3_000))
     yield Step(at, "slow_disk", "", args)
+    if draw.random() < 0.6:  # most likely in the middle of a sync
+        yield _power_cut(draw, at + draw.randrange(50, 3_000))
 
 
 def _full_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
@@ -208,6 +216,12 @@ def _full_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
 
 def _clock_jump(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
     yield Step(at, "set_clock", "", {"ms": draw.choice((-3_600_000, -900, 900, 7_200_000))})
+
+
+def _blackout(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    yield _power_cut(draw, at)
+    args: dict[str, Value] = {"mode": draw.choice(CUTS), "down_ms": _down(draw)}
+    yield Step(at + draw.choice((0, 5, 40, 300)), "cut", draw.choice(cast.lasting), args)
 
 
 def _client_kill(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
@@ -229,7 +243,14 @@ def _client_stop(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
 
 
 def _twin(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
-    yield Step(at, "twin", draw.choice(cast.lasting))
+    """A second process begins while the first one works on messages, and gets some, too."""
+    who = draw.choice(cast.lasting)
+    args: dict[str, Value] = {"topic": draw.choice(cast.topics), "limit": 5, "wait_ms": 300}
+    if who in cast.subscribers:
+        yield Step(at - draw.choice((1, 50)), "get", who, {**args, "hold_ms": 400})
+    yield Step(at, "twin", who)
+    if who in cast.subscribers:
+        yield Step(at + draw.choice((1, 50)), "get", who, args)
 
 
 def _stale(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
@@ -274,6 +295,7 @@ MISHAPS = {
     "slow_disk": _slow_disk,
     "full_disk": _full_disk,
     "clock_jump": _clock_jump,
+    "blackout": _blackout,
     "client_kill": _client_kill,
     "client_cut": _client_cut,
     "client_trap": _client_trap,

@@ -6,6 +6,7 @@ puts one at a time, subscribing one at a time, the three beside each other.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from random import Random
 
 from oncemq.client import verbs
@@ -16,10 +17,12 @@ from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.core.names import ANONYMOUS, Micros
+from oncemq.core.replies import PutAccepted, Refused
 from oncemq.errors import Fenced, OnceMQError
 from oncemq.testing import history as saw
 from oncemq.testing.calls import Calls, Work, carry_out
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
+from oncemq.testing.forgery import forge
 from oncemq.testing.history import History, PutStory
 from oncemq.testing.machine import Died, Machine, ProcessDisk, Trap
 from oncemq.testing.memory_journal import MemoryJournal
@@ -29,6 +32,8 @@ from oncemq.wire import batch
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
+
+_subscription_of = attrgetter("_origin.head.subscription_id")
 
 
 class World:
@@ -59,6 +64,7 @@ class SimulatedClient:
         self.copy: tuple[Machine, MemoryJournal] | None = None
         self.topics: dict[str, None] = {}  # subscribed, or maybe so
         self.tainted = False  # its state was replaced
+        self.newest = 0  # the process that was started last
 
     def live(self) -> "list[Process]":
         """The processes that run, oldest first."""
@@ -81,7 +87,7 @@ class Process:
         trap: Trap | None = None,
     ) -> None:
         world.processes += 1
-        self.number = world.processes
+        self.number = client.newest = world.processes
         self.client = client
         self.dead = False
         self.failure: OnceMQError | None = None
@@ -92,6 +98,7 @@ class Process:
         self._clock = world.clock
         self._history = world.history
         self._watched: list[tuple[Ticket[Receipts], int, PutStory]] = []
+        self._numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
         self._opened = not client.lasting
         self._line = SimulatedLine(world.network, client.name, self.wake)
@@ -117,6 +124,9 @@ class Process:
         self.dead = True
         self.disk.die()
         self._line.close()
+        for ticket, _, story in self._watched:
+            if ticket.error is not None and not isinstance(ticket.error, Fenced):
+                story.refused = ticket.error.code  # nobody heard it, but so it is
 
     @property
     def idle(self) -> bool:
@@ -131,6 +141,11 @@ class Process:
         """Put a batch, waiting for the receipt or not."""
         work = self._put(number, topic, count, size, durable=durable, wait=wait)
         self.calls.begin("put", work)
+        self.wake()
+
+    def forge(self, topic: str) -> None:
+        """Use the last number that was stored once more, for something else."""
+        self.calls.begin("put", self._forge(topic))
         self.wake()
 
     def get(
@@ -192,6 +207,14 @@ class Process:
             ticket.looked_at = True
             yield lambda: ticket.done
 
+    def _forge(self, topic: str) -> Work[None]:
+        slots = self.engine.state.slots
+        if topic in self._numbered and slots and self.engine.outflow.idle:
+            reply = yield from forge(self.engine, topic, slots[0].producer)
+            self._world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
+            if isinstance(reply, PutAccepted):
+                self._history.trouble(f"conflict: a number of {topic} was taken for other bytes")
+
     def _get(
         self, topic: str, limit: int, wait_ms: int, hold_ms: int, *, fails: bool
     ) -> Work[None]:
@@ -218,8 +241,8 @@ class Process:
         for message in messages:
             self._clock.note(f"given {self.client.name} {message.id}")
             given = saw.Given(
-                self.client.name, self.number, message.topic, message.offset, message.payload,
-                message.key, asked, self._history.moment(),
+                self.client.name, self.number, message.topic, _subscription_of(message),
+                message.offset, message.payload, message.key, asked, self._history.moment(),
             )  # fmt: skip
             self._history.seen.append(given)
 
@@ -229,7 +252,8 @@ class Process:
         seen.append(saw.Joining(name, topic, where != "new", asked))
         self.client.topics[topic] = None
         yield from carry_out(verbs.subscribe(self.engine, topic, where))
-        seen.append(saw.Joined(name, topic, self.number, asked, self._history.moment()))
+        made = vars(self.engine.subscriber)["_cursors"][topic].subscription_id
+        seen.append(saw.Joined(name, topic, made, self.number, asked, self._history.moment()))
 
     def _unsubscribe(self, topic: str) -> Work[None]:
         name, seen = self.client.name, self._history.seen
@@ -309,6 +333,8 @@ class Process:
         if engine.failure is not None and self.failure is None:
             self.failure = engine.failure
             self._world.tell(f"client {engine.failure.code}")
+            if engine.failure.code == "fenced" and self.number == self.client.newest:
+                self._history.trouble(f"fenced: {self.client.name}, though nothing newer began")
         watched, self._watched = self._watched, []
         for each in watched:
             if each[0].done:
@@ -320,12 +346,15 @@ class Process:
         if isinstance(ticket.error, Fenced):
             return  # the next start sends what was recorded
         story.answered = self._history.moment()
+        self._numbered.discard(story.topic)
         if ticket.error is not None:
             story.refused = ticket.error.code
             self._world.tell(f"put {ticket.error.code}")
             return
         receipt = ticket.result()[place]
         story.first_offset, story.stored = receipt.offset, receipt.stored
+        if story.lasting and self.engine.outflow.idle:
+            self._numbered.add(story.topic)
         self._world.tell("put duplicate" if receipt.duplicate else "put new")
         if not receipt.stored:
             self._world.tell("put nobody wants")

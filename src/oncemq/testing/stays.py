@@ -4,7 +4,6 @@ A stay begins with a subscribe and ends with an unsubscribe; either may have tim
 knows. Law: what is unsure is allowed to be either way, what is sure is held against the messages.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oncemq.testing.history import Given, Joined, Joining, Leaving, Left, Seen, Tainted
@@ -18,6 +17,7 @@ class Stay:
     topic: str
     joining: int  # it began after this
     joined: int | None = None  # and before this; None: nobody knows whether it ever did
+    subscription: int | None = None  # which one it is, once a reply or a message said so
     earliest: bool = False  # it may have asked for old messages
     continues: bool = False  # it may be the one before, whose end was never confirmed
     tainted: bool = False  # its client lost its cursors
@@ -40,10 +40,9 @@ class Stay:
 class Stays:
     """Every stay of a history, in order."""
 
-    def __init__(self, put_before: Callable[[Given, int], bool]) -> None:
-        self._put_before = put_before  # whether a message was surely stored before a moment
+    def __init__(self) -> None:
         self.of: dict[tuple[str, str], list[Stay]] = {}
-        self.strays: list[tuple[Given, str]] = []  # handed out without a subscription
+        self.strays: list[str] = []  # what fits no subscription
 
     def see(self, seen: Seen) -> None:
         """The next event."""
@@ -93,33 +92,40 @@ class Stays:
         return after
 
     def _joined(self, seen: Joined) -> None:
+        stays = self._list(seen.client, seen.topic)
         stay = self._current(seen.client, seen.topic)
         assert stay is not None, "a subscribe begins before it is confirmed"
+        if stay.subscription not in (None, seen.subscription):
+            self.strays.append(f"{seen.topic}/{seen.client}: its subscription was lost")
+        before = stays[-2] if len(stays) > 1 else None
+        if stay.continues and before is not None and before.subscription == seen.subscription:
+            stays.pop()  # it had never ended
+            before.leaving = before.left = None
+            before.given += stay.given
+            before.tainted = before.tainted or stay.tainted
+            stay = before
+        stay.subscription = seen.subscription
         stay.joined = stay.joined or seen.moment
 
     def _given(self, given: Given) -> None:
         stays = self._list(given.client, given.topic)
-        if not stays:
-            self.strays.append((given, "it never subscribed"))
-        elif (stay := self._stay_of(given, stays)) is not None:
-            stay.given.append(given)
-        else:
-            self.strays.append((given, "asked for after its unsubscribe was confirmed"))
-
-    def _stay_of(self, given: Given, stays: list[Stay]) -> Stay | None:
-        """A get that began before an unsubscribe may still bring what was next then."""
-        newest = stays[-1]
-        if given.asked < newest.joining and len(stays) > 1:
-            before = stays[-2]
-            goes_on = bool(before.given) and before.given[-1].offset + 1 == given.offset
-            if goes_on or self._put_before(given, newest.joining):
-                return before
-        return None if newest.left is not None and given.asked > newest.left else newest
+        where = f"{given.topic}@{given.offset} to {given.client}"
+        named = [stay for stay in stays if stay.subscription == given.subscription]
+        nameless = [stay for stay in stays if stay.subscription is None]
+        if not named and not nameless:
+            self.strays.append(f"{where}, though it has no such subscription")
+            return
+        stay = (named or nameless)[-1]
+        stay.subscription = given.subscription
+        stay.given.append(given)
+        if stay.left is not None and given.asked > stay.left:
+            self.strays.append(f"{where}, asked for after its unsubscribe was confirmed")
 
     def _tainted(self, seen: Tainted) -> None:
         for (client, _), stays in list(self.of.items()):
             if client == seen.client and stays and stays[-1].left is None:
                 after = self._another(stays[-1], stays[-1].joining)
-                after.joined, after.leaving = stays[-1].joined, stays[-1].leaving
-                after.tainted = True
-                stays[-2].leaving = stays[-2].left = seen.moment
+                before = stays[-2]
+                after.joined, after.leaving = before.joined, before.leaving
+                after.subscription, after.tainted = before.subscription, True
+                before.leaving = before.left = seen.moment

@@ -1,0 +1,38 @@
+"""A number that was used once, used again for other bytes: as by a client with a bug, or a thief.
+
+Law: the server refuses it. Accepting it would be to say "stored" of something that is not.
+"""
+
+from oncemq.client.engine import Engine
+from oncemq.client.ticket import Ticket
+from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId, Sequence
+from oncemq.core.replies import Reply
+from oncemq.core.requests import Put
+from oncemq.testing.calls import Work
+from oncemq.wire import batch
+
+
+def forge(engine: Engine, topic: str, producer: ProducerId) -> Work[Reply | None]:
+    """Repeat the last number on a topic with another payload; the answer, None without one."""
+    lane = vars(engine.outflow)["_publisher"].lane(topic)
+    sequence = Sequence(lane.next_sequences.get(producer, Sequence(1)) - 1)
+    if sequence < 1:
+        return None
+    body = batch.encode_payloads([b"forged"])
+    checksum = batch.checksum(body, batch.seed(topic, producer, sequence, 1))
+    ticket: Ticket[Reply] = Ticket()
+
+    def make() -> tuple[Put, bytes]:
+        client_epoch = engine.client_epoch or ANONYMOUS_EPOCH
+        put = Put(
+            engine.client, client_epoch, topic, lane.topic_id, producer,
+            lasting=True, first_sequence=sequence, count=1, columns=0, checksum=checksum,
+        )  # fmt: skip
+        return put, body
+
+    token = engine.begin_put(make, lambda reply, _: ticket.fill(reply))
+    try:
+        yield lambda: ticket.done
+    finally:
+        engine.drop(token)
+    return ticket.value

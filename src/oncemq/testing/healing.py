@@ -1,0 +1,140 @@
+"""The end of a simulated world: everything is mended, everyone comes back, nothing may be missing.
+
+Law: after the healing no fault excuses anything. Who cannot start, subscribe, send what is recorded
+or get what is left within `PATIENCE` is stuck, and a last power cut must lose nothing.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from oncemq.errors import StaleState
+from oncemq.testing.clock import SECOND, Clock, stream
+from oncemq.testing.history import History
+from oncemq.testing.lives import ServerLives
+from oncemq.testing.machine import Machine
+from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.testing.network import Network
+from oncemq.testing.schedule import Schedule
+from oncemq.testing.simulated_client import SimulatedClient
+
+PATIENCE = 150 * SECOND  # longer than any retry waits
+
+
+class Healed(Protocol):
+    """The world, as far as it must be known to heal it."""
+
+    clock: Clock
+    history: History
+    network: Network
+    lives: ServerLives
+    schedule: Schedule
+    clients: dict[str, SimulatedClient]
+
+    def start(self, client: SimulatedClient) -> None: ...
+    def taint(self, client: SimulatedClient) -> None: ...
+
+
+class Healing:
+    """One world's last minutes."""
+
+    def __init__(self, world: Healed) -> None:
+        self._world = world
+        self._clients = world.clients
+        self._lives = world.lives
+
+    def heal(self) -> None:
+        for name in self._clients:
+            self._world.network.weather_of(name).doubles.clear()
+            self._world.network.heal(name)
+        self._lives.mend()
+        for client in self._clients.values():
+            self._one_process(client)
+        for what, phase in (
+            ("start", self._started),
+            ("subscribe and send what is recorded", self._subscribed),
+            ("get what is left", self._drained),
+        ):
+            if not self._wait(what, phase()):
+                return
+        self._last_cut()
+
+    def _one_process(self, client: SimulatedClient) -> None:
+        """One process that is the newest, and holds every slot of the outbox."""
+        live = client.live()
+        if len(live) != 1 or live[0].failure is not None or live[0].is_stopping:
+            for process in live:
+                process.die()
+            self._world.start(client)
+        for process in client.live():
+            process.disk.trap = None
+
+    def _wait(self, what: str, done: Callable[[], bool]) -> bool:
+        if self._lives.beyond_help:
+            return False
+        if self._world.clock.run(self._world.clock.now + PATIENCE, done=done):
+            return True
+        slow = [client.name for client in self._clients.values() if not self._is_idle(client)]
+        if not self._lives.beyond_help:
+            self._world.history.trouble(f"stuck: nobody could {what} in time: {', '.join(slow)}")
+        return False
+
+    def _is_idle(self, client: SimulatedClient) -> bool:
+        return all(process.idle and process.failure is None for process in client.live())
+
+    def _all_idle(self) -> bool:
+        return self._lives.beyond_help or all(map(self._is_idle, self._clients.values()))
+
+    def _started(self) -> Callable[[], bool]:
+        def done() -> bool:
+            waiting = [client for client in self._clients.values() if not self._is_started(client)]
+            return self._lives.beyond_help or not waiting
+
+        return done
+
+    def _is_started(self, client: SimulatedClient) -> bool:
+        live = client.live()
+        if not live or live[-1].failure is not None:
+            self._start_again(client)
+            return False
+        return live[-1].engine.client_epoch is not None
+
+    def _start_again(self, client: SimulatedClient) -> None:
+        """It was refused: an old copy of the state must be, an honest client must not."""
+        failure = client.processes[-1].failure if client.processes else None
+        if isinstance(failure, StaleState):
+            if not client.tainted:
+                self._world.history.trouble(f"stale: honest client {client.name} was refused")
+            seed = self._world.schedule.options.seed
+            client.machine = Machine(stream(seed, f"new {client.name}"))
+            client.journal = MemoryJournal()
+            self._world.taint(client)
+        self._one_process(client)
+
+    def _subscribed(self) -> Callable[[], bool]:
+        for client in self._clients.values():
+            for topic in list(client.topics):
+                client.live()[-1].subscribe(topic, "new")
+        return self._all_idle
+
+    def _drained(self) -> Callable[[], bool]:
+        for client in self._clients.values():
+            for topic in list(client.topics):
+                client.live()[-1].drain(topic)
+        return self._all_idle
+
+    def _last_cut(self) -> None:
+        """Everything that was ever said must outlive one more power cut."""
+        server = self._lives.server
+        if server is None or server.driver is None:
+            return
+        before = {t.name: t.visible for t in server.driver.broker.shard.topics.values()}
+        self._lives.cut("NOTHING", 1)
+        self._wait("start after the last power cut", lambda: self._lives.is_up)
+        server = self._lives.server
+        if server is None or server.driver is None:
+            return
+        after = {t.name: t.end for t in server.driver.broker.shard.topics.values()}
+        for topic, end in before.items():
+            if after.get(topic, 0) < end:
+                lost = f"{topic}@{after.get(topic, 0)} to {end - 1}"
+                self._world.history.trouble(f"lost: {lost}, by the last power cut")

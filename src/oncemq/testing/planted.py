@@ -1,0 +1,405 @@
+"""Bugs planted on purpose, each breaking one rule of the shipped code: the test of the tests.
+
+A bug the judgement has never caught is not tested for. Each is a context manager that patches the
+code from outside; nothing in the product knows of it. Law: one rule each, named by what it does
+wrong, and never two at a time.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+from oncemq.client import outflow
+from oncemq.client.engine import Engine
+from oncemq.client.outbox import Slot
+from oncemq.client.outflow import Outflow
+from oncemq.client.state import State
+from oncemq.core import intake, membership
+from oncemq.core.clients import Clients
+from oncemq.core.greeting import Greeting
+from oncemq.core.names import ClientId
+from oncemq.core.producers import Conflict, Duplicate, Gap, New, Verdict
+from oncemq.core.records import ClientOpened
+from oncemq.core.replies import PutAccepted, Refused, Reply, Subscribed
+from oncemq.core.requests import START_EARLIEST, START_NEW, Settled, Start
+from oncemq.core.scribe import Scribe
+from oncemq.core.shard import Shard
+from oncemq.core.step import Caller, Owed, Step
+from oncemq.core.subscriber import Subscriber
+from oncemq.core.topic import Topic
+from oncemq.server.driver import Driver
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.storage import recovery
+from oncemq.storage.checkpoint import CheckpointJob, Now
+from oncemq.storage.compaction import CompactionJob
+from oncemq.storage.framing import Frame
+from oncemq.storage.writer import GroupWriter
+
+Make = Callable[[Any], Any]  # from what is there to what takes its place
+Plant = Callable[[], AbstractContextManager[None]]
+
+PLANTED: dict[str, Plant] = {}
+
+
+def _instead(owner: Any, name: str) -> Callable[[Make], Make]:
+    """The decorated function makes what stands in for `owner.name` while the bug is planted."""
+
+    def plant(make: Make) -> Make:
+        @contextmanager
+        def planted() -> Generator[None]:
+            members: dict[str, Any] = vars(owner)
+            original = members[name]
+            setattr(owner, name, make(original))
+            try:
+                yield
+            finally:
+                setattr(owner, name, original)
+
+        PLANTED[make.__name__.strip("_")] = planted
+        return make
+
+    return plant
+
+
+# The server's word before the disk has it
+
+
+@_instead(Scribe, "answer")
+def _acks_before_sync(_: Any) -> Any:
+    def answer(self: Scribe, step: Step, caller: Caller, reply: Reply) -> None:
+        step.replies.append(Owed(caller, reply))
+
+    return answer
+
+
+def _early(kind: Callable[[Reply], bool]) -> Any:
+    def answer(self: Scribe, step: Step, caller: Caller, reply: Reply) -> None:
+        after = Owed(caller, reply) if kind(reply) else Owed(caller, reply, self.shard.serial)
+        step.replies.append(after)
+
+    return answer
+
+
+@_instead(Scribe, "answer")
+def _answers_a_duplicate_before_its_first_copy_is_durable(_: Any) -> Any:
+    return _early(lambda reply: isinstance(reply, PutAccepted) and reply.duplicate)
+
+
+@_instead(Scribe, "answer")
+def _subscribes_before_sync(_: Any) -> Any:
+    return _early(lambda reply: isinstance(reply, Subscribed))
+
+
+@_instead(Driver, "commit")
+def _shows_messages_before_sync(original: Any) -> Any:
+    def commit(self: Any, now: Any) -> Any:
+        group = original(self, now)
+        for part in group.parts if group else ():
+            part.segment.file.write(part.buffers, part.position)
+            part.segment.visible = part.end
+        if group is not None:
+            self._carry_out(self.broker.synced(group.last_serial), now)
+        return group
+
+    return commit
+
+
+@_instead(GroupWriter, "_sync")
+def _ignores_a_failed_sync(_: Any) -> Any:
+    def sync(self: Any) -> None:
+        with suppress(OSError):
+            self._segment.file.sync()
+        self.synced = self._written
+
+    return sync
+
+
+@_instead(GroupWriter, "_sync")
+def _syncs_again_after_a_failed_sync(_: Any) -> Any:
+    def sync(self: Any) -> None:
+        try:
+            self._segment.file.sync()
+        except OSError:
+            self._segment.file.sync()
+        self.synced = self._written
+
+    return sync
+
+
+class Nameless:
+    """A disk that makes no name durable."""
+
+    def __init__(self, disk: Any) -> None:
+        self._disk = disk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def sync_directory(self, path: str) -> None:
+        """Nothing."""
+
+
+@_instead(GroupWriter, "write")
+def _skips_the_directory_sync(original: Any) -> Any:
+    def write(self: Any, group: Any) -> None:
+        disk, self._disk = self._disk, Nameless(self._disk)
+        try:
+            original(self, group)
+        finally:
+            self._disk = disk
+
+    return write
+
+
+class Unsynced:
+    """A file whose writes and syncs do nothing."""
+
+    def __init__(self, file: Any) -> None:
+        self.read, self.size, self.truncate, self.close = (
+            file.read, file.size, file.truncate, file.close,
+        )  # fmt: skip
+
+    def write(self, buffers: Any, position: int) -> None:
+        """Nothing."""
+
+    def sync(self) -> None:
+        """Nothing."""
+
+
+def _with_unsynced_file(original: Any) -> Any:
+    def call(self: Any, segment: Any, *rest: Any) -> Any:
+        file, segment.file = segment.file, Unsynced(segment.file)
+        try:
+            return original(self, segment, *rest)
+        finally:
+            segment.file = file
+
+    return call
+
+
+@_instead(GroupWriter, "_seal")
+def _goes_on_before_a_full_segment_is_synced(original: Any) -> Any:
+    return _with_unsynced_file(original)
+
+
+# Recovery
+
+
+@_instead(vars(recovery)["_Opening"], "_mend")
+def _trusts_a_recovered_tail(original: Any) -> Any:
+    return _with_unsynced_file(original)
+
+
+@_instead(Frame, "body_holds")
+def _keeps_a_torn_tail(_: Any) -> Any:
+    def body_holds(self: Frame) -> bool:
+        return True
+
+    return body_holds
+
+
+@_instead(Shard, "recovered")
+def _forgets_producers_on_recovery(original: Any) -> Any:
+    def recovered(self: Shard) -> None:
+        original(self)
+        for topic in self.topics.values():
+            topic.producers.clear()
+
+    return recovered
+
+
+# Housekeeping
+
+
+def _at_once(original: Any, kind: type) -> Any:
+    def turn(self: Any, janitor: Any, now: Any) -> None:
+        original(self, janitor, now)
+        if self._ready is not None and isinstance(self._ready[0], kind):
+            job = self._ready[0]
+            job._now = lambda: Now(0, 0, 1 << 62)
+            self._ready = job, 0
+
+    return turn
+
+
+@_instead(Housekeeping, "turn")
+def _publishes_a_checkpoint_before_its_log(original: Any) -> Any:
+    return _at_once(original, CheckpointJob)
+
+
+@_instead(Housekeeping, "turn")
+def _compacts_before_cursors_are_durable(original: Any) -> Any:
+    return _at_once(original, CompactionJob)
+
+
+@_instead(Topic, "settled")
+def _frees_unsettled_messages(_: Any) -> Any:
+    def settled(self: Topic) -> int:
+        cursors = [each.cursor for each in self.subscriptions.values()]
+        return max(cursors, default=self.end)
+
+    return property(settled)
+
+
+# Judgement of requests
+
+
+@_instead(Clients, "refusal")
+def _accepts_an_old_epoch(original: Any) -> Any:
+    def refusal(self: Clients, client: Any, client_epoch: Any) -> Refused | None:
+        refused = original(self, client, client_epoch)
+        return None if refused is not None and refused.code == "fenced" else refused
+
+    return refusal
+
+
+@_instead(Clients, "judge")
+def _grants_an_epoch_twice(original: Any) -> Any:
+    def judge(self: Clients, hello: Any) -> Any:
+        verdict = original(self, hello)
+        entry = self.entries.get(hello.client)
+        if isinstance(verdict, ClientOpened) and entry is not None:
+            return ClientOpened(hello.client, entry.client_epoch, hello.nonce)
+        return verdict
+
+    return judge
+
+
+def _rather(original: Any, wrong: type, right: Verdict) -> Any:
+    def judge(*args: Any, **kwargs: Any) -> Verdict:
+        verdict = original(*args, **kwargs)
+        return right if isinstance(verdict, wrong) else verdict
+
+    return judge
+
+
+@_instead(intake, "judge")
+def _accepts_another_payload(original: Any) -> Any:
+    return _rather(original, Conflict, Duplicate(None))
+
+
+@_instead(intake, "judge")
+def _accepts_a_gap(original: Any) -> Any:
+    return _rather(original, Gap, New())
+
+
+@_instead(membership, "_cursor")
+def _begins_a_subscription_with_old_messages(original: Any) -> Any:
+    def cursor(topic: Any, start: Start) -> Any:
+        return original(topic, Start(START_EARLIEST) if start.mode == START_NEW else start)
+
+    return cursor
+
+
+# The publisher
+
+
+@_instead(Slot, "record")
+def _sends_before_recording(_: Any) -> Any:
+    def record(self: Any, puts: Any) -> None:
+        for put in puts:
+            self._log.append(put)
+
+    return record
+
+
+@_instead(Outflow, "_make")
+def _forgets_before_the_receipt(original: Any) -> Any:
+    def make(self: Any, parcel: Any) -> Any:
+        if parcel.lasting:
+            end = parcel.first_sequence + parcel.count
+            self._slots[parcel.producer].done(parcel.topic, end)
+        return original(self, parcel)
+
+    return make
+
+
+@_instead(Outflow, "_make")
+def _numbers_a_retry_anew(original: Any) -> Any:
+    def make(self: Any, parcel: Any) -> Any:
+        made: set[int] = self.__dict__.setdefault("made", set())
+        if parcel.token in made:
+            self._publisher.number(parcel)
+            vars(outflow)["_sign"](parcel)  # the checksum covers the numbers
+        made.add(parcel.token)
+        return original(self, parcel)
+
+    return make
+
+
+@_instead(State, "greeting")
+def _claims_without_recording(_: Any) -> Any:
+    def greeting(self: Any) -> Greeting:
+        claim = int.from_bytes(self._random_bytes(8)) >> 2
+        journal = self.journal
+        return Greeting(
+            ClientId(self.client),
+            last_epoch=journal.last_epoch(),
+            earlier=journal.claims(),
+            claim=claim,
+        )
+
+    return greeting
+
+
+# The subscriber
+
+
+@_instead(State, "cursors")
+def _ignores_its_cursors(_: Any) -> Any:
+    def cursors(self: State) -> dict[str, Any]:
+        return {}
+
+    return cursors
+
+
+@_instead(Engine, "settle")
+def _hands_out_before_recording(_: Any) -> Any:
+    def settle(self: Any, messages: Any) -> None:
+        self.subscriber.settle(messages)
+
+    return settle
+
+
+@_instead(Engine, "settle")
+def _settles_though_fenced(original: Any) -> Any:
+    def settle(self: Any, messages: Any) -> None:
+        own = self.client_epoch
+        if self.state.journal is not None:
+            self.client_epoch = self.state.journal.last_epoch()
+        try:
+            original(self, messages)
+        finally:
+            self.client_epoch = own
+
+    return settle
+
+
+@_instead(Subscriber, "untold")
+def _settles_before_delivery(_: Any) -> Any:
+    def untold(self: Any) -> tuple[Settled, ...]:
+        ahead = {topic: feed.ahead for topic, feed in self._feeds.items()}
+        return tuple(
+            Settled(topic, cursor.subscription_id, max(cursor.next, ahead.get(topic, 0)))
+            for topic, cursor in self._cursors.items()
+        )
+
+    return untold
+
+
+@_instead(Subscriber, "forget")
+def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
+    def forget(self: Any, topic: str) -> None:
+        del self, topic
+
+    return forget
+
+
+@_instead(Subscriber, "want")
+def _takes_a_fetch_that_was_put_back(original: Any) -> Any:
+    def want(self: Any, topic: str, limit: int) -> int:
+        count = original(self, topic, limit)
+        self._asked[topic] = -1
+        return count
+
+    return want
