@@ -11,11 +11,11 @@ from types import FrameType
 
 from oncemq.config import Config
 from oncemq.core.broker import Broker
-from oncemq.core.names import Micros
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.errors import StorageRefused
 from oncemq.server import inventory
+from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
@@ -27,9 +27,12 @@ from oncemq.transport.door import Door
 logger = logging.getLogger("oncemq.server")
 
 
-def wall_clock() -> Micros:
-    """Now, in microseconds since 1970."""
-    return Micros(time.time_ns() // 1000)
+def _wall_micros() -> int:
+    return time.time_ns() // 1000
+
+
+def _steady_micros() -> int:
+    return time.monotonic_ns() // 1000
 
 
 class Server:
@@ -51,7 +54,8 @@ class Server:
             shard.serial = opened.log.last_serial
             inventory.check(shard.topics.values(), opened.log)
             broker = Broker(shard, rules)
-            broker.recovered(wall_clock())
+            clock = SteadyClock(_wall_micros, _steady_micros)
+            broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             door = Door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
         except BaseException:
@@ -59,7 +63,7 @@ class Server:
             raise
         self.address = door.address
         driver = Driver(broker, opened.log)
-        self._loop = Loop(driver, door, Housekeeping(driver, wall_clock()), wall_clock)
+        self._loop = Loop(driver, door, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
         for copy in opened.report.torn:
             logger.warning("torn tail cut copy=%s", copy)

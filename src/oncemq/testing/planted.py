@@ -5,6 +5,7 @@ code from outside; nothing in the product knows of it. Law: one rule each, named
 wrong, and never two at a time.
 """
 
+import inspect
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -47,8 +48,7 @@ def _instead(owner: Any, name: str) -> Callable[[Make], Make]:
     def plant(make: Make) -> Make:
         @contextmanager
         def planted() -> Generator[None]:
-            members: dict[str, Any] = vars(owner)
-            original = members[name]
+            original: Any = inspect.getattr_static(owner, name)
             setattr(owner, name, make(original))
             try:
                 yield

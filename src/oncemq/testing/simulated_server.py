@@ -15,6 +15,7 @@ from oncemq.core.names import Micros
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.server import inventory
+from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Task, Worker
@@ -94,6 +95,7 @@ class SimulatedServer:
         self._chance = chance
         self._options = options
         self._failed = failed
+        self._now = SteadyClock(self._wall_micros, lambda: clock.now // MICROSECOND)
         self._inbox: deque[tuple[bytes, Frames]] = deque()
         self._turn_at = -1
         self._writing = False
@@ -144,8 +146,8 @@ class SimulatedServer:
             return False
         return True
 
-    def _now(self) -> Micros:
-        return Micros(EPOCH_MICROS + self._clock.now // 1000 + self.pace.skew_micros)
+    def _wall_micros(self) -> int:
+        return EPOCH_MICROS + self._clock.now // MICROSECOND + self.pace.skew_micros
 
     # The loop
 
