@@ -35,6 +35,7 @@ MEBIBYTE = 1 << 20
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
 ALLOWANCE_BYTES = 1024  # header and meta of a frame, for those who only know their body
 RETRY_MS = 1000
+NEVER_MS = -(1 << 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Log:
         self._last_serial = self._current.last_serial
         self._finished = self._last_serial
         self._gathered: list[Part] = []
-        self._refused_ms = -RETRY_MS
+        self._refused_ms = NEVER_MS
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
         self._compacting: CompactionJob | None = None
@@ -279,7 +280,7 @@ class Log:
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None
-        self._refused_ms = -RETRY_MS  # room may be there again: ask at once
+        self._refused_ms = NEVER_MS  # room may be there again: ask at once
 
     def abandon(self, job: CompactionJob) -> None:
         """A compaction that raised: its sources stay, another may be planned."""
