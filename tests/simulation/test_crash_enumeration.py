@@ -112,7 +112,7 @@ def serve_through_crashes(machine: Machine, points: CrashPoints) -> None:
     """Checkpoints and compaction that do not get to their end, a torn group, a failed sync."""
     points.after(machine.housekeep, "rename", ".ckpt", variant=KILL)
     machine.again()
-    points.after(machine.housekeep, "rename", ".cold", variant=KILL)
+    points.after(lambda: machine.housekeep(40), "rename", ".cold", variant=KILL)
     machine.again()
     work = machine.group(("a", b"p", 3, 900), ("b", b"p", 2, 700))
     points.after(work, "write", ".log", variant=PowerCut.REORDERED)
@@ -354,7 +354,7 @@ def test_the_sources_of_a_cold_segment_go_only_when_its_name_is_durable() -> Non
     points = CrashPoints(disk, lambda *_: 0)
     machine = Machine(disk, ledger)
     fill(machine)
-    points.after(machine.housekeep, "rename", ".cold", variant=KILL)
+    points.after(lambda: machine.housekeep(40), "rename", ".cold", variant=KILL)
     points.after(machine.open, "remove", ".log", variant=KILL)
     for seed in range(20):
         copy = disk.fork(Random(seed))
