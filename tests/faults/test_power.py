@@ -75,9 +75,9 @@ def test_a_server_that_does_not_sync_is_seen_to_lose(
     nursery: FaultNursery, disk: PowerDisk, tmp_path: Path, seed: int, sync_ms: int, loses: bool
 ) -> None:
     """The control: if cuts lost nothing here, the tests above would show nothing."""
-    storm = FaultStorm(
-        nursery, tmp_path, seed, disk=disk, on_disk=("server", "clients"), log={"sync_ms": sync_ms}
-    )
+    log = {"sync_ms": sync_ms, "segment_bytes": 8 << 20, "checkpoint_records": 1 << 30}
+    log |= {"checkpoint_bytes": 1 << 30}  # for a segment that is full, or covered, is synced
+    storm = FaultStorm(nursery, tmp_path, seed, disk=disk, on_disk=("server", "clients"), log=log)
     storm.begin()
     storm.make_progress(20)
     storm.cut_power(restart=("server",))
