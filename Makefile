@@ -26,7 +26,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak bench wheel coverage format lock clean
+.PHONY: help setup demo test check sim soak bench wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,9 @@ check: $(READY) ## lint, format, types, staircase, and the fast tests
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without SEED, fresh ones for MINUTES (5)
+	@$(BIN)/python -m oncemq.testing.campaign $(if $(SEED),$(SEED),fresh $(MINUTES))
 
 soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -75,6 +75,11 @@ class Calls:
         call = Call(work, patience + wait, lambda: (then(), None)[1])
         self._strands.setdefault(strand, deque()).append(call)
 
+    def end(self) -> None:
+        """The process is no more: none of them goes on."""
+        for calls in self._strands.values():
+            calls.clear()
+
     def next_deadline(self) -> int | None:
         """When the first of them gives up."""
         return min((calls[0].deadline for calls in self._strands.values() if calls), default=None)

@@ -86,6 +86,8 @@ class ServerLives:
             return
         self._take_stock()
         server, self.server = self.server, None
+        if not server.disk.dead and server.disk.trap is None:
+            server.write_some()
         server.die()
         self._clock.note("server down")
         life = self._life

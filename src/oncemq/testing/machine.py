@@ -27,6 +27,7 @@ class Trap:
     cut: str  # the name of a PowerCut; empty: the process is killed
     down_ms: int  # how long until it is started again
     again: bool = False  # set another one for the way back
+    silent: bool = False  # whoever set it sees to the rest
 
 
 CHANGES = ("write", "sync", "truncate", "allocate", "create", "rename", "remove", "sync_directory")
@@ -76,7 +77,8 @@ class ProcessDisk:
             trap.left -= 1
             if trap.left <= 0:
                 self.trap = None
-                self._sprung(trap)
+                if not trap.silent:
+                    self._sprung(trap)
                 raise Died
 
     def open(self, path: str, create: bool = False) -> File:

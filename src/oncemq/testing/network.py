@@ -69,7 +69,7 @@ class Network:
         self._connections: dict[bytes, Connection] = {}
         self._made = 0
         self.weather: dict[str, Weather] = {}
-        self.resets = 0
+        self.resets = 0  # of connections with something under way
 
     def weather_of(self, client: str) -> Weather:
         """What the network is like for this client."""
@@ -184,7 +184,7 @@ class Network:
         """Break a connection: some of what is under way still arrives, the rest never does."""
         if not connection.open:
             return
-        self.resets += 1
+        self.resets += bool(connection.up.waiting or connection.down.waiting)
         connection.open = False
         del self._connections[connection.route]
         for direction in (connection.up, connection.down):

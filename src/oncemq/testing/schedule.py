@@ -79,10 +79,10 @@ class Cast:
 
 
 def _opening(cast: Cast, draw: Random) -> Iterator[Step]:
-    """The first subscriptions; one client subscribes to everything and stays: it misses nothing."""
+    """The first subscriptions; one client subscribes to nearly everything, and stays."""
     for number, who in enumerate(cast.subscribers):
         for topic in cast.topics:
-            if number == 0 or draw.random() < 0.6:
+            if draw.random() < (0.9 if number == 0 else 0.6):
                 at = draw.randrange(50, 250) if number == 0 else draw.randrange(50, 2_000)
                 where = "earliest" if draw.random() < 0.2 else "new"
                 yield Step(at, "subscribe", who, {"topic": topic, "where": where})
@@ -164,7 +164,12 @@ def _down(draw: Random) -> int:
 
 
 def _power_cut(draw: Random, at: int) -> Step:
-    return Step(at, "cut_server", "", {"mode": draw.choice(CUTS), "down_ms": _down(draw)})
+    """At that time, or in the middle of the first write after it."""
+    args: dict[str, Value] = {"mode": draw.choice(CUTS), "down_ms": _down(draw)}
+    if draw.random() < 0.3:
+        return Step(at, "cut_server", "", args)
+    left = draw.choice((1, 1, 2))
+    return Step(at, "trap_server", "", {**args, "calls": "sync", "left": left, "again": False})
 
 
 def _server_cut(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

@@ -124,9 +124,23 @@ class Process:
         self.dead = True
         self.disk.die()
         self._line.close()
+        if hasattr(self, "calls"):
+            self.calls.end()
+        self._take_stock()
         for ticket, _, story in self._watched:
             if ticket.error is not None and not isinstance(ticket.error, Fenced):
                 story.refused = ticket.error.code  # nobody heard it, but so it is
+
+    def _take_stock(self) -> None:
+        """What the disk shows of the outbox."""
+        disk = self.client.machine.disk
+        slots = disk.names("/outbox") if "outbox" in disk.names("/") else []
+        if len(slots) > 1:
+            self._world.tell("slots shared")
+        if any(
+            name.isdigit() and int(name) > 1 for s in slots for name in disk.names(f"/outbox/{s}")
+        ):
+            self._world.tell("outbox rewritten")
 
     @property
     def idle(self) -> bool:
@@ -173,8 +187,9 @@ class Process:
 
     def stop(self) -> None:
         """Close as an application does: send the rest, tell what is settled, let go."""
-        self.is_stopping = True
-        self.calls.begin("stop", self._stop(), then=self._close)
+        if not self.is_stopping:
+            self.is_stopping = True
+            self.calls.begin("stop", self._stop(), then=self._close)
         self.wake()
 
     def _put(

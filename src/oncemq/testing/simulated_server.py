@@ -7,6 +7,7 @@ after a failed write or sync nothing is answered any more.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
@@ -98,7 +99,8 @@ class SimulatedServer:
         self._now = SteadyClock(self._wall_micros, lambda: clock.now // MICROSECOND)
         self._inbox: deque[tuple[bytes, Frames]] = deque()
         self._turn_at = -1
-        self._writing = False
+        self._group: Group | None = None  # under way to the disk
+        self._is_written = False
         self._janitor = Janitor(self)
 
     def start(self, trap: Trap | None = None) -> bool:
@@ -123,6 +125,15 @@ class SimulatedServer:
         self._housekeeping = Housekeeping(self.driver, self._now())
         self._network.listen(self)
         self._wake(IDLE)
+
+    def write_some(self) -> None:
+        """The end comes while a group is being written: some of it is, and not synced."""
+        if self.driver is None or self._group is None or self._is_written:
+            return
+        left = self._chance.choice((1, 1, 2, 3))
+        self.disk.trap = Trap(("sync", "sync_directory"), left, "", 0, silent=True)
+        with suppress(Died, OSError):
+            self.driver.log.write(self._group)
 
     def die(self) -> None:
         """The process ends here and now; the disk is as it is."""
@@ -192,21 +203,22 @@ class SimulatedServer:
 
     def _commit(self, now: Micros) -> None:
         assert self.driver is not None
-        if self._writing:
+        if self._group is not None:
             return
-        group = self.driver.commit(now)
+        group = self._group = self.driver.commit(now)
         if group is not None:
-            self._writing = True
             self.later(self.pace.sync, lambda: self._write(group))
 
     def _write(self, group: Group) -> None:
         assert self.driver is not None
+        self._is_written = True
         self.driver.log.write(group)
         self.later(self.pace.turn, lambda: self._written(group))
 
     def _written(self, group: Group) -> None:
         assert self.driver is not None
-        self._writing = False
+        self._group = None
+        self._is_written = False
         self.driver.committed(group, self._now())
         self.turn()
 

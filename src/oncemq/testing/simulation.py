@@ -109,6 +109,7 @@ class Simulation:
                 self.clock.at(step.at_ms * MILLISECOND, lambda step=step: self._do(step))
         self.clock.run(chaos_ms * MILLISECOND)
         Healing(self).heal()
+        self.world.told["connections reset"] = self.network.resets
 
     # Steps
 

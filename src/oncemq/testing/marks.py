@@ -1,0 +1,53 @@
+"""Rare things a campaign of simulations must have seen: a test that never gets there tests nothing.
+
+Marks are counted from outside: what clients were told, what recovery reported, what lies on the
+disks. Law: a campaign large enough in which a mark of `SOMETIMES` stays 0 has failed.
+"""
+
+ENOUGH = 150  # histories: each mark below comes many times in so many
+
+SOMETIMES: dict[str, str] = {
+    "put new": "a put was stored",
+    "put duplicate": "a repeated put was recognized",
+    "put nobody wants": "a put without subscribers was let go",
+    "put storage_full": "a put met a full disk",
+    "payload_conflict": "a used number with other bytes was refused",
+    "put back": "a consume failed, and its messages came again",
+    "not_subscribed": "a get without a subscription was refused",
+    "unreachable": "a call gave up waiting",
+    "fenced": "a call of an older process was refused",
+    "client fenced": "a process learned that a newer one has its id",
+    "client stale_state": "an old copy of a state directory was refused",
+    "state restored": "a state directory was replaced by an old copy",
+    "client trapped": "a client died in the middle of a disk call",
+    "outbox rewritten": "an outbox was written anew",
+    "slots shared": "two processes of one client had a slot each",
+    "server trapped": "the server died in the middle of a disk call",
+    "server recovered": "the server came back",
+    "server cut NOTHING": "a power cut kept nothing that waited",
+    "server cut PREFIX": "a power cut kept the first writes",
+    "server cut REORDERED": "a power cut kept any of the sectors",
+    "server cut SIZE_LOST": "a power cut lost the sizes",
+    "server cut TORN": "a power cut tore a write",
+    "server cut ZEROED": "a power cut kept sizes without bytes",
+    "torn tail": "recovery cut a torn tail off",
+    "leftovers": "recovery tidied up after a crash",
+    "sync failed": "a sync failed, and the server stopped",
+    "checkpoint made": "a checkpoint was published",
+    "checkpoint used": "recovery began with a checkpoint",
+    "segments rolled": "the log went on in another segment",
+    "segments compacted": "segments were rewritten",
+    "segments freed": "settled segments were let go",
+    "connections reset": "a connection broke with messages under way",
+}
+
+
+def missing(marks: dict[str, int]) -> list[str]:
+    """Those that never came."""
+    return [name for name in SOMETIMES if not marks.get(name)]
+
+
+def add(total: dict[str, int], marks: dict[str, int]) -> None:
+    """Count the marks of one more history."""
+    for name, count in marks.items():
+        total[name] = total.get(name, 0) + count

@@ -1,0 +1,60 @@
+"""What every memory of a client does: the one on SQLite, and the simulator's."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncemq.client.journal import Journal
+from oncemq.client.state import Memory
+from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.errors import Fenced
+from oncemq.testing.memory_journal import MemoryJournal
+
+MEMORIES: dict[str, Callable[[Path], Memory]] = {
+    "sqlite": lambda path: Journal(path, "me"),
+    "simulated": lambda path: MemoryJournal(),
+}
+
+
+@pytest.fixture(params=list(MEMORIES))
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    made = MEMORIES[request.param](tmp_path)
+    yield made
+    if isinstance(made, Journal):
+        made.close()
+
+
+def test_a_new_one_knows_nothing(memory: Memory) -> None:
+    assert (memory.last_epoch(), memory.claims(), memory.cursors()) == (0, (), {})
+
+
+def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
+    for nonce in (30, 10, 20):
+        memory.claim(nonce)
+    assert memory.claims() == (30, 10, 20)
+    memory.granted(Epoch(4), 10)
+    assert (memory.last_epoch(), memory.claims()) == (4, (20,))
+    memory.granted(Epoch(3), 99)
+    assert (memory.last_epoch(), memory.claims()) == (4, (20,))
+
+
+def test_cursors_are_moved_by_the_current_epoch_only(memory: Memory) -> None:
+    memory.granted(Epoch(2), 1)
+    memory.settle(
+        Epoch(2), [("a", SubscriptionId(7), Offset(3)), ("b", SubscriptionId(8), Offset(1))]
+    )
+    for other in (1, 3):
+        with pytest.raises(Fenced):
+            memory.settle(Epoch(other), [("a", SubscriptionId(7), Offset(9))])
+        with pytest.raises(Fenced):
+            memory.settle(Epoch(other), [("a", SubscriptionId(7), Offset(9))] * 2)
+    assert memory.cursors() == {"a": (7, 3), "b": (8, 1)}
+
+
+def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
+    memory.granted(Epoch(1), 1)
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
+    memory.forget("a")
+    memory.forget("unknown")
+    assert memory.cursors() == {}
