@@ -5,9 +5,8 @@ code from outside; nothing in the product knows of it. Law: one rule each, named
 wrong, and never two at a time.
 """
 
-import inspect
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from oncemq.client import outflow
@@ -35,36 +34,14 @@ from oncemq.storage.checkpoint import CheckpointJob, Now
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.framing import Frame
 from oncemq.storage.writer import GroupWriter
+from oncemq.testing.planting import PLANTED, instead
 
-Make = Callable[[Any], Any]  # from what is there to what takes its place
-Plant = Callable[[], AbstractContextManager[None]]
-
-PLANTED: dict[str, Plant] = {}
-
-
-def _instead(owner: Any, name: str) -> Callable[[Make], Make]:
-    """The decorated function makes what stands in for `owner.name` while the bug is planted."""
-
-    def plant(make: Make) -> Make:
-        @contextmanager
-        def planted() -> Generator[None]:
-            original: Any = inspect.getattr_static(owner, name)
-            setattr(owner, name, make(original))
-            try:
-                yield
-            finally:
-                setattr(owner, name, original)
-
-        PLANTED[make.__name__.strip("_")] = planted
-        return make
-
-    return plant
-
+__all__ = ["PLANTED"]
 
 # The server's word before the disk has it
 
 
-@_instead(Scribe, "answer")
+@instead(Scribe, "answer")
 def _acks_before_sync(_: Any) -> Any:
     def answer(self: Scribe, step: Step, caller: Caller, reply: Reply) -> None:
         step.replies.append(Owed(caller, reply))
@@ -80,17 +57,17 @@ def _early(kind: Callable[[Reply], bool]) -> Any:
     return answer
 
 
-@_instead(Scribe, "answer")
+@instead(Scribe, "answer")
 def _answers_a_duplicate_before_its_first_copy_is_durable(_: Any) -> Any:
     return _early(lambda reply: isinstance(reply, PutAccepted) and reply.duplicate)
 
 
-@_instead(Scribe, "answer")
+@instead(Scribe, "answer")
 def _subscribes_before_sync(_: Any) -> Any:
     return _early(lambda reply: isinstance(reply, Subscribed))
 
 
-@_instead(Driver, "commit")
+@instead(Driver, "commit")
 def _shows_messages_before_sync(original: Any) -> Any:
     def commit(self: Any, now: Any) -> Any:
         group = original(self, now)
@@ -104,7 +81,7 @@ def _shows_messages_before_sync(original: Any) -> Any:
     return commit
 
 
-@_instead(GroupWriter, "_sync")
+@instead(GroupWriter, "_sync")
 def _ignores_a_failed_sync(_: Any) -> Any:
     def sync(self: Any) -> None:
         with suppress(OSError):
@@ -114,7 +91,7 @@ def _ignores_a_failed_sync(_: Any) -> Any:
     return sync
 
 
-@_instead(GroupWriter, "_sync")
+@instead(GroupWriter, "_sync")
 def _syncs_again_after_a_failed_sync(_: Any) -> Any:
     def sync(self: Any) -> None:
         try:
@@ -139,7 +116,7 @@ class Nameless:
         """Nothing."""
 
 
-@_instead(GroupWriter, "write")
+@instead(GroupWriter, "write")
 def _skips_the_directory_sync(original: Any) -> Any:
     def write(self: Any, group: Any) -> None:
         disk, self._disk = self._disk, Nameless(self._disk)
@@ -177,7 +154,7 @@ def _with_unsynced_file(original: Any) -> Any:
     return call
 
 
-@_instead(GroupWriter, "_seal")
+@instead(GroupWriter, "_seal")
 def _goes_on_before_a_full_segment_is_synced(original: Any) -> Any:
     return _with_unsynced_file(original)
 
@@ -185,12 +162,12 @@ def _goes_on_before_a_full_segment_is_synced(original: Any) -> Any:
 # Recovery
 
 
-@_instead(vars(recovery)["_Opening"], "_mend")
+@instead(vars(recovery)["_Opening"], "_mend")
 def _trusts_a_recovered_tail(original: Any) -> Any:
     return _with_unsynced_file(original)
 
 
-@_instead(Frame, "body_holds")
+@instead(Frame, "body_holds")
 def _keeps_a_torn_tail(_: Any) -> Any:
     def body_holds(self: Frame) -> bool:
         return True
@@ -198,7 +175,7 @@ def _keeps_a_torn_tail(_: Any) -> Any:
     return body_holds
 
 
-@_instead(Shard, "recovered")
+@instead(Shard, "recovered")
 def _forgets_producers_on_recovery(original: Any) -> Any:
     def recovered(self: Shard) -> None:
         original(self)
@@ -222,17 +199,17 @@ def _at_once(original: Any, kind: type) -> Any:
     return turn
 
 
-@_instead(Housekeeping, "turn")
+@instead(Housekeeping, "turn")
 def _publishes_a_checkpoint_before_its_log(original: Any) -> Any:
     return _at_once(original, CheckpointJob)
 
 
-@_instead(Housekeeping, "turn")
+@instead(Housekeeping, "turn")
 def _compacts_before_cursors_are_durable(original: Any) -> Any:
     return _at_once(original, CompactionJob)
 
 
-@_instead(Topic, "settled")
+@instead(Topic, "settled")
 def _frees_unsettled_messages(_: Any) -> Any:
     def settled(self: Topic) -> int:
         cursors = [each.cursor for each in self.subscriptions.values()]
@@ -244,7 +221,7 @@ def _frees_unsettled_messages(_: Any) -> Any:
 # Judgement of requests
 
 
-@_instead(Clients, "refusal")
+@instead(Clients, "refusal")
 def _accepts_an_old_epoch(original: Any) -> Any:
     def refusal(self: Clients, client: Any, client_epoch: Any) -> Refused | None:
         refused = original(self, client, client_epoch)
@@ -253,7 +230,7 @@ def _accepts_an_old_epoch(original: Any) -> Any:
     return refusal
 
 
-@_instead(Clients, "judge")
+@instead(Clients, "judge")
 def _grants_an_epoch_twice(original: Any) -> Any:
     def judge(self: Clients, hello: Any) -> Any:
         verdict = original(self, hello)
@@ -273,17 +250,17 @@ def _rather(original: Any, wrong: type, right: Verdict) -> Any:
     return judge
 
 
-@_instead(intake, "judge")
+@instead(intake, "judge")
 def _accepts_another_payload(original: Any) -> Any:
     return _rather(original, Conflict, Duplicate(None))
 
 
-@_instead(intake, "judge")
+@instead(intake, "judge")
 def _accepts_a_gap(original: Any) -> Any:
     return _rather(original, Gap, New())
 
 
-@_instead(membership, "_cursor")
+@instead(membership, "_cursor")
 def _begins_a_subscription_with_old_messages(original: Any) -> Any:
     def cursor(topic: Any, start: Start) -> Any:
         return original(topic, Start(START_EARLIEST) if start.mode == START_NEW else start)
@@ -294,7 +271,7 @@ def _begins_a_subscription_with_old_messages(original: Any) -> Any:
 # The publisher
 
 
-@_instead(Slot, "record")
+@instead(Slot, "record")
 def _sends_before_recording(_: Any) -> Any:
     def record(self: Any, puts: Any) -> None:
         for put in puts:
@@ -303,7 +280,7 @@ def _sends_before_recording(_: Any) -> Any:
     return record
 
 
-@_instead(Outflow, "_make")
+@instead(Outflow, "_make")
 def _forgets_before_the_receipt(original: Any) -> Any:
     def make(self: Any, parcel: Any) -> Any:
         if parcel.lasting:
@@ -314,7 +291,7 @@ def _forgets_before_the_receipt(original: Any) -> Any:
     return make
 
 
-@_instead(Outflow, "_make")
+@instead(Outflow, "_make")
 def _numbers_a_retry_anew(original: Any) -> Any:
     def make(self: Any, parcel: Any) -> Any:
         made: set[int] = self.__dict__.setdefault("made", set())
@@ -327,7 +304,7 @@ def _numbers_a_retry_anew(original: Any) -> Any:
     return make
 
 
-@_instead(State, "greeting")
+@instead(State, "greeting")
 def _claims_without_recording(_: Any) -> Any:
     def greeting(self: Any) -> Greeting:
         claim = int.from_bytes(self._random_bytes(8)) >> 2
@@ -345,7 +322,7 @@ def _claims_without_recording(_: Any) -> Any:
 # The subscriber
 
 
-@_instead(State, "cursors")
+@instead(State, "cursors")
 def _ignores_its_cursors(_: Any) -> Any:
     def cursors(self: State) -> dict[str, Any]:
         return {}
@@ -353,7 +330,7 @@ def _ignores_its_cursors(_: Any) -> Any:
     return cursors
 
 
-@_instead(Engine, "settle")
+@instead(Engine, "settle")
 def _hands_out_before_recording(_: Any) -> Any:
     def settle(self: Any, messages: Any) -> None:
         self.subscriber.settle(messages)
@@ -361,7 +338,7 @@ def _hands_out_before_recording(_: Any) -> Any:
     return settle
 
 
-@_instead(Engine, "settle")
+@instead(Engine, "settle")
 def _settles_though_fenced(original: Any) -> Any:
     def settle(self: Any, messages: Any) -> None:
         own = self.client_epoch
@@ -375,7 +352,7 @@ def _settles_though_fenced(original: Any) -> Any:
     return settle
 
 
-@_instead(Subscriber, "untold")
+@instead(Subscriber, "untold")
 def _settles_before_delivery(_: Any) -> Any:
     def untold(self: Any) -> tuple[Settled, ...]:
         ahead = {topic: feed.ahead for topic, feed in self._feeds.items()}
@@ -387,7 +364,7 @@ def _settles_before_delivery(_: Any) -> Any:
     return untold
 
 
-@_instead(Subscriber, "forget")
+@instead(Subscriber, "forget")
 def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
     def forget(self: Any, topic: str) -> None:
         del self, topic
@@ -395,7 +372,7 @@ def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
     return forget
 
 
-@_instead(Subscriber, "want")
+@instead(Subscriber, "want")
 def _takes_a_fetch_that_was_put_back(original: Any) -> Any:
     def want(self: Any, topic: str, limit: int) -> int:
         count = original(self, topic, limit)

@@ -1,0 +1,30 @@
+"""How a bug is planted: something else stands in for one name of the shipped code, for a while."""
+
+import inspect
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+Make = Callable[[Any], Any]  # from what is there to what takes its place
+Plant = Callable[[], AbstractContextManager[None]]
+
+PLANTED: dict[str, Plant] = {}
+
+
+def instead(owner: Any, name: str) -> Callable[[Make], Make]:
+    """The decorated function makes what stands in for `owner.name` while the bug is planted."""
+
+    def plant(make: Make) -> Make:
+        @contextmanager
+        def planted() -> Generator[None]:
+            original: Any = inspect.getattr_static(owner, name)
+            setattr(owner, name, make(original))
+            try:
+                yield
+            finally:
+                setattr(owner, name, original)
+
+        PLANTED[make.__name__.strip("_")] = planted
+        return make
+
+    return plant
