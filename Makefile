@@ -3,6 +3,7 @@
 PYTHON  ?= python3
 WORKERS ?= 2
 MINUTES ?= 5
+SECONDS ?= 15
 
 # uv: the one on PATH, else our own copy, pinned with hashes in requirements-boot.lock.
 # (The redirection makes old versions of make run this through a shell.)
@@ -26,7 +27,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim soak bench wheel coverage format lock clean
+.PHONY: help setup demo test check sim soak models fuzz card bench wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,15 @@ sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without
 soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+models: $(READY) ## check the Spin models, clean and with each planted bug (apt install spin gcc)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models
+
+fuzz: $(READY) build/atheris/.ready ## fuzz each TARGET (all of them) for SECONDS (15)
+	@PYTHONPATH=build/atheris $(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(KEEP),--keep) $(TARGET)
+
+card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
+	@$(BIN)/python -m oncemq.testing.card
+
 bench: $(READY) ## measure this machine
 	@$(BIN)/once bench --all
 
@@ -76,6 +86,7 @@ lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
 	@$(UV) $(COMPILE) --upgrade pyproject.toml -o requirements.lock
 	@$(UV) $(COMPILE) --upgrade --group dev pyproject.toml -o requirements-dev.lock
 	@echo uv | $(UV) $(COMPILE) --upgrade - -o requirements-boot.lock
+	@$(UV) $(COMPILE) --upgrade fuzz/requirements.in -o requirements-fuzz.lock
 	@! grep -n '://' requirements*.lock || { echo "a lock file names a host: see above" >&2; exit 1; }
 
 clean: ## remove what make made
@@ -88,6 +99,12 @@ $(READY): pyproject.toml requirements-dev.lock | $(UV)
 	@$(UV) venv --quiet --python "$$(command -v $(PYTHON))" .venv
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Beside .venv, not in it: only Linux has wheels, and only `make fuzz` needs it.
+build/atheris/.ready: requirements-fuzz.lock $(READY) | $(UV)
+	@rm -rf build/atheris
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --target build/atheris -r requirements-fuzz.lock
 	@touch $@
 
 .boot/bin/uv: requirements-boot.lock

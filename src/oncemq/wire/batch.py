@@ -209,9 +209,12 @@ def decode(body: Bytes, count: int, columns: int) -> list[Item]:
 
 
 def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[Headers | None]]:
-    """The keys and the headers beside the payloads."""
+    """The keys and the headers beside the payloads; msgspec.DecodeError when headers are none."""
     keys, headers = _sides(body, count, columns)
-    return keys, [_unpack_headers(packed) if packed else None for packed in headers]
+    try:
+        return keys, [_unpack_headers(packed) if packed else None for packed in headers]
+    except UnicodeDecodeError as error:  # msgspec's own errors do not cover text that is not UTF-8
+        raise msgspec.DecodeError(f"headers are not UTF-8: {error}") from None
 
 
 def _sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[bytes]]:

@@ -1,0 +1,288 @@
+"""What is fuzzed: functions of bytes that must return, whatever the bytes are.
+
+Law: a target raises only when it found something. `run.py` drives them with atheris;
+tests/fuzz replays the kept corpus through them without it.
+"""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from damage import Copied, Feed, Made, damage, make_log, make_outbox
+
+from oncemq import config
+from oncemq.client.outbox import Slot
+from oncemq.core.names import ClientId, Offset, TopicId
+from oncemq.core.records import CursorMoved, Marked, OutboxPut, Record
+from oncemq.core.replies import REPLIES
+from oncemq.core.requests import REQUESTS
+from oncemq.errors import ConfigError, Corrupt, StorageRefused
+from oncemq.storage.framing import encode, first_frame_after, frame_key
+from oncemq.storage.log import Log
+from oncemq.storage.recovery import Opened, open_log
+from oncemq.storage.segment import HEADER_BYTES, read_header
+from oncemq.storage.verify import verify
+from oncemq.wire import batch, codec
+
+
+def codec_target(data: bytes) -> None:
+    """Frames are a value or Malformed; a value says itself again."""
+    feed = Feed(data)
+    mode = feed.byte()
+    codes = sorted(REQUESTS if mode & 1 else REPLIES)
+    head = b""
+    if mode & 2:  # a good head before the fields, or it takes long to get past it
+        opcode = codes[feed.byte() % len(codes)]
+        head = codec.MAGIC + bytes([codec.VERSION, opcode]) + feed.take(8).ljust(8, b"\0")
+    bodies = [feed.take(feed.byte()) for _ in range(feed.byte() % 4)]
+    frames = [head + feed.rest(), *bodies] if mode & 4 or head else bodies
+    try:
+        if mode & 1:
+            token, request, body = codec.decode_request(frames)
+            again = codec.encode_request(token, request, body)
+            repeated = codec.encode_request(*codec.decode_request(again))
+        else:
+            token, reply, found = codec.decode_reply(frames)
+            again = codec.encode_reply(token, reply, found)
+            repeated = codec.encode_reply(*codec.decode_reply(again))
+    except codec.Malformed as fault:
+        answer = codec.encode_reply(fault.token, fault.refusal)
+        codec.decode_reply(answer)
+        return
+    assert repeated == again  # of bytes: not every value equals itself
+
+
+def batch_target(data: bytes) -> None:
+    """What `fault` lets pass can be cut anywhere and taken apart; the rest is told why."""
+    feed = Feed(data)
+    mode, columns, count = feed.byte(), feed.byte() % 5, feed.number(2)
+    start, stop, limit = feed.number(2), feed.number(2), feed.number(2)
+    if mode & 1:  # a good batch, of which a few bytes are changed
+        count = 1 + count % 8
+        items = [
+            batch.Item(feed.short(), feed.short() if columns & 1 else None, _headers(feed, columns))
+            for _ in range(count)
+        ]
+        columns, body = batch.encode(items)
+        assert batch.decode(body, count, columns) == items
+        body = damage(feed, body, feed.byte() % 3)
+    else:
+        body = feed.rest()
+    why = batch.fault(body, count, columns, message_bytes_max=limit)
+    if why is not None:
+        assert why
+        return
+    payloads = batch.payloads_of(body, count, columns)
+    assert len(payloads) == count
+    assert len(body) <= limit or max(map(len, payloads)) <= limit
+    start, stop = sorted((start % count, 1 + stop % count))
+    if start == stop:
+        return
+    part = batch.cut(body, count, columns, start=start, stop=stop)
+    assert batch.fault(part, stop - start, columns, message_bytes_max=limit) is None
+    assert batch.payloads_of(part, stop - start, columns) == payloads[start:stop]
+    end = batch.fit(body, count, columns, start=start, stop=stop, bytes_max=limit)
+    assert start <= end <= stop
+    joined_columns, joined = batch.join([(body, count, columns), (part, stop - start, columns)])
+    total = count + stop - start
+    assert batch.payloads_of(joined, total, joined_columns) == payloads + payloads[start:stop]
+    try:
+        whole = batch.decode(body, count, columns)
+    except msgspec.DecodeError:  # headers that are none: a publisher may send what it likes
+        assert columns & batch.HEADERS
+        return
+    assert batch.decode(part, stop - start, columns) == whole[start:stop]
+    assert batch.decode(joined, total, joined_columns) == whole + whole[start:stop]
+
+
+def _headers(feed: "Feed", columns: int) -> batch.Headers | None:
+    return {feed.short().hex(): feed.short().hex()} if columns & 2 else None
+
+
+def recovery_target(data: bytes) -> None:
+    """A damaged log is refused with a typed error, or opens with nothing in it but what was put."""
+    feed = Feed(data)
+    kind = feed.byte() % 3
+    made = _log(kind)
+    disk = made.copy()
+    for _ in range(1 + feed.byte() % 4):
+        disk.damage(feed)
+    try:
+        opened = _open(disk)
+    except StorageRefused:
+        return
+    try:
+        _check(opened, made)
+        serial = opened.log.append(Marked())
+        _commit(opened.log)
+    finally:
+        opened.log.close()
+    try:
+        again = _open(disk)  # what was mended stays so
+    except Corrupt:
+        assert kind  # but a segment that checkpoints cover is not read through at each opening
+        return
+    assert again.log.last_serial == serial
+    _replayed(again)
+    again.log.close()
+
+
+@cache
+def _log(kind: int) -> Made:
+    return make_log(kind)
+
+
+def _open(disk: Copied) -> Opened:
+    return open_log(disk, "/data", Made.OPTIONS, random_bytes=lambda size: b"\7" * size)
+
+
+def _replayed(opened: Opened) -> list[tuple[int, Record]]:
+    """What state is rebuilt from; refused with a typed error where a record cannot be read."""
+    try:
+        return list(opened.replay)
+    except StorageRefused:
+        return []
+
+
+def _commit(log: Log) -> None:
+    group = log.take_group()
+    assert group is not None
+    log.write(group)
+    log.finished(group)
+
+
+def _check(opened: Opened, made: Made) -> None:
+    replayed = _replayed(opened)
+    for (serial, record), (before, _) in zip(replayed[1:], replayed, strict=False):
+        assert serial == before + 1, f"{record} after {before}"
+    for serial, record in replayed:
+        assert made.records.get(serial) == record, f"phantom {serial}: {record}"
+    assert opened.log.last_serial <= max(made.records)
+    assert not opened.states or opened.states in made.checkpoints
+    for topic_id in made.payloads:
+        _read(opened.log, topic_id, made)
+
+
+def _read(log: Log, topic_id: int, made: Made) -> None:
+    """Every message there is equals the one that was put, or is called corrupt."""
+    offset = 0
+    try:
+        while (place := log.find(TopicId(topic_id), offset)) is not None:
+            stored = log.read(place, verify=True)
+            record = stored.record
+            found = batch.payloads_of(stored.body, record.count, record.columns)
+            first, offset = record.first_offset, record.first_offset + record.count
+            assert found == made.payloads[topic_id][first:offset], f"changed {topic_id}@{first}"
+    except Corrupt:
+        return
+
+
+def frames_target(data: bytes) -> None:
+    """Frames of this very log in any order, with junk between: only a whole chain is believed."""
+    feed = Feed(data)
+    made = _log(0)
+    disk = made.copy()
+    path = next(path for path in disk.files if path.endswith(".log"))
+    identity = _identity(disk, path)
+    key = frame_key(identity)
+    content = disk.files[path]
+    del content[HEADER_BYTES:]
+    serial, previous, expected = 0, key, [(0, 0)]
+    for _ in range(feed.byte() % 8):
+        act = feed.byte()
+        if act & 1:
+            content += feed.short()
+        serial += (1, 1, 1, 0, 2)[(act >> 1) % 5]
+        cursor = CursorMoved(TopicId(feed.byte()), ClientId(feed.short().hex()), Offset(act))
+        before = previous if act & 16 else feed.number(4)
+        chain, head = encode(
+            cursor, key=key, serial=serial, previous=before, durable=feed.byte() % 9
+        )
+        content += head
+        expected.append((serial, chain))
+        previous = chain
+    content += bytes(feed.byte()) + feed.rest()
+    file = disk.open(path)
+    header = read_header(file)
+    assert header is not None
+    found = verify(file, header, key)
+    assert (found.last_serial, found.chain) in [*expected, (0, header.chain)]
+    assert found.end <= len(content)
+    frame = first_frame_after(file, HEADER_BYTES, len(content), key, serial_min=0)
+    assert frame is None or (frame.serial, frame.chain) in expected
+    try:
+        opened = _open(disk)
+    except StorageRefused:
+        return
+    assert opened.log.last_serial == found.last_serial
+    assert len(_replayed(opened)) == found.last_serial
+    opened.log.close()
+
+
+def _identity(disk: Copied, path: str) -> bytes:
+    header = read_header(disk.open(path))
+    assert header is not None
+    return header.identity
+
+
+def outbox_target(data: bytes) -> None:
+    """A damaged outbox is refused with a typed error, or holds nothing but what was put there."""
+    feed = Feed(data)
+    disk, puts = _outbox()
+    disk = disk.again()
+    for _ in range(1 + feed.byte() % 3):
+        disk.damage(feed)
+    try:
+        slot = Slot(disk, "/outbox", lambda size: b"\7" * size)
+    except StorageRefused:
+        return
+    assert all(put in puts for put in slot.pending)
+    slot.close()
+
+
+@cache
+def _outbox() -> tuple[Copied, list[OutboxPut]]:
+    return make_outbox()
+
+
+def settings_target(data: bytes) -> None:
+    """A setting's text is a value or a ConfigError; a size or duration reads back the same."""
+    feed = Feed(data)
+    names = sorted(config.SETTINGS)
+    name = names[feed.byte() % len(names)]
+    text = feed.rest().decode("utf-8", "replace")
+    for parse, form in (
+        (config.parse_duration, config.format_duration),
+        (config.parse_size, config.format_size),
+    ):
+        try:
+            quantity = parse(text)
+        except ConfigError:
+            continue
+        assert quantity >= 0
+        assert parse(form(quantity)) == quantity
+    with suppress(ConfigError):
+        config.load({name: text}, environ={"HOME": "/home/ada"})
+    with tempfile.NamedTemporaryFile(suffix=".toml", dir=_scratch()) as file:
+        file.write(data[1:])
+        file.flush()
+        with suppress(ConfigError):
+            config.load(file=file.name, environ={"HOME": "/home/ada"})
+
+
+@cache
+def _scratch() -> str:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir()
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "batch": batch_target,
+    "codec": codec_target,
+    "frames": frames_target,
+    "outbox": outbox_target,
+    "recovery": recovery_target,
+    "settings": settings_target,
+}
