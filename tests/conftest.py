@@ -1,6 +1,7 @@
 """Hypothesis profiles: `dev` explores, `ci` repeats itself."""
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -8,3 +9,8 @@ from hypothesis import settings
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so every process they
+# start, which is asked to end that way in some of them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
