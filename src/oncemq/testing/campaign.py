@@ -14,16 +14,17 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from oncemq.testing import marks, proof
-from oncemq.testing.planted import PLANTED
+from oncemq.testing.options import options_of
+from oncemq.testing.planted import NEEDS, PLANTED
 from oncemq.testing.schedule import Schedule, load, schedule_of
 from oncemq.testing.shrink import shrink
 from oncemq.testing.simulation import Outcome, run
 
-PLANTED_SEEDS = 300  # within so many each planted bug must be caught
+PLANTED_SEEDS = 300  # within so many worlds each planted bug must be caught
 
 # What the reliability card calls the mishaps of a schedule.
 FAULTS = {
@@ -126,13 +127,18 @@ def catch(bug: str, *, seeds: int = PLANTED_SEEDS) -> tuple[int, str] | None:
 
     The same seed without the bug is the control: it must find nothing.
     """
-    for seed in range(seeds):
+    for seed in islice(_worlds_with(NEEDS[bug]), seeds):
         schedule = schedule_of(seed)
         with PLANTED[bug]():
             findings = run(schedule).findings
         if findings and not run(schedule).findings:
             return seed, findings[0]
     return None
+
+
+def _worlds_with(faults: tuple[str, ...]) -> Iterator[int]:
+    """The seeds of worlds that have at least one of these."""
+    return (seed for seed in count() if not faults or set(faults) & set(options_of(seed).faults))
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

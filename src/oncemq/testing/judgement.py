@@ -207,10 +207,10 @@ class Judgement:
             if first <= old and not stay.earliest and not stay.continues:
                 self._find("boundary", f"{who}@{first}, but {old} was stored before it subscribed")
         if stay.joined is not None:
-            self._judge_ends(stay, who, first, bounds.put_after(stay.joined))
+            self._judge_ends(stay, who, first, bounds.put_after(stay.joined), before)
         return max([before, *offsets])
 
-    def _judge_ends(self, stay: Stay, who: str, first: int, due: int) -> None:
+    def _judge_ends(self, stay: Stay, who: str, first: int, due: int, before: int) -> None:
         """Nothing is missing where it began, and if it lasts, nothing at the end."""
         if due < first < NEVER and not stay.tainted:
             self._find("lost_prefix", f"{who}@{due} to {first - 1}")
@@ -218,6 +218,8 @@ class Judgement:
             return
         end = self._ends.get(stay.topic, 0)
         reached = stay.given[-1].offset + 1 if stay.given else min(due, end)
+        if stay.continues:
+            reached = max(reached, before + 1)
         if reached < end:
             self._find("lost_tail", f"{who}@{reached} to {end - 1}")
 

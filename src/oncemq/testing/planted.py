@@ -34,9 +34,9 @@ from oncemq.storage.checkpoint import CheckpointJob, Now
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.framing import Frame
 from oncemq.storage.writer import GroupWriter
-from oncemq.testing.planting import PLANTED, instead
+from oncemq.testing.planting import NEEDS, PLANTED, instead
 
-__all__ = ["PLANTED"]
+__all__ = ["NEEDS", "PLANTED"]
 
 # The server's word before the disk has it
 
@@ -57,7 +57,7 @@ def _early(kind: Callable[[Reply], bool]) -> Any:
     return answer
 
 
-@instead(Scribe, "answer")
+@instead(Scribe, "answer", "slow_disk", "double")
 def _answers_a_duplicate_before_its_first_copy_is_durable(_: Any) -> Any:
     return _early(lambda reply: isinstance(reply, PutAccepted) and reply.duplicate)
 
@@ -81,7 +81,7 @@ def _shows_messages_before_sync(original: Any) -> Any:
     return commit
 
 
-@instead(GroupWriter, "_sync")
+@instead(GroupWriter, "_sync", "sync_error")
 def _ignores_a_failed_sync(_: Any) -> Any:
     def sync(self: Any) -> None:
         with suppress(OSError):
@@ -91,7 +91,7 @@ def _ignores_a_failed_sync(_: Any) -> Any:
     return sync
 
 
-@instead(GroupWriter, "_sync")
+@instead(GroupWriter, "_sync", "sync_error")
 def _syncs_again_after_a_failed_sync(_: Any) -> Any:
     def sync(self: Any) -> None:
         try:
@@ -162,12 +162,12 @@ def _goes_on_before_a_full_segment_is_synced(original: Any) -> Any:
 # Recovery
 
 
-@instead(vars(recovery)["_Opening"], "_mend")
+@instead(vars(recovery)["_Opening"], "_mend", "server_kill", "server_trap")
 def _trusts_a_recovered_tail(original: Any) -> Any:
     return _with_unsynced_file(original)
 
 
-@instead(Frame, "body_holds")
+@instead(Frame, "body_holds", "server_cut", "server_trap", "blackout")
 def _keeps_a_torn_tail(_: Any) -> Any:
     def body_holds(self: Frame) -> bool:
         return True
@@ -221,7 +221,7 @@ def _frees_unsettled_messages(_: Any) -> Any:
 # Judgement of requests
 
 
-@instead(Clients, "refusal")
+@instead(Clients, "refusal", "twin")
 def _accepts_an_old_epoch(original: Any) -> Any:
     def refusal(self: Clients, client: Any, client_epoch: Any) -> Refused | None:
         refused = original(self, client, client_epoch)
@@ -230,7 +230,7 @@ def _accepts_an_old_epoch(original: Any) -> Any:
     return refusal
 
 
-@instead(Clients, "judge")
+@instead(Clients, "judge", "twin")
 def _grants_an_epoch_twice(original: Any) -> Any:
     def judge(self: Clients, hello: Any) -> Any:
         verdict = original(self, hello)
@@ -250,7 +250,7 @@ def _rather(original: Any, wrong: type, right: Verdict) -> Any:
     return judge
 
 
-@instead(intake, "judge")
+@instead(intake, "judge", "forgery")
 def _accepts_another_payload(original: Any) -> Any:
     return _rather(original, Conflict, Duplicate(None))
 
@@ -280,7 +280,7 @@ def _sends_before_recording(_: Any) -> Any:
     return record
 
 
-@instead(Outflow, "_make")
+@instead(Outflow, "_make", "blackout")
 def _forgets_before_the_receipt(original: Any) -> Any:
     def make(self: Any, parcel: Any) -> Any:
         if parcel.lasting:
@@ -338,7 +338,7 @@ def _hands_out_before_recording(_: Any) -> Any:
     return settle
 
 
-@instead(Engine, "settle")
+@instead(Engine, "settle", "twin")
 def _settles_though_fenced(original: Any) -> Any:
     def settle(self: Any, messages: Any) -> None:
         own = self.client_epoch
@@ -364,7 +364,7 @@ def _settles_before_delivery(_: Any) -> Any:
     return untold
 
 
-@instead(Subscriber, "forget")
+@instead(Subscriber, "forget", "moving")
 def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
     def forget(self: Any, topic: str) -> None:
         del self, topic

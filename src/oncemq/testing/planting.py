@@ -9,9 +9,10 @@ Make = Callable[[Any], Any]  # from what is there to what takes its place
 Plant = Callable[[], AbstractContextManager[None]]
 
 PLANTED: dict[str, Plant] = {}
+NEEDS: dict[str, tuple[str, ...]] = {}  # one of these faults, to show itself; none: any world
 
 
-def instead(owner: Any, name: str) -> Callable[[Make], Make]:
+def instead(owner: Any, name: str, *needs: str) -> Callable[[Make], Make]:
     """The decorated function makes what stands in for `owner.name` while the bug is planted."""
 
     def plant(make: Make) -> Make:
@@ -24,7 +25,8 @@ def instead(owner: Any, name: str) -> Callable[[Make], Make]:
             finally:
                 setattr(owner, name, original)
 
-        PLANTED[make.__name__.strip("_")] = planted
+        bug = make.__name__.strip("_")
+        PLANTED[bug], NEEDS[bug] = planted, needs
         return make
 
     return plant

@@ -6,6 +6,7 @@ kept as JSON, and run again. `FORMAT` grows when the meaning of a step changes.
 """
 
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -63,6 +64,7 @@ class Cast:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.numbers = count(10_000)  # of puts that belong to a mishap
         self.topics = [f"t{n}" for n in range(options.topics)]
         self.publishers = [f"p{n}" for n in range(options.publishers)]
         self.guests = [f"g{n}" for n in range(options.guests)]
@@ -224,9 +226,14 @@ def _clock_jump(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
 
 
 def _blackout(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    """The server and a publisher lose power while something is on its way between them."""
+    who = draw.choice(cast.lasting)
+    for moment in (at - draw.choice((2, 20)), at + draw.choice((5, 30))):
+        put = _put(cast, draw, moment, next(cast.numbers))
+        yield msgspec.structs.replace(put, who=who)
     yield _power_cut(draw, at)
     args: dict[str, Value] = {"mode": draw.choice(CUTS), "down_ms": _down(draw)}
-    yield Step(at + draw.choice((0, 5, 40, 300)), "cut", draw.choice(cast.lasting), args)
+    yield Step(at + draw.choice((0, 40, 300)), "cut", who, args)
 
 
 def _client_kill(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

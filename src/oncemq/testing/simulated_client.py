@@ -129,7 +129,7 @@ class Process:
         self._take_stock()
         for ticket, _, story in self._watched:
             if ticket.error is not None and not isinstance(ticket.error, Fenced):
-                story.refused = ticket.error.code  # nobody heard it, but so it is
+                story.recorded = False  # it was refused, and nobody heard of it: either is right
 
     def _take_stock(self) -> None:
         """What the disk shows of the outbox."""
