@@ -36,13 +36,13 @@ def main() -> int:
         return 2
     failures = 0
     for name in given.targets or known:
-        failures += fuzz(name, given.seconds)
+        failures += fuzz(name, given.seconds, f" TARGET={name}" if given.targets else "")
         if given.keep:
             renew(name)
     return 1 if failures else 0
 
 
-def fuzz(name: str, seconds: int) -> int:
+def fuzz(name: str, seconds: int, chosen: str) -> int:
     """Run one target for so long; 1 when it found something."""
     from oncemq.testing import proof  # not at the top: the child imports oncemq instrumented
 
@@ -61,9 +61,13 @@ def fuzz(name: str, seconds: int) -> int:
     )
     took = time.monotonic() - began
     inputs = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said)
-    counts = {"inputs": int(inputs[0]) if inputs else 0, "seconds": round(took)}
+    counts = {
+        "inputs": int(inputs[0]) if inputs else 0,
+        "seconds": round(took),
+        "found": len(kept.found(name)),
+    }
     failed = 1 if code else 0
-    command = f"make fuzz SECONDS={seconds} TARGET={name}"
+    command = f"make fuzz SECONDS={seconds}{chosen}"
     proof.record(f"fuzz-{name}", command, counts, failures=failed)
     sys.stdout.write(f"{name:9} {counts['inputs']:>10,} inputs in {took:.0f} s")
     sys.stdout.write(f", FOUND something:\n{said[-3000:]}\n" if failed else ", nothing found\n")

@@ -4,8 +4,6 @@
  * core/subscriber, core/delivery, client/journal, client/verbs; invariant 9. A message counts as
  * given when the cursor on the client's disk passes it. Both subscriptions begin at offset 0.
  *
- * FOUND_CURSORS_READ_BEFORE_GRANT is the shipped order of client/engine: the cursors are read when
- * the engine is made, the epoch comes later, and an older twin moves them in between.
  * FOUND_FORGET_UNFENCED is the shipped client/journal.forget: a client that was fenced after its
  * unsubscribe deletes the cursor of the twin that has subscribed again since.
  */
@@ -51,13 +49,13 @@ proctype client() {
   bool under_way, replied;
 start:
   atomic { ahead = CURSOR;
-#ifdef FOUND_CURSORS_READ_BEFORE_GRANT
+#ifdef BUG_CURSORS_READ_BEFORE_GRANT
   mine = journal_subscription; next = journal_cursor;
 #endif
   }
   atomic { epoch++; my_epoch = epoch }
   atomic { journal_epoch = (my_epoch > journal_epoch -> my_epoch : journal_epoch) }
-#ifndef FOUND_CURSORS_READ_BEFORE_GRANT
+#ifndef BUG_CURSORS_READ_BEFORE_GRANT
   atomic { mine = journal_subscription; next = journal_cursor }
 #endif
   do

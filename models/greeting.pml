@@ -119,7 +119,11 @@ active proctype network() { /* a hello from long ago arrives; nobody hears the a
   byte n, with, grant;
 end_silence:
   do
-  :: atomic { starts > 0 -> select(n : 1 .. starts); select(with : 0 .. 6);
+  :: atomic { starts > 0 -> select(n : 1 .. starts);
+     if /* the others are refused: nothing comes of them */
+     :: with = granted
+     :: with = 0
+     fi;
      if
      :: sent[n] & BIT(with) -> judge(n, with)
      :: else -> skip

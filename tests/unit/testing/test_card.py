@@ -83,6 +83,16 @@ def test_no_failure_in_n_histories_bounds_their_probability_by_3_over_n() -> Non
     assert the_row(text, "simulated histories")[4] == "2030-01-02, abc"
 
 
+def test_several_commands_are_shown_as_the_one_that_runs_them_all() -> None:
+    proofs = [
+        msgspec.structs.replace(
+            a_proof(f"fuzz-{name}", inputs=1), command=f"make fuzz TARGET={name}"
+        )
+        for name in "ab"
+    ]
+    assert the_row(card.numbers(proofs), "fuzzed inputs")[1:4] == ["2", "0", "`make fuzz`"]
+
+
 def test_failures_are_shown_without_a_bound_and_listed() -> None:
     text = card.card(
         [a_proof("simulation", failures=2, histories=10)], GUARANTEES, commit="abc", date="today"
