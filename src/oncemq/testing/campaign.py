@@ -109,11 +109,11 @@ def faults_of(schedule: Schedule) -> Iterator[str]:
             yield FAULTS[step.do]
 
 
-def campaign(first: int, seconds: float) -> Campaign:
-    """Run the seeds from `first` on for so long."""
+def campaign(first: int, seconds: float, *, most: int | None = None) -> Campaign:
+    """Run the seeds from `first` on for so long, and no more than `most`."""
     total = Campaign()
     begun = time.monotonic()
-    for seed in count(first):
+    for seed in islice(count(first), most):
         schedule = schedule_of(seed)
         total.see(seed, schedule, run(schedule))
         total.seconds = time.monotonic() - begun
