@@ -1,7 +1,8 @@
 """Whole simulated worlds: fresh seeds for a while, and every schedule that ever failed.
 
 SIM_SECONDS says for how long fresh seeds run, SIM_SEED from which on; without it they follow
-from the commit, so that every commit sees new ones and a red one stays red. `make sim SEED=n` replays one.
+from the commit, so that every commit sees new ones and a red one stays red.
+`make sim SEED=n` replays one.
 """
 
 import os
