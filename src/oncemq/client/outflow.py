@@ -6,6 +6,7 @@ Law: a lasting put is in the outbox before it is sent, and out of it only after 
 import logging
 from collections.abc import Sequence as Many
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from oncemq.client.refusals import error_of
@@ -68,6 +69,7 @@ class Outflow:
         self._publisher = Publisher()
         self._gatherings: dict[tuple[str, bool], Gathering] = {}
         self._slots: dict[ProducerId, Slot] = {}
+        self._sends = count(1)  # numbers what is sent, so that late copies are known
         self.unsent_bytes = 0
         self.duplicates = 0
         self._failed: list[Ticket[Any]] = []
@@ -272,6 +274,7 @@ class Outflow:
             count=parcel.count,
             columns=parcel.columns,
             checksum=parcel.checksum,
+            number=next(self._sends),
         )
         return put, parcel.body
 
@@ -285,21 +288,20 @@ class Outflow:
         assert isinstance(reply, Refused)
         if self._engine.failure is not None:
             return
-        lasting = parcel.lasting
-        final = self._publisher.refused(parcel, reply)
+        self._publisher.refused(parcel, reply)
         self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
         for token in self._publisher.cancelled:
             self._engine.drop(token)
         self._publisher.cancelled.clear()
-        if final:
-            self.unsent_bytes -= len(parcel.body)
-            if parcel.ticket is not None:
-                parcel.ticket.fail(error_of(reply))
-                self._failed.append(parcel.ticket)
-            else:
-                logger.error("put refused topic=%s code=%s", parcel.topic, reply.code)
-            if lasting:
-                self._rewrite(parcel.producer)
+
+    def _refuse(self, parcel: Parcel, refusal: Refused) -> None:
+        """It is not stored, and never will be."""
+        self.unsent_bytes -= len(parcel.body)
+        if parcel.ticket is not None:
+            parcel.ticket.fail(error_of(refusal))
+            self._failed.append(parcel.ticket)
+        else:
+            logger.error("put refused topic=%s code=%s", parcel.topic, refusal.code)
 
     def _finish(self, parcel: Parcel, receipts: Receipts) -> None:
         self.unsent_bytes -= len(parcel.body)
@@ -320,7 +322,7 @@ class Outflow:
 
         def make() -> tuple[Request, None]:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            return Resume(engine.client, epoch, lane.topic, producer), None
+            return Resume(engine.client, epoch, lane.topic, producer, next(self._sends)), None
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
 
@@ -330,13 +332,16 @@ class Outflow:
             return
         assert isinstance(reply, Resumed)
         before = lane.next_sequences[producer]
-        self._publisher.resumed(lane, producer, reply)
+        refused = self._publisher.resumed(lane, producer, reply)
         for parcel in lane.parcels:
             if parcel.producer == producer:
                 _sign(parcel)
         # Parcels follow each other without a gap: if the last kept its numbers, all did.
-        if producer in self._slots and lane.next_sequences[producer] != before:
+        if producer in self._slots and (refused or lane.next_sequences[producer] != before):
             self._rewrite(producer)  # the new numbers are on disk before they are used
+        for parcel in refused:
+            assert parcel.refusal is not None
+            self._refuse(parcel, parcel.refusal)
 
     def _rewrite(self, producer: ProducerId) -> None:
         lanes: dict[str, tuple[TopicId, Sequence]] = {}

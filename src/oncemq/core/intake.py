@@ -1,9 +1,23 @@
-"""Puts: judged by sequence, stored once (G2), in one order (G3), or refused with a reason."""
+"""Puts: judged by sequence, stored once (G2), in one order (G3), or refused with a reason.
 
+Law: what a resume did not find is not stored later: copies sent before it are refused. So a
+client that resumes after a refusal knows that its put is not stored, and may use its numbers again.
+"""
+
+from collections import OrderedDict
 from typing import assert_never
 
 from oncemq.core.catalog import Counters
-from oncemq.core.names import ANONYMOUS_EPOCH, PRODUCER_BYTES, Micros, Offset, Sequence, TopicId
+from oncemq.core.names import (
+    ANONYMOUS_EPOCH,
+    PRODUCER_BYTES,
+    Epoch,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    TopicId,
+)
 from oncemq.core.producers import Conflict, Duplicate, Gap, New, Recent, judge
 from oncemq.core.records import MessagesDiscarded, MessagesStored, Run
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
@@ -11,6 +25,8 @@ from oncemq.core.requests import Put, Resume
 from oncemq.core.scribe import Scribe
 from oncemq.core.step import Body, Caller, Step
 from oncemq.core.topic import Topic
+
+RESUMES_KEPT = 10_000  # producers whose newest resume is remembered: copies come late by seconds
 
 
 class Intake:
@@ -21,6 +37,8 @@ class Intake:
         self._shard = scribe.shard
         self._rules = scribe.rules
         self._counters = counters
+        # In memory only: what was under way to an earlier start of this server was lost with it.
+        self._resumes: OrderedDict[tuple[str, ProducerId], tuple[Epoch, int]] = OrderedDict()
 
     def put(self, step: Step, caller: Caller, put: Put, body: Body, now: Micros) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
@@ -55,6 +73,11 @@ class Intake:
         refusal = self._shard.clients.refusal(resume.client, resume.client_epoch)
         if refusal:
             return refusal
+        if resume.number:
+            self._resumes[resume.topic, resume.producer] = resume.client_epoch, resume.number
+            self._resumes.move_to_end((resume.topic, resume.producer))
+            if len(self._resumes) > RESUMES_KEPT:
+                self._resumes.popitem(last=False)
         topic = self._shard.by_name.get(resume.topic)
         if topic is None:  # whether it may be made is for the put to hear: each gets its answer
             return Resumed(TopicId(0), Sequence(0))
@@ -71,7 +94,14 @@ class Intake:
         if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
             refusal = Refused("topic_changed", detail)
-        return refusal
+        return refusal or self._outdated(put)
+
+    def _outdated(self, put: Put) -> Refused | None:
+        """Why a copy comes too late: its producer has asked since where it stands."""
+        resumed = self._resumes.get((put.topic, put.producer)) if put.number else None
+        if resumed is None or resumed[0] != put.client_epoch or put.number > resumed[1]:
+            return None
+        return Refused("outdated", f"{put.topic!r}: its producer has resumed since this was sent")
 
     def _store(self, step: Step, topic: Topic, put: Put, body: Body, now: Micros) -> PutAccepted:
         timestamp = self._shard.next_timestamp(now)

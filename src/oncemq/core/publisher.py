@@ -18,6 +18,7 @@ from oncemq.core.step import Body
 
 AGAIN = frozenset({"topic_changed", "sequence_gap"})  # ask where we stand, renumber, go on
 RETRY = frozenset({"checksum", "unknown_client"})  # send the same again
+LATER = frozenset({"storage_full", "limit"})  # another copy may be stored where this one was not
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class Parcel:
     ticket: Any = None
     token: int = 0  # of the exchange it is under way in; 0: not sent
     tried: bool = False  # it may have reached the server under its numbers
+    refusal: Refused | None = None  # believed once a resume shows that no copy was stored
 
 
 @dataclass(slots=True)
@@ -120,7 +122,10 @@ class Publisher:
         self._drop(parcel)
 
     def refused(self, parcel: Parcel, refused: Refused) -> bool:
-        """The server said no; True when that is final for this parcel."""
+        """The server said no; True when a resume will tell whether that is final.
+
+        Another copy of it may be stored yet: only what a resume does not find never will be.
+        """
         lane = self.lane(parcel.topic)
         parcel.token = 0
         if refused.code in AGAIN:
@@ -131,14 +136,15 @@ class Publisher:
         final = parcel.ticket is not None or refused.code not in ("storage_full", "fenced")
         lane.put_off = not final  # nobody waits for it: it goes again when the lane is let go on
         if final:
-            self._drop(parcel)
+            parcel.refusal = refused
             self._lose(lane)  # those behind it are numbered as if it had been stored
         return final
 
-    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> None:
+    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
         """Where the server stands: what it has keeps its numbers, the rest is renumbered.
 
-        What it has is sent again all the same: that brings its own receipt.
+        What it has is sent again all the same: that brings its own receipt. What was refused and
+        is not there comes back: that is final now.
         """
         # Numbers given before any answer named the topic are of whichever topic has the name.
         same_topic = lane.topic_id in (0, reply.topic_id)
@@ -147,16 +153,24 @@ class Publisher:
         lane.resume_token = 0
         lane.sure.add(producer)
         sequence = Sequence(reply.last_sequence + 1)
-        for parcel in lane.parcels:
+        refused: list[Parcel] = []
+        for parcel in list(lane.parcels):
             if parcel.producer != producer:
                 continue
             end = parcel.first_sequence + parcel.count - 1
-            if same_topic and parcel.tried and end <= reply.last_sequence:
+            is_there = same_topic and parcel.tried and end <= reply.last_sequence
+            if parcel.refusal is not None and not (is_there and parcel.refusal.code in LATER):
+                refused.append(parcel)
+                self._drop(parcel)
+                continue
+            parcel.refusal = None
+            if is_there:
                 continue
             parcel.tried = parcel.tried and parcel.first_sequence == sequence
             parcel.first_sequence = sequence
             sequence = Sequence(sequence + parcel.count)
         lane.next_sequences[producer] = sequence
+        return refused
 
     def unrecorded(self) -> int:
         """Messages under way that no disk of ours holds."""

@@ -38,19 +38,24 @@ class Hello(Request, frozen=True, array_like=True):
 
 
 class Resume(Request, frozen=True, array_like=True):
-    """Where did this producer stop on this topic?"""
+    """Where did this producer stop on this topic? Copies of its puts from before are void then.
+
+    `number` as in Put.
+    """
 
     opcode = 2
     client: ClientId
     client_epoch: Epoch
     topic: str
     producer: ProducerId
+    number: int = 0
 
 
 class Put(Request, frozen=True, array_like=True):
     """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
 
     `lasting`: the producer's numbers are on the client's disk; else they end with its process.
+    `number` grows with everything a client sends for its puts; 0: not numbered.
     """
 
     opcode = 3
@@ -64,6 +69,7 @@ class Put(Request, frozen=True, array_like=True):
     count: int
     columns: int
     checksum: int
+    number: int = 0
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):

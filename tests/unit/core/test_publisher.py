@@ -42,8 +42,8 @@ class Office:
     def refuse(self, each: Parcel, code: str) -> bool:
         return self.publisher.refused(each, Refused(code, ""))
 
-    def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> None:
-        self.publisher.resumed(self.lane, producer, Resumed(topic, Sequence(last)))
+    def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> list[Parcel]:
+        return self.publisher.resumed(self.lane, producer, Resumed(topic, Sequence(last)))
 
     @property
     def numbers(self) -> list[int]:
@@ -237,3 +237,30 @@ def test_abandoning_gives_everything_back() -> None:
     office = Office(*parcels)
     assert office.publisher.abandon() == parcels
     assert (office.publisher.unacknowledged, office.publisher.lanes()) == (0, [])
+
+
+def test_a_refusal_is_believed_when_a_resume_does_not_find_the_put() -> None:
+    first, second = parcel(2), parcel()
+    office = Office(first, second)
+    office.send()
+    assert office.refuse(first, "storage_full") is True
+    assert (office.send(), office.publisher.unacknowledged) == ([], 3)  # it may be stored yet
+    assert office.resume(0) == [first]
+    assert (office.numbers, office.publisher.unacknowledged) == ([1], 1)
+
+
+def test_a_refused_put_of_which_another_copy_was_stored_is_sent_again_for_its_receipt() -> None:
+    first, second = parcel(2), parcel()
+    office = Office(first, second)
+    office.send()
+    office.refuse(first, "storage_full")
+    assert office.resume(2) == []
+    assert office.send() == [1, 3]
+
+
+def test_a_number_used_for_other_bytes_is_refused_for_good_though_it_is_there() -> None:
+    first = parcel()
+    office = Office(first)
+    office.send()
+    office.refuse(first, "payload_conflict")
+    assert office.resume(1) == [first]

@@ -4,6 +4,7 @@
 # Names and numbers are written plainly here.
 
 import pytest
+from msgspec import structs
 
 from oncemq.core.names import Epoch, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
@@ -15,6 +16,7 @@ from oncemq.core.records import (
     TopicCreated,
 )
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
+from oncemq.core.requests import Resume
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
 
@@ -274,3 +276,15 @@ def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
     desk.put("a", b"x")
     assert refusal(desk.put("b", b"x")) == "limit"
     assert desk.put("a", b"y").duplicate is False
+
+
+def test_a_copy_from_before_a_resume_is_not_stored_after_it(desk) -> None:
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"a", first=1)
+    copy = structs.replace(put, number=1)
+    resume = Resume(put.client, put.client_epoch, "orders", put.producer, number=2)
+    assert desk.ask(resume).last_sequence == 0
+    assert desk.ask(copy, body).code == "outdated"
+    assert desk.ask(structs.replace(put, number=3), body).stored
+    other, body = desk.putting("orders", b"a", first=1, producer=b"other")
+    assert desk.ask(structs.replace(other, number=1), body).stored  # another's resume
