@@ -17,6 +17,7 @@ from oncemq.storage.compaction import CompactionJob, Live
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
 UPKEEP_MICROS = 1_000_000
+PLANS_AT_REST = 64  # compactions looked for while nothing new is written
 
 logger = logging.getLogger("oncemq.server")
 
@@ -33,6 +34,7 @@ class Housekeeping:
         self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
         self._next_upkeep = Micros(now + UPKEEP_MICROS)
         self._last_checkpoint = now
+        self._plans = self._planned_at = 0
 
     @property
     def busy(self) -> bool:
@@ -57,10 +59,18 @@ class Housekeeping:
                 self._last_checkpoint = now
                 self._capture = self._driver.broker.shard.capture()
                 self._writer = self._driver.log.begin_checkpoint()
-            elif (planned := self._driver.log.plan(self._live)) is not None:
+            elif self._may_plan() and (planned := self._driver.log.plan(self._live)) is not None:
                 # It frees what cursors have passed: those moves must be durable before.
                 self._ready = planned, self._driver.log.last_serial
-                self._next_upkeep = now  # there may be more of it
+                if self._driver.log.was_full(now // 1000):
+                    self._next_upkeep = now  # there may be more of it, and someone waits
+
+    def _may_plan(self) -> bool:
+        """Not for ever on a log that rests: a batch that is half settled is moved whole."""
+        serial = self._driver.log.last_serial
+        self._plans = 0 if serial != self._planned_at else self._plans + 1
+        self._planned_at = serial
+        return self._plans < PLANS_AT_REST
 
     def _checkpoint_due(self, now: Micros) -> bool:
         log = self._driver.log
