@@ -205,12 +205,16 @@ def scan(
 ) -> Iterator[Frame | Bad]:
     """The frames from `start` on, up to the zero header or `end`; last of all the Bad, if any.
 
-    With `bodies`, every frame comes with its body in memory (not yet verified); a body that
-    goes beyond `end` is Bad. Frames must not be kept: they hold the stretch they lie in.
+    A file that is shorter than `end` ends where it ends. With `bodies`, every frame comes with
+    its body in memory (not yet verified); a body that goes beyond `end` is Bad. Frames must not
+    be kept: they hold the stretch they lie in.
     """
     position, want = start, HEADER_BYTES
     while position < end:
-        stretch = file.read(position, min(max(STRETCH_BYTES, want), end - position))
+        asked = min(max(STRETCH_BYTES, want), end - position)
+        stretch = file.read(position, asked)
+        if len(stretch) < asked:
+            end = position + len(stretch)
         view, at, available, base = memoryview(stretch), 0, len(stretch), position
         want = HEADER_BYTES
         while at < available:
@@ -237,8 +241,6 @@ def scan(
             if file.read(position, end - position).strip(b"\0"):
                 yield Bad(position, "a frame is cut off by the end of the file")
             return
-        if not stretch:
-            return
 
 
 def first_frame_after(
@@ -247,14 +249,15 @@ def first_frame_after(
     """The first valid frame header anywhere in `start`..`end` with at least that serial."""
     position = start
     while position < end:
-        stretch = file.read(position, min(STRETCH_BYTES, end - position))
+        asked = min(STRETCH_BYTES, end - position)
+        stretch = file.read(position, asked)
         at = stretch.find(MAGIC_BYTES)
         while at >= 0:
             found = _frame_at(file, position + at, end, key)
             if found is not None and found.serial >= serial_min:
                 return found
             at = stretch.find(MAGIC_BYTES, at + 1)
-        if position + len(stretch) >= end or not stretch:
+        if len(stretch) < asked or position + asked >= end:
             return None
         position += len(stretch) - len(MAGIC_BYTES) + 1
     return None

@@ -71,6 +71,25 @@ def test_zeros_are_the_end_and_anything_else_is_bad(file: File) -> None:
     assert found(file) == [1, "bad"]
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("bodies", [True, False])
+def test_a_file_that_is_shorter_than_it_should_be_is_read_to_its_own_end(
+    file: File, bodies: bool
+) -> None:
+    whole = frame(1, body=b"abc") + frame(2, body=b"abc")
+    for size in range(len(whole) + 1):
+        file.truncate(0)
+        file.write([whole[:size]], 0)
+        frames = list(scan(file, 0, len(whole) + 500, KEY, bodies=bodies))
+        cut = size not in (0, len(whole) // 2, len(whole))
+        assert [type(each) for each in frames] == [
+            *[Frame] * (size * 2 // len(whole)),
+            *[Bad] * cut,
+        ]
+        after = first_frame_after(file, 0, len(whole) + 500, KEY, serial_min=3)
+        assert after is None
+
+
 def test_frames_under_another_key_do_not_hold(file: File) -> None:
     file.write([frame(1), frame(2, key=KEY + 1), frame(3)], 0)
     assert found(file) == [1, "bad"]
