@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.e2e.roles import TORN
+
 ROLES = Path(__file__).with_name("roles.py")
 DEADLINE_SECONDS = 30.0
 
@@ -277,11 +279,11 @@ def relay(server: str) -> Iterator[Relay]:
 
 
 def read_notes(path: Path) -> list[list[Any]]:
-    """The facts in a file of notes; none when there is no file yet."""
+    """The facts in a file of notes, but for what a kill tore; none when there is no file yet."""
     if not path.exists():
         return []
-    text = path.read_text()
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+    lines = path.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines if not line.endswith(TORN)]
 
 
 def environment(home: Path) -> dict[str, str]:

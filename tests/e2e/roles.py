@@ -35,11 +35,21 @@ from oncemq.storage.log import LogOptions
 Options = dict[str, Any]
 
 
+TORN = "\0"
+
+
 class Notes:
-    """An append-only file of facts, one a line."""
+    """An append-only file of facts, one a line.
+
+    A kill may end a write between two pages of the file, within a fact: the next life ends that
+    line with TORN, and begins on its own.
+    """
 
     def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            os.write(self._file, TORN.encode() + b"\n")
 
     def write(self, *facts: list[Any]) -> None:
         """Facts that are there together or not at all."""

@@ -2,7 +2,6 @@
 stopped processes. The checker is the same: what was noted, stored and settled must fit.
 """
 
-import json
 import os
 import random
 import select
@@ -29,7 +28,6 @@ from oncemq.testing.proxy import ANSWERS, REQUESTS, Proxy
 ROOT = Path(__file__).parent.parent.parent
 COUNTS = (1, 10, 40, 100)
 FAULTY_CALLS = ("fdatasync", "fsync", "pwritev2", "ftruncate", "rename", "unlink", "openat")
-FIRST_NOTES = ('["start"', '["about"')  # of a subscriber's life, of a publisher's
 DISK_FAILED = 7  # the exit code of `once serve` (docs/GUARANTEES.md, G9)
 
 
@@ -147,14 +145,6 @@ class FaultStorm(Storm):
             self.wire = Proxy(self.serving.address, random.Random(seed))
 
     # the cast
-
-    def notes(self, name: str) -> list[list[Any]]:
-        """What it noted, but for what a kill tore: the kernel may end a write at a page's end,
-        and the next life's first note then stands on the same line."""
-        path = self._directory / f"{name}.notes"
-        text = path.read_text() if path.exists() else ""
-        lines = text[: text.rfind("\n") + 1].splitlines()
-        return [json.loads(line[max(0, *map(line.rfind, FIRST_NOTES)) :]) for line in lines]
 
     def _state(self, name: str) -> Path:
         if self.disk is not None and "clients" in self._on_disk:
