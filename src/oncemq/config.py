@@ -193,10 +193,14 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 
 
 def _path(text: str) -> Path:
+    if "\0" in text:
+        raise ConfigError(f"{text!r} is not a path: it has a NUL in it")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
         raise ConfigError(f"{text!r} has no home directory to stand for `~`") from error
+    except ValueError as error:  # `~` and a name that cannot be one
+        raise ConfigError(f"{text!r} is not a path: {error}") from error
 
 
 class Setting(NamedTuple):

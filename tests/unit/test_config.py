@@ -199,6 +199,8 @@ def test_what_is_near_nothing_gets_the_whole_list() -> None:
         ("sync", "sometimes", "flag --sync: 'sometimes' is not a way to sync"),
         ("sync", "interval:0", "flag --sync: 'interval:0' is out of range"),
         ("sync", "interval:2m", "flag --sync: 'interval:2m' is out of range"),
+        ("data", "a\0b", "flag --data: 'a\\x00b' is not a path: it has a NUL in it"),
+        ("state", "~\ud800", "flag --state: '~\\ud800' is not a path"),
         ("segment_bytes", "0", "flag --segment-bytes: '0' leaves no room"),
         ("log_level", "loud", "flag --log-level: 'loud' is not known; choose from debug, info"),
     ],
