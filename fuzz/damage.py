@@ -11,9 +11,9 @@ from oncemq.client.outbox import Slot
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
 from oncemq.core.records import CursorMoved, MessagesStored, OutboxPut, Record, Run
-from oncemq.storage.compaction import Live
 from oncemq.storage.disk import Buffer
 from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.planning import Live
 from oncemq.storage.recovery import open_log
 from oncemq.wire import batch
 

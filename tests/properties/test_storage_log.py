@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import CursorMoved, MessagesStored, Run
-from oncemq.storage.compaction import Live
 from oncemq.storage.disk import LocalDisk, LocalFile
 from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.planning import Live
 from oncemq.storage.recovery import Opened, open_log
 from oncemq.wire import batch
 

@@ -11,6 +11,7 @@ from oncemq.errors import (
     Refused,
     StaleState,
     StorageFull,
+    StorageRefused,
 )
 
 _KINDS: dict[str, type[OnceMQError]] = {
@@ -20,6 +21,7 @@ _KINDS: dict[str, type[OnceMQError]] = {
     "stale_state": StaleState,
     "storage_full": StorageFull,
     "corrupt": Corrupt,
+    "storage_unreadable": StorageRefused,
     "name_invalid": InvalidRequest,
     "too_large": InvalidRequest,
     "malformed": InvalidRequest,

@@ -5,6 +5,7 @@ Law: a reply whose facts are not durable is held; after a failed sync it is neve
 """
 
 import heapq
+import logging
 from collections.abc import Sequence
 from itertools import count
 
@@ -24,7 +25,7 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
-from oncemq.errors import Corrupt
+from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
 from oncemq.server.reader import Reader
 from oncemq.storage.log import Group, Log
@@ -34,6 +35,8 @@ LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is
 GATHER_BYTES = 1 << 20  # or how much
 
 Outgoing = tuple[bytes, Sequence[Body]]
+
+logger = logging.getLogger("oncemq.server")
 
 
 class Driver:
@@ -69,7 +72,12 @@ class Driver:
         if refusal is not None:
             self._send(caller, refusal)
             return
-        self._carry_out(self.broker.handle(caller, self._resolve(request), body, now), now)
+        try:
+            request = self._resolve(request)
+        except (StorageRefused, OSError) as trouble:
+            self._send(caller, _unreadable(trouble))
+            return
+        self._carry_out(self.broker.handle(caller, request, body, now), now)
 
     def tick(self, now: Micros) -> None:
         """Time passed."""
@@ -163,8 +171,8 @@ class Driver:
             try:
                 answer, bodies = self._reader.read(answer)
                 self.broker.counters.delivered += sum(head.count for head in answer.batches)
-            except Corrupt as damage:
-                answer = Refused("corrupt", f"{damage.detail}; see once repair")
+            except (StorageRefused, OSError) as trouble:
+                answer = _unreadable(trouble)
         elif isinstance(answer, StatusReport):
             answer = self._with_storage(answer)
         elif isinstance(answer, TopicShown):
@@ -193,3 +201,15 @@ class Driver:
             "sync_gives_up": gives_up,
         }
         return StatusReport({**report.facts, **facts})
+
+
+def _unreadable(trouble: StorageRefused | OSError) -> Refused:
+    """What a reader is told of a log that cannot be read: the others are served on."""
+    if isinstance(trouble, StorageRefused):
+        return Refused(trouble.code, f"{trouble.detail}; see once repair")
+    logger.error("log not read error=%r", trouble)
+    return Refused(
+        "storage_unreadable",
+        f"the server could not read its log: {trouble}. Nothing was lost by that: try again, and "
+        "look at the server's disk and its limit of open files",
+    )

@@ -1,23 +1,25 @@
 """Checkpoints, compaction and retention, a little at a time beside the work.
 
 Law: a checkpoint is taken over many turns and never stalls the loop; neither its file nor
-anything freed goes ahead of what is durable. A full disk puts housekeeping off, it stops nothing.
+anything freed goes ahead of what is durable. A full disk puts housekeeping off, it stops nothing;
+nor does a damaged segment, which compaction leaves alone: its readers are told, the others served.
 """
 
-import errno
 import logging
 from collections.abc import Iterator
 from itertools import islice
 
 from oncemq.core.names import Micros, TopicId
+from oncemq.errors import Corrupt
 from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
 from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter
-from oncemq.storage.compaction import CompactionJob, Live
+from oncemq.storage.compaction import CompactionJob
+from oncemq.storage.planning import Live
+from oncemq.storage.segment import DISK_FULL
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
 UPKEEP_MICROS = 1_000_000
-PLANS_AT_REST = 64  # compactions looked for while nothing new is written
 
 logger = logging.getLogger("oncemq.server")
 
@@ -34,7 +36,8 @@ class Housekeeping:
         self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
         self._next_upkeep = Micros(now + UPKEEP_MICROS)
         self._last_checkpoint = now
-        self._plans = self._planned_at = 0
+        self._completed = 0  # jobs
+        self._at_rest: tuple[int, int] | None = None  # serial and jobs when nothing was to be done
 
     @property
     def busy(self) -> bool:
@@ -59,18 +62,20 @@ class Housekeeping:
                 self._last_checkpoint = now
                 self._capture = self._driver.broker.shard.capture()
                 self._writer = self._driver.log.begin_checkpoint()
-            elif self._may_plan() and (planned := self._driver.log.plan(self._live)) is not None:
+            elif (planned := self._plan()) is not None:
                 # It frees what cursors have passed: those moves must be durable before.
                 self._ready = planned, self._driver.log.last_serial
                 if self._driver.log.was_full(now // 1000):
                     self._next_upkeep = now  # there may be more of it, and someone waits
 
-    def _may_plan(self) -> bool:
-        """Not for ever on a log that rests: a batch that is half settled is moved whole."""
-        serial = self._driver.log.last_serial
-        self._plans = 0 if serial != self._planned_at else self._plans + 1
-        self._planned_at = serial
-        return self._plans < PLANS_AT_REST
+    def _plan(self) -> CompactionJob | None:
+        """The next compaction; not looked for again while nothing has happened."""
+        now = self._driver.log.last_serial, self._completed
+        if now == self._at_rest:
+            return None
+        planned = self._driver.log.plan(self._live)
+        self._at_rest = now if planned is None else None
+        return planned
 
     def _checkpoint_due(self, now: Micros) -> bool:
         log = self._driver.log
@@ -99,25 +104,31 @@ class Housekeeping:
     def _give(self, janitor: Worker, job: Job) -> None:
         """Run a job on the janitor; take its result in, then clean up after it."""
         log = self._driver.log
-        full = False
+        trouble: OSError | Corrupt | None = None
 
         def run() -> None:
-            nonlocal full
+            nonlocal trouble
             try:
                 job.run()
+            except Corrupt as damage:
+                trouble = damage
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in DISK_FULL:
                     raise
-                full = True
+                trouble = error
 
         def swap() -> None:
-            if full:
-                logger.warning("housekeeping put off reason=disk_full")
-                if isinstance(job, CompactionJob):
-                    log.abandon(job)
+            self._completed += 1
+            if trouble is None:
+                log.complete(job)
+                janitor.give(job.clean, lambda: None)
                 return
-            log.complete(job)
-            janitor.give(job.clean, lambda: None)
+            if isinstance(trouble, Corrupt):  # its segment is left alone, the others go on
+                logger.error("compaction given up reason=corrupt detail=%s", trouble.detail)
+            else:
+                logger.warning("housekeeping put off reason=disk_full")
+            if isinstance(job, CompactionJob):
+                log.abandon(job)
 
         janitor.give(run, swap)
 

@@ -9,6 +9,8 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ from oncemq.core.records import MessagesStored
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import Frame, parse
-from oncemq.storage.index import DamagedIndex, Entry, Extent, FileIndex
+from oncemq.storage.index import DamagedIndex, Entry, Extent, FileIndex, Index, entries_from
 from oncemq.storage.segment import COLD, Segment, index_path
 from oncemq.storage.shelf import make_index
 
@@ -139,14 +141,10 @@ class Catalog:
             return
         start = max(0, bisect_right(holders.firsts, offset) - 1)
         for segment in holders.segments[start:]:
-            try:
-                for entry in segment.index.entries_from(topic_id, offset):
-                    yield _place(segment, entry)
-                    offset = entry.first_offset + entry.count
-            except DamagedIndex:
-                self._reindex(segment)
-                for entry in segment.index.entries_from(topic_id, offset):
-                    yield _place(segment, entry)
+            again = partial(self._reindex, segment)
+            for entry in entries_from(segment.index, topic_id, offset, again):
+                yield _place(segment, entry)
+                offset = entry.first_offset + entry.count
 
     def offset_at(self, topic_id: int, timestamp: int) -> int | None:
         """The first offset with a timestamp at or after this one; None when all are older."""
@@ -158,17 +156,28 @@ class Catalog:
             try:
                 entry = next(segment.index.entries_since(topic_id, timestamp))
             except DamagedIndex:
-                self._reindex(segment)
-                entry = next(segment.index.entries_since(topic_id, timestamp))
+                entry = next(self._reindex(segment).entries_since(topic_id, timestamp))
             if segment.header.form != COLD:
                 return entry.first_offset  # a batch as it was put has one timestamp
             return _offset_in(self.read(_place(segment, entry)).record, timestamp)
         return None
 
-    def _reindex(self, segment: Segment) -> None:
-        """Make a damaged index again from the segment; its file is left to the next opening."""
-        self._disk.remove(index_path(segment.path))
-        segment.index = make_index(self._file(segment), segment.header, segment.path).index
+    def _reindex(self, segment: Segment) -> Index:
+        """Make a damaged index again from the segment; its file is left to the next opening.
+
+        A segment that is damaged itself is read through once, and refused from then on.
+        """
+        if segment.damage:
+            raise Corrupt(segment.damage)
+        try:
+            index = make_index(self._file(segment), segment.header, segment.path).index
+        except Corrupt as damage:
+            segment.damage = damage.detail
+            raise
+        segment.index = index
+        with suppress(FileNotFoundError):
+            self._disk.remove(index_path(segment.path))
+        return index
 
     # reading
 

@@ -1,4 +1,4 @@
-"""Giving back the room of settled messages: plans (pure) and the jobs that carry them out.
+"""Giving back the room of settled messages: the jobs that carry out what `planning` chose.
 
 Laws: only segments the older kept checkpoint covers are touched. Neighbours are rewritten
 together, so a topic's offsets stay in order over the segments. Every body is verified before
@@ -6,88 +6,27 @@ it is written again; damage raises Corrupt and leaves the sources alone. A cold 
 its name only when it is whole and durable, and names its sources, so whatever crash comes
 between, the next opening knows which of the two to keep.
 
-Threads: `plan` and `Log.complete` belong to the loop, `run` and `clean` to the janitor.
+Threads: `Log.plan`, `complete` and `abandon` belong to the loop, `run` and `clean` to the janitor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from oncemq.core.names import TopicId
 from oncemq.core.records import MessagesStored, Run
 from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Place, Stored, read_frame
 from oncemq.storage.disk import Buffer, Disk, File
 from oncemq.storage.framing import Frame, encode, frame_key
-from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex
+from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex, entries_from
+from oncemq.storage.planning import Plan
 from oncemq.storage.segment import COLD, Header, Segment, remove_segment, save_index
+from oncemq.storage.shelf import make_index
 from oncemq.wire import batch
 
-SOURCES_MAX = 4
 MERGED_BYTES_MAX = 256 << 10
 MERGED_COUNT_MAX = 5_000
 SMALL_BYTES = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Live:
-    """What of a topic still counts: offsets below `low` are settled by everyone."""
-
-    name: str
-    low: int
-
-
-LiveOf = Callable[[TopicId], Live | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Segments to drop, or neighbours to rewrite into one cold segment."""
-
-    sources: tuple[Segment, ...]
-    live: dict[int, Live]  # empty: nothing in the sources lives
-    rewrite: bool
-
-
-def plan(segments: Sequence[Segment], covered: int, live_of: LiveOf) -> Plan | None:
-    """The next thing worth doing, if any: first what is wholly dead, then what is mostly so."""
-    dead: list[Segment] = []
-    run: list[Segment] = []
-    chosen: list[Segment] = []
-    for segment in segments:
-        usable = segment.file is None and segment.last_serial <= covered
-        live = live_bytes(segment, live_of) if usable else 0
-        if usable and not live:
-            dead.append(segment)
-        if usable and live and 2 * live < segment.end and len(run) < SOURCES_MAX:
-            run.append(segment)
-        else:
-            chosen = chosen or run
-            run = []
-    if dead:
-        return Plan(tuple(dead), {}, rewrite=False)
-    chosen = chosen or run
-    if not chosen:
-        return None
-    found: dict[int, Live] = {}
-    for topic_id in {topic_id for segment in chosen for topic_id in segment.index.topics()}:
-        live_topic = live_of(TopicId(topic_id))
-        if live_topic is not None:
-            found[topic_id] = live_topic
-    return Plan(tuple(chosen), found, rewrite=True)
-
-
-def live_bytes(segment: Segment, live_of: LiveOf) -> int:
-    """About how many bytes of a segment live; 0 exactly when nothing does."""
-    total = 0
-    for topic_id in segment.index.topics():
-        live = live_of(TopicId(topic_id))
-        extent = segment.index.extent(topic_id)
-        if live is None or extent is None or extent.end_offset <= live.low:
-            continue
-        span = extent.end_offset - extent.first_offset
-        share = extent.end_offset - max(live.low, extent.first_offset)
-        total += max(1, extent.bytes * share // span)
-    return total
 
 
 class CompactionJob:
@@ -98,11 +37,14 @@ class CompactionJob:
     ) -> None:
         self.sources = planned.sources
         self.result: Segment | None = None
+        self.damaged: tuple[Segment, str] | None = None  # the source that `run` gave up at, and why
         self._disk = disk
         self._folder = folder
         self._identity = identity
         self._cache = cache
         self._plan = planned
+        self._indexes: dict[str, Index] = {}
+        self._source = planned.sources[0]  # the one being read
 
     def run(self, pause: Callable[[], None] = lambda: None) -> None:
         """Write the cold segment, if there is one to write; `pause` is called between frames."""
@@ -125,6 +67,9 @@ class CompactionJob:
                     pause()
             if cold.index.by_topic:
                 self.result = cold.publish(self._cache)
+        except Corrupt as damage:
+            self.damaged = self._source, damage.detail
+            raise
         finally:
             cold.close()
             for file in files:
@@ -147,12 +92,27 @@ class CompactionJob:
         low = self._plan.live[topic_id].low
         key = frame_key(self._identity)
         for source, file in zip(self.sources, files, strict=True):
-            for entry in _own_index(source).entries_from(topic_id, low):
+            self._source = source
+            again = partial(self._remade, source, file)
+            for entry in entries_from(self._index(source), topic_id, low, again):
                 place = Place(source, entry.position, entry.size, entry.first_offset, entry.count)
                 frame, stored = read_frame(file, place, key, verify=True)
                 if stored.record.topic_id != topic_id:
                     raise Corrupt(f"{source.path}: another topic at byte {entry.position}")
                 yield Moved.of(frame, stored)
+
+    def _index(self, source: Segment) -> Index:
+        """An index the janitor may use: it has its own cache, the loop's is not for it."""
+        if source.name not in self._indexes:
+            index = source.index
+            own = index.with_cache(BlockCache(2)) if isinstance(index, FileIndex) else index
+            self._indexes[source.name] = own
+        return self._indexes[source.name]
+
+    def _remade(self, source: Segment, file: File) -> Index:
+        """Of a damaged index, one made from the segment."""
+        self._indexes[source.name] = make_index(file, source.header, source.path).index
+        return self._indexes[source.name]
 
     def clean(self) -> None:
         """Remove the sources, oldest first. `Log.complete` has been called."""
@@ -174,13 +134,6 @@ class Moved:
     @classmethod
     def of(cls, frame: Frame, stored: Stored) -> "Moved":
         return cls(frame.serial, stored.record, stored.seed, frame.body_checksum, stored.body)
-
-
-def _own_index(segment: Segment) -> Index:
-    """An index the janitor may use: it has its own cache, the loop's is not for it."""
-    if isinstance(segment.index, FileIndex):
-        return segment.index.with_cache(BlockCache(2))
-    return segment.index
 
 
 def _joins(waiting: list[Moved], moved: Moved) -> bool:

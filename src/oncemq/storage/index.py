@@ -22,7 +22,7 @@ import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -251,12 +251,7 @@ class FileIndex:
         position = start + number * (BLOCK_ENTRIES * 32 + _CRC.size)
         block = self._cache.get(self._path, position)
         if block is None:
-            file = self._disk.open(self._path)
-            try:
-                data = file.read(position, entries * 32 + _CRC.size)
-            finally:
-                file.close()
-            block = _decode_block(data, entries)
+            block = _decode_block(self._read(position, entries * 32 + _CRC.size), entries)
             if block is None:
                 raise DamagedIndex(
                     f"{self._path} is damaged at byte {position}; it can be made again from its "
@@ -264,6 +259,29 @@ class FileIndex:
                 )
             self._cache.put(self._path, position, block)
         return block
+
+    def _read(self, position: int, size: int) -> bytes:
+        """Bytes of the file; none when somebody took it away."""
+        try:
+            file = self._disk.open(self._path)
+        except FileNotFoundError:
+            return b""
+        try:
+            return file.read(position, size)
+        finally:
+            file.close()
+
+
+def entries_from(
+    index: Index, topic_id: int, offset: int, again: Callable[[], Index]
+) -> Iterator[Entry]:
+    """`index.entries_from`; an index that proves damaged on the way is made `again`."""
+    try:
+        for entry in index.entries_from(topic_id, offset):
+            yield entry
+            offset = entry.first_offset + entry.count
+    except DamagedIndex:
+        yield from again().entries_from(topic_id, offset)
 
 
 def _decode_block(data: bytes, entries: int) -> Entries | None:

@@ -23,10 +23,11 @@ from oncemq.storage.checkpoint import (
     Now,
     keep_newest,
 )
-from oncemq.storage.compaction import CompactionJob, LiveOf, plan
+from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.disk import Buffer, Disk, Lock
 from oncemq.storage.framing import encode, frame_key
 from oncemq.storage.index import BlockCache, Extent, MemoryIndex
+from oncemq.storage.planning import LiveOf, plan
 from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
 from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from oncemq.storage.writer import Group, GroupWriter, Part
@@ -195,7 +196,9 @@ class Log:
         rolls = current.end + size > options.segment_bytes and not self._is_empty(current)
         start, have = (SEGMENT_HEADER_BYTES, 0) if rolls else (current.end, current.size)
         need = start + size + options.reserve_bytes
-        wanted = max(need, min(have + options.allocate_bytes, options.segment_bytes))
+        # In large steps, the last one with the reserve: not a call for every put near the end.
+        full = options.segment_bytes + options.reserve_bytes
+        wanted = max(need, min(have + options.allocate_bytes, full))
         if options.disk_bytes_max is not None:
             wanted = min(wanted, options.disk_bytes_max - self.bytes_used + have)
         if wanted < need or not self._spare(wanted - have):
@@ -262,7 +265,12 @@ class Log:
         """What to compact next; None when nothing is worth it, or a job is not complete yet."""
         if self._compacting is not None or len(self._checkpoints) < KEPT:
             return None
-        planned = plan(self._catalog.segments, self._checkpoints[0].begin, live_of)
+        planned = plan(
+            self._catalog.segments,
+            self._checkpoints[0].begin,
+            live_of,
+            merged_bytes_max=self.options.segment_bytes,
+        )
         if planned is not None:
             self._compacting = CompactionJob(
                 self._disk, f"{self._directory}/log", self.identity, self._cache, planned
@@ -286,6 +294,9 @@ class Log:
         """A compaction that raised: its sources stay, another may be planned."""
         assert job is self._compacting
         self._compacting = None
+        if job.damaged is not None:
+            segment, damage = job.damaged
+            segment.damage = damage
 
     # groups: loop thread
 

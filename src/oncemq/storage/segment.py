@@ -15,7 +15,7 @@ a cold segment that is whole. `chain` is the chain value of the last frame befor
 import errno
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -144,6 +144,10 @@ class Segment:
     size: int  # bytes on disk, reserved room included
     visible: int = 0  # frames before this position are finished: readers may have them
     file: File | None = None
+    damage: str = ""  # what was found broken in it: left alone by compaction, not indexed anew
+    weights: dict[int, tuple[int, int]] = field(  # of planning: topic → low, bytes from there on
+        default_factory=dict[int, tuple[int, int]]
+    )
 
     @property
     def name(self) -> str:

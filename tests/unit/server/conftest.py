@@ -16,9 +16,10 @@ from oncemq.core.shard import Shard
 from oncemq.core.step import Body
 from oncemq.server.driver import Driver
 from oncemq.storage.checkpoint import CheckpointJob
-from oncemq.storage.compaction import CompactionJob, Live
+from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.disk import LocalDisk, LocalFile
 from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.planning import Live
 from oncemq.storage.recovery import open_log
 from oncemq.wire import batch, codec
 

@@ -6,11 +6,11 @@
 import msgspec
 import pytest
 
-from oncemq.core.names import Micros, Offset, SubscriptionId, TopicId
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, SubscriptionId, TopicId
 from oncemq.core.names import Sequence as Number
 from oncemq.core.records import MessagesStored, Run
 from oncemq.core.replies import Messages
-from oncemq.core.requests import Settled
+from oncemq.core.requests import Settled, Start, Subscribe
 from oncemq.core.step import Deliver, Span
 from oncemq.errors import Corrupt
 from oncemq.server.reader import BODIES_MAX, Reader, cut_runs
@@ -181,6 +181,29 @@ def test_a_corrupt_batch_is_refused_to_its_reader_and_nobody_else(host, monkeypa
     reply = host.ask(host.getting("orders"))
     assert (reply.code, reply.detail) == ("corrupt", "orders@0 is damaged; see once repair")
     assert host.put("orders", b"b").stored
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), FileNotFoundError(2, "gone")])
+def test_a_log_that_cannot_be_read_is_refused_to_its_reader_and_nobody_else(
+    host, monkeypatch, error: OSError
+) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"a")
+
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.log, "read_many", broken)
+        patch.setattr(host.log, "offset_at", broken)
+        reply = host.ask(host.getting("orders"))
+        assert reply.code == "storage_unreadable"
+        assert "could not read its log" in reply.detail
+        since = Subscribe(ClientId("_anonymous-9"), Epoch(0), "orders", Start("time", 1))
+        assert host.ask(since).code == "storage_unreadable"
+        assert host.put("orders", b"b").stored
+    assert host.get("orders") == ["orders@0=a", "orders@1=b"]
+    assert host.ask(since).cursor == 0
 
 
 def test_no_more_batches_leave_at_once_than_a_reply_may_have() -> None:

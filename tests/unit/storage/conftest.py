@@ -9,9 +9,9 @@ import pytest
 
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
-from oncemq.storage.compaction import Live
 from oncemq.storage.disk import Buffer, LocalDisk, LocalFile, LocalLock
 from oncemq.storage.log import Log, LogOptions
+from oncemq.storage.planning import Live
 from oncemq.storage.recovery import Opened, open_log
 from oncemq.wire import batch
 

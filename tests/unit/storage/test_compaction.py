@@ -7,8 +7,9 @@ import pytest
 from oncemq.core.names import Epoch, Micros, ProducerId, Sequence
 from oncemq.core.records import Run
 from oncemq.errors import Corrupt
-from oncemq.storage import index
-from oncemq.storage.compaction import Live, join_runs
+from oncemq.storage import catalog, index
+from oncemq.storage.compaction import join_runs
+from oncemq.storage.planning import Live
 
 
 def fill(scribe: Any) -> None:
@@ -161,3 +162,41 @@ def test_a_damaged_index_block_is_made_again_while_the_log_is_open(scribe: Any) 
     scribe.reopen()
     assert sorted(scribe.directory.glob("log/*.idx")) == indexes
     assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
+
+
+def test_a_damaged_index_of_a_damaged_segment_is_refused_each_time(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        scribe.store(1, b"m%d" % number + b"x" * 90)
+    place = scribe.log.find(1, 3)
+    for path, position in (
+        (scribe.directory / "log" / place.segment.name, place.position + place.size - 1),
+        (
+            (scribe.directory / "log" / place.segment.name).with_suffix(".idx"),
+            index._HEADER.size + index._ROW.size,
+        ),
+    ):
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(data)
+    place.segment.index._cache._blocks.clear()
+    reads: list[int] = []
+    made = catalog.make_index
+    monkeypatch.setattr(catalog, "make_index", lambda *args: reads.append(1) or made(*args))
+    for _ in range(3):
+        with pytest.raises(Corrupt, match="run `once repair`"):
+            scribe.log.find(1, 3)
+        with pytest.raises(Corrupt, match="run `once repair`"):
+            scribe.log.offset_at(1, 1003)
+    assert len(reads) == 1  # not the whole segment for every reader who asks
+    assert scribe.log.find(1, 39).first_offset == 39
+
+
+def test_an_index_that_vanishes_while_the_log_is_open_is_made_again(scribe: Any) -> None:
+    for number in range(40):
+        scribe.store(1, b"m%d" % number + b"x" * 90)
+    for path in scribe.directory.glob("log/*.idx"):
+        path.unlink()
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
+    assert scribe.log.offset_at(1, 1003) == 3

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.storage.compaction import CompactionJob, Live, Plan
+from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.diagnosis import Lost
 from oncemq.storage.index import BlockCache
+from oncemq.storage.planning import Live, Plan
 from oncemq.storage.repair import accept_loss, diagnose
 
 

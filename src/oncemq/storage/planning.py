@@ -1,0 +1,146 @@
+"""What to compact next. Pure but for looking into the indexes of cold segments; loop thread.
+
+Laws: nothing is rewritten in vain. What counts as free is what a rewriting really frees: a
+batch that is settled in part is moved whole. A rewriting of mostly dead segments frees more
+than it writes; a merging of small neighbours writes no segment that is not twice as large as
+the largest it is made of, so a byte is merged a logarithmic number of times, and both come to
+rest. A log segment is rewritten once at most: it is a cold one then.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from oncemq.core.names import TopicId
+from oncemq.storage.index import DamagedIndex, Extent
+from oncemq.storage.segment import COLD, Segment
+
+SOURCES_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What of a topic still counts: offsets below `low` are settled by everyone."""
+
+    name: str
+    low: int
+
+
+LiveOf = Callable[[TopicId], Live | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Segments to drop, or neighbours to rewrite into one cold segment."""
+
+    sources: tuple[Segment, ...]
+    live: dict[int, Live]  # empty: nothing in the sources lives
+    rewrite: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A segment, and how many of its bytes must stay."""
+
+    segment: Segment
+    live: int
+    usable: bool  # not in use, and covered by the older kept checkpoint
+
+    @property
+    def mostly_dead(self) -> bool:
+        return self._movable and 2 * self.live < self.segment.end - self.segment.header.size
+
+    @property
+    def mergeable(self) -> bool:
+        return self._movable and self.segment.header.form == COLD
+
+    @property
+    def _movable(self) -> bool:
+        return self.usable and self.live > 0 and not self.segment.damage
+
+
+def plan(
+    segments: Sequence[Segment], covered: int, live_of: LiveOf, *, merged_bytes_max: int
+) -> Plan | None:
+    """The next thing worth doing, if any: drop what is dead, rewrite what is mostly so, merge."""
+    weighed = [_weigh(segment, covered, live_of) for segment in segments]
+    dead = tuple(one.segment for one in weighed if one.usable and not one.live)
+    if dead:
+        return Plan(dead, {}, rewrite=False)
+    chosen = _mostly_dead(weighed) or _small(weighed, merged_bytes_max)
+    if not chosen:
+        return None
+    found: dict[int, Live] = {}
+    for topic_id in {topic_id for segment in chosen for topic_id in segment.index.topics()}:
+        live_topic = live_of(TopicId(topic_id))
+        if live_topic is not None:
+            found[topic_id] = live_topic
+    return Plan(tuple(chosen), found, rewrite=True)
+
+
+def _weigh(segment: Segment, covered: int, live_of: LiveOf) -> Weighed:
+    usable = segment.file is None and segment.last_serial <= covered
+    return Weighed(segment, live_bytes(segment, live_of) if usable else 0, usable)
+
+
+def _mostly_dead(weighed: Sequence[Weighed]) -> list[Segment]:
+    """The first neighbours of which more than half is free."""
+    run: list[Segment] = []
+    for one in weighed:
+        if one.mostly_dead and len(run) < SOURCES_MAX:
+            run.append(one.segment)
+        elif run:
+            break
+    return run
+
+
+def _small(weighed: Sequence[Weighed], bytes_max: int) -> list[Segment]:
+    """The first cold neighbours that make one of at least twice the size of the largest."""
+    for start in range(len(weighed)):
+        best = total = largest = 0
+        for number, one in enumerate(weighed[start : start + SOURCES_MAX], 1):
+            total, largest = total + one.live, max(largest, one.live)
+            if not one.mergeable or total > bytes_max:
+                break
+            if total >= 2 * largest:
+                best = number
+        if best:
+            return [one.segment for one in weighed[start : start + best]]
+    return []
+
+
+def live_bytes(segment: Segment, live_of: LiveOf) -> int:
+    """How many bytes of a segment a compaction has to move; 0 exactly when nothing lives.
+
+    Exact for a cold segment; for a log segment about right, by the share of the offsets.
+    """
+    total = 0
+    for topic_id in segment.index.topics():
+        live = live_of(TopicId(topic_id))
+        extent = segment.index.extent(topic_id)
+        if live is None or extent is None or extent.end_offset <= live.low:
+            segment.weights.pop(topic_id, None)
+        elif live.low <= extent.first_offset:
+            total += extent.bytes
+        elif segment.header.form == COLD:
+            total += _moved_bytes(segment, topic_id, extent, live.low)
+        else:
+            share = extent.end_offset - live.low
+            total += max(1, extent.bytes * share // (extent.end_offset - extent.first_offset))
+    return total
+
+
+def _moved_bytes(segment: Segment, topic_id: int, extent: Extent, low: int) -> int:
+    """How many bytes the batches from the one with `low` in it on have, in a cold segment.
+
+    A topic's batches lie side by side there, so two looks into the index tell; only a cursor
+    that moves on asks for another look. What cannot be looked up counts as live.
+    """
+    weight = segment.weights.get(topic_id)
+    if weight is None or weight[0] != low:
+        try:
+            first = next(segment.index.entries_from(topic_id, extent.first_offset))
+            moved = next(segment.index.entries_from(topic_id, low))
+        except (DamagedIndex, OSError):
+            return extent.bytes
+        weight = segment.weights[topic_id] = low, extent.bytes - (moved.position - first.position)
+    return weight[1]

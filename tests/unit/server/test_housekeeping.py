@@ -1,0 +1,84 @@
+"""Housekeeping comes to rest, and what it finds damaged stops nobody."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncemq.core.names import Micros, Offset
+from oncemq.core.requests import Settled
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.storage.log import LogOptions
+
+SMALL = LogOptions(
+    segment_bytes=1 << 20, allocate_bytes=1 << 18, reserve_bytes=100, checkpoint_records=3
+)
+
+
+class Janitor:
+    """Does at once what it is given."""
+
+    idle = True
+
+    def give(self, task: Callable[[], None], then: Callable[[], None]) -> None:
+        task()
+        then()
+
+
+def seconds_pass(host: Any, housekeeping: Housekeeping, seconds: int) -> None:
+    for _ in range(seconds * 3):
+        host.now += 400_000
+        housekeeping.turn(Janitor(), Micros(host.now))  # type: ignore[arg-type]
+        host.commit()
+
+
+def fill(host: Any) -> None:
+    """Segments that are mostly settled: the large messages are, the small ones are not."""
+    host.subscribe("kept")
+    host.subscribe("settled")
+    for number in range(4):
+        host.put("kept", b"kept %d" % number)
+        host.put("kept", b"-" * 4_000)
+        host.put("settled", b"x" * 1_040_000)
+    reply, _ = host.ask_all(host.getting("settled", limit=1))
+    settled = Settled("settled", reply.batches[0].subscription_id, Offset(4))
+    host.ask(host.getting("settled", settled=(settled,)))
+    assert host.broker.shard.by_name["settled"].low == 4
+
+
+def test_a_damaged_segment_is_told_once_and_the_others_are_compacted(
+    make_host: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    place = host.log.find(host.broker.shard.by_name["kept"].id, 0)
+    with open(place.segment.path, "r+b") as file:
+        file.seek(place.position + place.size - 1)
+        file.write(b"\xff")
+    with caplog.at_level(logging.ERROR):
+        seconds_pass(host, housekeeping, 20)
+    assert [record.getMessage().partition(" detail")[0] for record in caplog.records] == [
+        "compaction given up reason=corrupt"
+    ]
+    assert list(host.directory.glob("log/*.cold"))
+    assert host.put("kept", b"goes on").stored
+
+
+def test_a_log_at_rest_is_not_looked_through_again(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    seconds_pass(host, housekeeping, 20)
+    assert list(host.directory.glob("log/*.cold"))
+    looked: list[int] = []
+    plan = host.log.plan
+    monkeypatch.setattr(host.log, "plan", lambda live: looked.append(1) or plan(live))
+    seconds_pass(host, housekeeping, 20)
+    assert looked == []
+    host.put("kept", b"something new")
+    seconds_pass(host, housekeeping, 5)
+    assert looked
