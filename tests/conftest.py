@@ -5,6 +5,9 @@ import signal
 
 from hypothesis import settings
 
+# Installed, pytest finds it by itself; this is for a checkout beside its environment.
+pytest_plugins = ["oncemq.testing.plugin"]
+
 # No deadlines: a shared machine is slow at times, and pytest-timeout catches what hangs.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

@@ -19,7 +19,7 @@ from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
-from oncemq.storage.disk import LocalDisk
+from oncemq.storage.disk import LocalDisk, LockingDisk
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
 from oncemq.transport.door import Door
@@ -38,9 +38,19 @@ def _steady_micros() -> int:
 class Server:
     """A server on one data directory: opened (recovered and listening) when it exists."""
 
-    def __init__(self, data: Path, bind: str, *, rules: Rules, options: LogOptions) -> None:
+    def __init__(
+        self,
+        data: Path,
+        bind: str,
+        *,
+        rules: Rules,
+        options: LogOptions,
+        disk: LockingDisk | None = None,
+        door: Callable[..., Door] = Door,
+    ) -> None:
         started = time.monotonic()
-        opened = open_log(LocalDisk(), str(data), options, random_bytes=secrets.token_bytes)
+        disk = disk or LocalDisk()
+        opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
         self._log = opened.log
         try:
             shard = Shard(opened.log.tag)
@@ -57,13 +67,13 @@ class Server:
             clock = SteadyClock(_wall_micros, _steady_micros)
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
-            door = Door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
+            way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
         except BaseException:
             self._log.close()
             raise
-        self.address = door.address
+        self.address = way_in.address
         driver = Driver(broker, opened.log)
-        self._loop = Loop(driver, door, Housekeeping(driver, clock()), clock)
+        self._loop = Loop(driver, way_in, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
         for copy in opened.report.torn:
             logger.warning("torn tail cut copy=%s", copy)

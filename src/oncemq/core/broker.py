@@ -35,7 +35,7 @@ from oncemq.core.requests import (
 from oncemq.core.rules import Rules
 from oncemq.core.scribe import Scribe
 from oncemq.core.shard import Shard
-from oncemq.core.step import Body, Caller, Owed, Step
+from oncemq.core.step import Body, Caller, Step
 from oncemq.core.topic import Topic
 
 
@@ -176,10 +176,10 @@ class Broker:
         topic = self.shard.by_name.get(delete.topic)
         if topic is None:
             return catalog.no_such_topic(self.shard, delete.topic)
+        self._scribe.write(step, TopicDeleted(topic.id))
         for waiter in self.waiting.on_topic(topic.name, ()):
             gone = Refused("not_subscribed", f"topic {topic.name!r} was deleted")
-            step.replies.append(Owed(waiter.caller, gone))
-        self._scribe.write(step, TopicDeleted(topic.id))
+            self._scribe.answer(step, waiter.caller, gone)
         return Done(changed=True)
 
 

@@ -98,15 +98,18 @@ class Delivery:
         else:
             topics = list(self._shard.by_client.get(get.client, {}).values())
         spans: list[Span] = []
+        made = Serial(0)
         for topic in topics:
             subscription = topic.subscriptions[get.client]
             start = max(subscription.cursor, get.start) if get.topic else subscription.cursor
             if start < topic.visible:
                 span = Span(topic.name, topic.id, subscription.id, Offset(start), topic.visible)
                 spans.append(span)
+                made = max(made, subscription.made)
         if spans:
             deliver = self._deliver_of(tuple(spans), get.limit, get.bytes_max)
-            step.replies.append(Owed(caller, deliver))
+            # The messages are durable; the subscription that gets them has to be, too.
+            step.replies.append(Owed(caller, deliver, made))
         return bool(spans)
 
     def _deliver_of(self, spans: tuple[Span, ...], limit: int, bytes_max: int) -> Deliver:

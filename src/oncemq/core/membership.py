@@ -29,7 +29,7 @@ from oncemq.core.requests import (
     Unsubscribe,
 )
 from oncemq.core.scribe import Scribe
-from oncemq.core.step import Owed, Step
+from oncemq.core.step import Step
 from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiting
 
@@ -58,8 +58,8 @@ class Membership:
         if isinstance(verdict, Refused):
             return verdict
         if verdict is not self._shard.clients.entries.get(hello.client):
-            self._fence(step, verdict)
             self._scribe.write(step, verdict)
+            self._fence(step, verdict)
         return Welcome(verdict.client_epoch, self._scribe.rules.limits)
 
     def subscribe(self, step: Step, subscribe: Subscribe, now: Micros) -> Reply:
@@ -100,11 +100,11 @@ class Membership:
         topic = self._shard.by_name.get(unsubscribe.topic)
         if topic is None or client not in topic.subscriptions:
             return Unsubscribed(False)
+        self._scribe.write(step, SubscriptionEnded(topic.id, client))
         waiter = self._waiting.take((client, topic.name))
         if waiter is not None:
             refused = Refused("not_subscribed", f"the subscription on {topic.name!r} has ended")
-            step.replies.append(Owed(waiter.caller, refused))
-        self._scribe.write(step, SubscriptionEnded(topic.id, client))
+            self._scribe.answer(step, waiter.caller, refused)
         return Unsubscribed(True)
 
     def _outdated(self, client: ClientId, client_epoch: Epoch, number: int) -> Refused | None:
@@ -124,11 +124,11 @@ class Membership:
         return None
 
     def _fence(self, step: Step, opened: ClientOpened) -> None:
-        """A newer client begins: tell the older one at once if it waits."""
+        """A newer client has begun: tell the older one, if it waits, as soon as that is durable."""
         topics = [topic.name for topic in self._shard.by_client.get(opened.client, {}).values()]
         for waiter in self._waiting.of_client(opened.client, topics):
             refused = Refused("fenced", f"a newer client with the id {opened.client!r} took over")
-            step.replies.append(Owed(waiter.caller, refused))
+            self._scribe.answer(step, waiter.caller, refused)
 
 
 def _cursor(topic: Topic | None, start: Start) -> Offset | Refused:

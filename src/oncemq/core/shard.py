@@ -117,7 +117,7 @@ class Shard:
             case SubscriptionMade():
                 self._seen_identity(record.subscription_id)
                 topic.subscriptions[record.client] = Subscription(
-                    record.subscription_id, record.client, record.cursor
+                    record.subscription_id, record.client, record.cursor, topic.last_serial
                 )
                 self.by_client.setdefault(record.client, {})[topic.id] = topic
             case SubscriptionEnded():

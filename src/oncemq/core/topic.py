@@ -29,6 +29,7 @@ class Subscription:
     id: SubscriptionId
     client: ClientId
     cursor: Offset
+    made: Serial = field(default=Serial(0), compare=False)  # the record that made it, if not older
 
 
 @dataclass(slots=True)

@@ -1,5 +1,26 @@
-"""For tests, yours and ours: the real server in the same process."""
+"""For tests, yours and ours: the real server in the same process, and faults on request.
 
-from oncemq.testing.embedded import server
+Names are loaded when they are first used: the pytest plugin lives here, and a test run that does
+not use it does not pay for it.
+"""
 
-__all__ = ["server"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncemq.testing.chaos import Chaos
+    from oncemq.testing.embedded import chaotic_server, server
+
+_HOMES = {
+    "Chaos": "oncemq.testing.chaos",
+    "chaotic_server": "oncemq.testing.embedded",
+    "server": "oncemq.testing.embedded",
+}
+
+__all__ = ["Chaos", "chaotic_server", "server"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oncemq.testing' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

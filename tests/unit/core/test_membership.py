@@ -13,7 +13,16 @@ from oncemq.core.records import (
     TopicCreated,
 )
 from oncemq.core.replies import Limits, Refused, Subscribed, Unsubscribed, Welcome
-from oncemq.core.requests import Get, Hello, Resume, Settle, Start, Subscribe, Unsubscribe
+from oncemq.core.requests import (
+    DeleteTopic,
+    Get,
+    Hello,
+    Resume,
+    Settle,
+    Start,
+    Subscribe,
+    Unsubscribe,
+)
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
 
@@ -294,16 +303,27 @@ def test_fencing_holds_after_a_crash(desk) -> None:
     assert desk.crash().ask(Get(BILLING, Epoch(1), "orders")).code == "fenced"
 
 
-def test_the_older_client_learns_at_once_that_it_is_fenced_when_it_waits(desk) -> None:
+def test_the_older_client_learns_that_it_is_fenced_when_it_waits_once_that_is_so(desk) -> None:
     desk.subscribe("orders")
     desk.subscribe("refunds")
     desk.step(desk.getting("orders", wait=5))
     desk.step(desk.getting("", wait=5))
     step = desk.step(Hello(BILLING, Epoch(1), 99))
     *fenced, welcome = step.replies
-    assert [(owed.answer.code, owed.after) for owed in fenced] == [("fenced", 0)] * 2
-    assert welcome.answer.client_epoch == 2
+    assert [(owed.answer.code, owed.after) for owed in fenced] == [("fenced", welcome.after)] * 2
+    assert (welcome.answer.client_epoch, welcome.after) == (2, desk.shard.serial)
     assert len(desk.broker.waiting) == 0
+
+
+def test_a_get_learns_of_the_end_of_what_it_waits_for_once_that_is_durable(desk) -> None:
+    desk.subscribe("orders")
+    desk.step(desk.getting("orders", wait=5))
+    ended, answer = desk.step(Unsubscribe(BILLING, Epoch(1), "orders")).replies
+    assert (ended.answer.code, ended.after) == ("not_subscribed", answer.after)
+    desk.subscribe("orders")
+    desk.step(desk.getting("orders", wait=5))
+    gone, answer = desk.step(DeleteTopic("orders")).replies
+    assert (gone.answer.code, gone.after) == ("not_subscribed", answer.after)
 
 
 def test_a_repeated_hello_fences_nobody(desk) -> None:

@@ -3,10 +3,12 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
+import pytest
+
 from oncemq.core.delivery import NOTHING_NEW
 from oncemq.core.names import ClientId, Micros
 from oncemq.core.replies import Done, Refused, Unsubscribed
-from oncemq.core.requests import DeleteTopic, Get, Unsubscribe
+from oncemq.core.requests import DeleteTopic, Get, Start, Unsubscribe
 from oncemq.core.rules import Rules
 from oncemq.core.step import Caller, Deliver
 from oncemq.core.waiting import Waiter, Waiting
@@ -31,7 +33,8 @@ def test_a_waiting_get_is_woken_by_the_sync_not_by_the_append(desk) -> None:
     put = desk.step(*desk.putting("orders", b"a"))
     assert len(put.replies) == 1  # the receipt alone
     (owed,) = desk.sync()
-    assert (owed.caller.token, owed.after, spans(owed)) == (token, 0, {"orders": range(1)})
+    assert owed.after <= desk.durable
+    assert (owed.caller.token, spans(owed)) == (token, {"orders": range(1)})
     assert len(desk.broker.waiting) == 0
 
 
@@ -192,6 +195,18 @@ def test_a_get_of_any_topic_outlives_the_subscription_it_waited_on(desk) -> None
     desk.unsubscribe("orders")
     assert desk.sync() == []
     assert [owed.answer for owed in desk.pass_time(5)] == [NOTHING_NEW]
+
+
+@pytest.mark.parametrize("topic", ["orders", ""])
+def test_a_get_is_woken_with_what_it_may_have_once_its_subscription_is_durable(desk, topic) -> None:
+    desk.subscription("orders", "anchor")
+    desk.hello("billing")
+    stored = desk.step(*desk.putting("orders", b"a")).replies[0].after
+    desk.subscription("orders", start=Start("earliest"))
+    desk.subscription("refunds")
+    wait(desk, topic)
+    (owed,) = desk.broker.synced(stored).replies
+    assert (spans(owed), owed.after) == ({"orders": range(1)}, stored + 1)
 
 
 def test_waiting_gets_are_told_apart_by_client_and_topic() -> None:
