@@ -1,9 +1,12 @@
-"""Hypothesis profiles: `dev` explores, `ci` repeats itself."""
+"""Hypothesis profiles: `dev` explores, `ci` repeats itself. And the one PostgreSQL."""
 
 import os
 import signal
 
 from hypothesis import settings
+from tests.databases.postgres import postgres
+
+__all__ = ["postgres"]  # a fixture for every directory: one server for all of them
 
 # Installed, pytest finds it by itself; this is for a checkout beside its environment.
 pytest_plugins = ["oncemq.testing.plugin"]

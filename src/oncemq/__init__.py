@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from oncemq.errors import (
         ConfigError,
         Corrupt,
+        DatabaseRefused,
         Fenced,
         InvalidRequest,
         Locked,
@@ -32,6 +33,7 @@ __all__ = [
     "Client",
     "ConfigError",
     "Corrupt",
+    "DatabaseRefused",
     "Fenced",
     "InvalidRequest",
     "Locked",

@@ -13,6 +13,7 @@ OnceMQError
 │   ├── StorageFull     no room; nothing was stored
 │   ├── Corrupt         a checksum, the chain or the order of the log does not hold
 │   └── Locked          another process has this directory open
+├── DatabaseRefused     the connection to your database cannot be used as it is
 ├── PortInUse           the address to listen on is taken
 └── ConfigError         a setting that cannot be used
 """
@@ -100,6 +101,12 @@ class Locked(StorageRefused):
     """Another process holds the directory."""
 
     code = "locked"
+
+
+class DatabaseRefused(OnceMQError):
+    """The user's own database, or the connection to it, cannot be used as it is."""
+
+    code = "database_refused"
 
 
 class PortInUse(OnceMQError):
