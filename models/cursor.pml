@@ -4,8 +4,8 @@
  * core/subscriber, core/delivery, client/journal, client/verbs; invariant 9. A message counts as
  * given when the cursor on the client's disk passes it. Both subscriptions begin at offset 0.
  *
- * FOUND_FORGET_UNFENCED is the shipped client/journal.forget: a client that was fenced after its
- * unsubscribe deletes the cursor of the twin that has subscribed again since.
+ * BUG_FORGET_UNFENCED was once shipped in client/journal.forget: a client that was fenced after its
+ * unsubscribe deleted the cursor of the twin that had subscribed again since.
  */
 #define N 2       /* messages, offsets 0 and 1 */
 #define CURSOR 99 /* "from the cursor" */
@@ -95,7 +95,7 @@ start:
      mine = 0; next = 0; under_way = false; replied = false; fetched = 0; fetched_end = 0;
      ahead = CURSOR; asked = 0; reply_first = 0; reply_end = 0; reply_subscription = 0 }
      if
-#ifdef FOUND_FORGET_UNFENCED
+#ifdef BUG_FORGET_UNFENCED
      :: atomic { journal_subscription = 0; journal_cursor = 0 }
 #else
      :: atomic { my_epoch == journal_epoch -> journal_subscription = 0; journal_cursor = 0 }

@@ -1,36 +1,34 @@
 /* How a start gets its epoch: two twins on one state directory, crashes anywhere, late hellos.
  *
  * Shows: two starts never hold one epoch; whatever crashed, the next start is let in; and a start
- * is called stale only when another claim was granted while it was asking. Of core/greeting,
- * core/clients, client/journal.
- * Nonces are numbered in the order of their claims. The network keeps every hello for good.
+ * is called stale, or fenced, only when another claim was granted while it was asking. Of
+ * core/greeting, core/clients, client/arrival, client/journal.
+ * Nonces are numbered in the order of their claims; nonce 0 is a client with another state, which
+ * was perhaps granted an epoch before. The network keeps every hello for good. A hello with no
+ * epoch is "taken" where one was granted: who was never let in claims anew, over that epoch.
  *
- * FOUND_ZERO_IS_FRESH is the shipped core/clients.judge: a hello with epoch 0 counts as a fresh
- * state directory, whatever was granted to this one. The rule here lets it in before the first
- * grant only (a really fresh directory would have to say so: by an id of its own).
- * FOUND_READ_IN_PARTS is the shipped client/state.greeting: claims, epoch and the new claim are
- * three transactions; here they are one. FOUND_OWN_CLAIM_NOT_TRIED is the shipped
- * core/greeting.refused: it gives up without asking about its own claim, which a twin may have
- * asked about before.
+ * Once shipped: BUG_ZERO_IS_FRESH (core/clients.judge let a hello with epoch 0 in over any grant),
+ * BUG_READ_IN_PARTS (client/state.greeting took three transactions), BUG_OWN_CLAIM_NOT_TRIED
+ * (core/greeting.refused gave up before it, though a twin may have asked about it).
  */
-#define STARTS 4 /* or one more, when read in parts */
+#define STARTS 4 /* claims */
 #define BIT(n) (1 << (n))
 
 byte epoch_disk, claims_disk;    /* the journal: the newest epoch, claims without a recorded grant */
 byte granted, nonce;             /* the server: the newest epoch, and whose it is */
-byte holder[2 * STARTS + 2];     /* of each epoch, the start that acts under it */
+byte holder[2 * STARTS + 3];     /* of each epoch, the start that acts under it */
 byte starts;                     /* so many claims were made */
-byte sent[STARTS + 2];           /* the network: with which last epochs each nonce was ever said */
+short sent[STARTS + 2];          /* the network: with which last epochs each nonce was ever said */
 byte own[2];                     /* of each twin: the claim it made */
 bool overtaken[2];               /* ... whether another claim was granted since it read the state */
 
-/* Whoever starts now is not called stale: the newest grant is recorded, or its claim is. */
-#define RECOVERABLE (granted == epoch_disk || (claims_disk & BIT(nonce)))
+/* Whoever starts now is not called stale: it has no epoch yet, the newest is recorded, or its claim. */
+#define RECOVERABLE (!epoch_disk || granted == epoch_disk || (claims_disk & BIT(nonce)))
 
-inline judge(n, with) { /* core/clients.judge; `grant` is 0 when it is refused */
+inline judge(n, with) { /* core/clients.judge; `grant` is 0 when it is refused, or taken */
   if
   :: granted && nonce == n -> grant = granted
-#ifdef FOUND_ZERO_IS_FRESH
+#ifdef BUG_ZERO_IS_FRESH
   :: (!granted || nonce != n) && 0 < with && with < granted -> grant = 0
   :: (!granted || nonce != n) && (with == 0 || with >= granted) ->
 #else
@@ -55,21 +53,24 @@ inline say() { /* hello, with the newest claim that is not cleared up */
   sent[asked] = sent[asked] | BIT(last)
 }
 
+inline claims() { /* client/state.greeting: what stands there is read, the claim written, at once */
+  starts++; claim = starts; own[me] = claim;
+#ifndef BUG_CLAIM_NOT_RECORDED
+  claims_disk = claims_disk | BIT(claim)
+#endif
+}
+
 proctype twin(bit me) {
-  byte earlier, last, claim, asked, grant;
+  byte earlier, last, claim, asked, grant, over;
 start:
   if
   :: starts >= STARTS -> goto gone
   :: atomic { starts < STARTS -> assert(RECOVERABLE); earlier = claims_disk; overtaken[me] = false;
-#ifdef FOUND_READ_IN_PARTS
+#ifdef BUG_READ_IN_PARTS
      }
      atomic {
 #endif
-     last = epoch_disk; starts++; claim = starts; own[me] = claim;
-#ifndef BUG_CLAIM_NOT_RECORDED
-     claims_disk = claims_disk | BIT(claim)
-#endif
-     }
+     last = epoch_disk; claims() }
   fi;
   do
   :: atomic { say(); judge(asked, last);
@@ -79,16 +80,22 @@ start:
 #ifdef BUG_TAKE_EARLIER_GRANT
         break
 #endif
-     :: !grant && earlier && asked != claim ->
+     :: !grant && !last && !earlier -> over = granted /* taken */
+     :: !grant && earlier ->
         earlier = earlier & ~BIT(asked);
-#ifdef FOUND_OWN_CLAIM_NOT_TRIED
+#ifdef BUG_OWN_CLAIM_NOT_TRIED
         if
-        :: earlier || last == 0 -> skip
+        :: earlier || !last -> skip
         :: else -> assert(overtaken[me]); goto dead
         fi
 #endif
-     :: !grant && asked == claim -> assert(overtaken[me]); goto dead
+     :: !grant && last && !earlier -> assert(overtaken[me]); goto dead
      fi }
+  :: atomic { over && epoch_disk -> assert(overtaken[me]); goto dead } /* a twin was let in */
+  :: atomic { over && !epoch_disk && starts < STARTS -> /* it claims anew, and takes over */
+     earlier = claims_disk; overtaken[me] = overtaken[me] || granted != over; last = over; over = 0;
+     claims() }
+  :: atomic { over && !epoch_disk && starts >= STARTS -> goto dead }
   :: atomic { say(); goto dead } /* a crash; the hello may arrive later */
   od;
   atomic { assert(!holder[grant] || holder[grant] == claim); holder[grant] = claim }
@@ -106,7 +113,8 @@ start:
   :: skip /* a crash before the grant is recorded */
   fi;
 dead:
-  atomic { earlier = 0; last = 0; claim = 0; asked = 0; grant = 0; own[me] = 0; overtaken[me] = 0 }
+  atomic { earlier = 0; last = 0; claim = 0; asked = 0; grant = 0; over = 0; own[me] = 0;
+    overtaken[me] = 0 }
   if
   :: goto start
   :: true -> skip
@@ -132,4 +140,10 @@ end_silence:
   od
 }
 
-init { atomic { run twin(0); run twin(1) } }
+init {
+  if
+  :: granted = 1 /* by nonce 0, which is on another disk */
+  :: skip
+  fi;
+  atomic { run twin(0); run twin(1) }
+}

@@ -26,17 +26,18 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
 
 
 def test_a_new_one_knows_nothing(memory: Memory) -> None:
-    assert (memory.last_epoch(), memory.claims(), memory.cursors()) == (0, (), {})
+    assert (memory.last_epoch(), memory.cursors()) == (0, {})
+    assert memory.claim(7) == (0, ())
 
 
 def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
-    for nonce in (30, 10, 20):
-        memory.claim(nonce)
-    assert memory.claims() == (30, 10, 20)
+    found = [memory.claim(nonce) for nonce in (30, 10, 20)]
+    assert found == [(0, ()), (0, (30,)), (0, (30, 10))]  # what stood before each
     memory.granted(Epoch(4), 10)
-    assert (memory.last_epoch(), memory.claims()) == (4, (20,))
+    assert memory.claim(40) == (4, (20,))
     memory.granted(Epoch(3), 99)
-    assert (memory.last_epoch(), memory.claims()) == (4, (20,))
+    assert memory.claim(50) == (4, (20, 40))
+    assert memory.last_epoch() == 4
 
 
 def test_cursors_are_moved_by_the_current_epoch_only(memory: Memory) -> None:
@@ -55,6 +56,13 @@ def test_cursors_are_moved_by_the_current_epoch_only(memory: Memory) -> None:
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.granted(Epoch(1), 1)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
-    memory.forget("a")
-    memory.forget("unknown")
+    memory.forget(Epoch(1), "a")
+    memory.forget(Epoch(1), "unknown")
     assert memory.cursors() == {}
+
+
+def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:
+    memory.granted(Epoch(2), 1)
+    memory.settle(Epoch(2), [("a", SubscriptionId(7), Offset(3))])
+    memory.forget(Epoch(1), "a")
+    assert memory.cursors() == {"a": (7, 3)}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from oncemq.client.arrival import Arrival
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
@@ -15,7 +16,6 @@ from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Fetched, Message
 from oncemq.core.exchanges import Exchanges
-from oncemq.core.greeting import Greeting
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
@@ -60,8 +60,7 @@ class Engine:
         self._clock = clock
         self._handlers: dict[int, Handler] = {}
         self._line = line
-        self._greeting: Greeting | None = None
-        self._hello = 0  # token of the hello under way
+        self._arrival = Arrival(self)
         self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
         self._connected = False
         self._full = False  # the connection takes no more just now
@@ -191,7 +190,7 @@ class Engine:
 
     def _push(self, now: Micros) -> bool:
         """Send what may leave; whether anything did."""
-        self._greet()
+        self._arrival.begin()
         if not self._connected:
             self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
         if self.client_epoch is not None:
@@ -234,11 +233,22 @@ class Engine:
             self._line.close()
             self.state.close()
 
-    # Inside
+    # For its parts
+
+    def let_in(self, welcome: Welcome, claim: int) -> None:
+        """This start has its epoch."""
+        self.settings.limits = welcome.limits
+        self.client_epoch = welcome.client_epoch
+        self.state.granted(welcome.client_epoch, claim)
+        # An older process may have moved them since they were read; it is fenced now.
+        self.subscriber.recall(self.state.cursors())
+        self.exchanges.retry_all()
 
     def begin_put(self, make: Callable[[], tuple[Request, Body | None]], handler: Handler) -> int:
-        """An exchange for the outflow."""
+        """An exchange for the outflow, or the arrival."""
         return self._begin(make, handler, patience_ms=0)
+
+    # Inside
 
     def _begin(
         self,
@@ -286,52 +296,14 @@ class Engine:
             if reply.code == "unknown_client" and self.state.lasting:
                 self.client_epoch = None  # another server, or one that lost us: say hello again
                 return
-            if reply.code == "storage_full" and token == self._hello:
+            if reply.code == "storage_full" and token == self._arrival.token:
                 return  # it has no room to let us in: said again after a while, nothing is lost
-            if reply.code in ("fenced", "stale_state") and not self._may_greet_again(reply):
+            if reply.code == "fenced":
                 self.fail(error_of(reply))
                 return
         self.exchanges.end(token)
         handler = self._handlers.pop(token)
         handler(reply, bodies)
-
-    # Hello
-
-    def _may_greet_again(self, reply: Refused) -> bool:
-        return self._greeting is not None and reply.code == "stale_state"
-
-    def _greet(self) -> None:
-        if self.client_epoch is not None or self._greeting is not None:
-            return
-        self._greeting = self.state.greeting()
-        self._say_hello()
-
-    def _say_hello(self) -> None:
-        greeting = self._greeting
-        assert greeting is not None
-        self._hello = self._begin(lambda: (greeting.hello(), None), self._greeted, patience_ms=0)
-
-    def _greeted(self, reply: Reply, _: Sequence[Body]) -> None:
-        greeting = self._greeting
-        assert greeting is not None
-        if isinstance(reply, Refused):
-            if not greeting.refused(reply):
-                self._greeting = None
-                if self.failure is None:
-                    self.fail(error_of(reply))
-                return
-        else:
-            assert isinstance(reply, Welcome)
-            self.settings.limits = reply.limits
-            if greeting.welcomed(reply):
-                self._greeting = None
-                self.client_epoch = reply.client_epoch
-                self.state.granted(reply.client_epoch, greeting.claim)
-                # An older process may have moved them since they were read; it is fenced now.
-                self.subscriber.recall(self.state.cursors())
-                self.exchanges.retry_all()
-                return
-        self._say_hello()
 
     # The connection
 

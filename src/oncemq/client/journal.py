@@ -5,9 +5,11 @@ the current epoch may write it: a twin on the same directory is fenced here as w
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from oncemq.client.state import Standing
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.errors import Fenced, StorageRefused
 
@@ -63,26 +65,27 @@ class Journal:
         """The newest epoch this state has seen granted."""
         return Epoch(self._db.execute("SELECT epoch FROM client").fetchone()[0])
 
-    def claims(self) -> tuple[int, ...]:
-        """Claims whose grant was never recorded, oldest first."""
-        rows = self._db.execute("SELECT nonce FROM claims ORDER BY number").fetchall()
-        return tuple(nonce for (nonce,) in rows)
+    def claim(self, nonce: int) -> Standing:
+        """This nonce will be sent: remember it first; what stood before, as of the same moment.
 
-    def claim(self, nonce: int) -> None:
-        """This nonce will be sent: remember it first."""
-        self._db.execute("INSERT INTO claims (nonce) VALUES (?)", (nonce,))
+        In one transaction: a twin's grant between the reading and the claim would go unseen.
+        """
+        with self._transaction():
+            rows = self._db.execute("SELECT nonce FROM claims ORDER BY number").fetchall()
+            standing = Standing(self.last_epoch(), tuple(nonce for (nonce,) in rows))
+            self._db.execute("INSERT INTO claims (nonce) VALUES (?)", (nonce,))
+        return standing
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         """The server granted this epoch: this claim, and every one before it, is settled."""
-        self._db.execute("BEGIN IMMEDIATE")
-        self._db.execute(
-            "UPDATE client SET epoch = ? WHERE epoch < ?", (client_epoch, client_epoch)
-        )
-        self._db.execute(
-            "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
-            (claim,),
-        )
-        self._db.execute("COMMIT")
+        with self._transaction():
+            self._db.execute(
+                "UPDATE client SET epoch = ? WHERE epoch < ?", (client_epoch, client_epoch)
+            )
+            self._db.execute(
+                "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
+                (claim,),
+            )
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""
@@ -96,17 +99,36 @@ class Journal:
         rows = [(*each, client_epoch) for each in moved]
         if len(rows) == 1:
             changed = self._db.execute(_SETTLE, rows[0]).rowcount
+            _all_moved(changed, rows)
         else:
-            self._db.execute("BEGIN IMMEDIATE")
-            changed = sum(self._db.execute(_SETTLE, row).rowcount for row in rows)
-            self._db.execute("COMMIT" if changed == len(rows) else "ROLLBACK")
-        if changed != len(rows):
-            raise Fenced("a newer client with the same id uses this state; this one must stop")
+            with self._transaction():
+                changed = sum(self._db.execute(_SETTLE, row).rowcount for row in rows)
+                _all_moved(changed, rows)
 
-    def forget(self, topic: str) -> None:
-        """The subscription ended."""
-        self._db.execute("DELETE FROM cursors WHERE topic = ?", (topic,))
+    def forget(self, client_epoch: Epoch, topic: str) -> None:
+        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
+        self._db.execute(
+            "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
+            (topic, client_epoch),
+        )
 
     def close(self) -> None:
         """Let go of the database."""
         self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        """All of it or nothing, and nothing of a twin's in between."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # else the failure has ended it already
+                self._db.execute("ROLLBACK")
+            raise
+
+
+def _all_moved(changed: int, rows: Sequence[object]) -> None:
+    if changed != len(rows):
+        raise Fenced("a newer client with the same id uses this state; this one must stop")

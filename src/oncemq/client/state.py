@@ -3,12 +3,13 @@
 import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncemq.client.paths import state_directory
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import (
     ANONYMOUS,
+    ANONYMOUS_EPOCH,
     PRODUCER_BYTES,
     ClientId,
     Epoch,
@@ -27,18 +28,24 @@ if TYPE_CHECKING:
 RandomBytes = Callable[[int], bytes]
 
 
+class Standing(NamedTuple):
+    """What a claim found on the disk: the newest epoch granted, and claims without an answer."""
+
+    last_epoch: Epoch
+    claims: tuple[int, ...]  # oldest first
+
+
 class Memory(Protocol):
     """What a client must not forget, as `client.journal.Journal` keeps it."""
 
     def last_epoch(self) -> Epoch: ...
-    def claims(self) -> tuple[int, ...]: ...
-    def claim(self, nonce: int) -> None: ...
+    def claim(self, nonce: int) -> Standing: ...
     def granted(self, client_epoch: Epoch, claim: int) -> None: ...
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
     def settle(
         self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
     ) -> None: ...
-    def forget(self, topic: str) -> None: ...
+    def forget(self, client_epoch: Epoch, topic: str) -> None: ...
 
 
 class State:
@@ -67,14 +74,17 @@ class State:
         """Whether this client is the same after a restart."""
         return self.journal is not None
 
-    def greeting(self) -> Greeting:
-        """How this start gets its epoch; the claim is on disk before it is sent."""
+    def greeting(self, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
+        """How this start gets its epoch; the claim is on disk before it is sent.
+
+        `over`: from which epoch to take over, when nothing was ever granted to this state.
+        """
         assert self.journal is not None
-        earlier = self.journal.claims()
         claim = int.from_bytes(self._random_bytes(8)) >> 2
-        last_epoch = self.journal.last_epoch()
-        self.journal.claim(claim)
-        return Greeting(ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim)
+        last_epoch, earlier = self.journal.claim(claim)
+        return Greeting(
+            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
+        )
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         """The server let this start in."""

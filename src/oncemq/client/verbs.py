@@ -98,8 +98,8 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     )
     engine.forget_fetches(topic)
     engine.subscriber.forget(topic)
-    if engine.state.journal is not None:
-        engine.state.journal.forget(topic)
+    if engine.state.journal is not None and engine.client_epoch is not None:
+        engine.state.journal.forget(engine.client_epoch, topic)
     return reply.ended
 
 

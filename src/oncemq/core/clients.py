@@ -1,14 +1,15 @@
 """Who is who: clients with state, their epochs, and who is fenced.
 
 Laws: an epoch is granted once; a lower one is refused for good; a client whose state is
-older than what was granted to it is told so, and never let in silently.
+older than what was granted to it is told so, and never let in silently. A state that was never
+let in takes over only when it says from which epoch: a late copy of its first hello does not.
 """
 
 import msgspec
 
 from oncemq.core.names import ClientId, Epoch, is_anonymous
 from oncemq.core.records import ClientOpened
-from oncemq.core.replies import Refused
+from oncemq.core.replies import Refused, Taken
 from oncemq.core.requests import Hello
 
 
@@ -26,21 +27,22 @@ class Clients:
     def __init__(self) -> None:
         self.entries: dict[ClientId, ClientOpened] = {}
 
-    def judge(self, hello: Hello) -> ClientOpened | Refused:
+    def judge(self, hello: Hello) -> ClientOpened | Taken | Refused:
         """The fact that lets this client in (the known one, when repeated), or why not."""
         entry = self.entries.get(hello.client)
         if entry is not None and entry.nonce == hello.nonce:
             return entry
         granted = entry.client_epoch if entry else 0
-        if 0 < hello.last_epoch < granted:
-            return Refused(
-                "stale_state",
-                f"client {hello.client!r} comes with epoch {hello.last_epoch}, but {granted} was "
-                "granted since: its state is an old copy, or a client with another state took "
-                "its id. Give this one another id, or remove its state directory to start afresh",
-            )
-        last = max(granted, hello.last_epoch)
-        return ClientOpened(hello.client, Epoch(last + 1), hello.nonce)
+        if hello.last_epoch >= granted:
+            return ClientOpened(hello.client, Epoch(hello.last_epoch + 1), hello.nonce)
+        if hello.last_epoch == 0:
+            return Taken(Epoch(granted))
+        return Refused(
+            "stale_state",
+            f"client {hello.client!r} comes with epoch {hello.last_epoch}, but {granted} was "
+            "granted since: its state is an old copy, or a client with another state took "
+            "its id. Give this one another id, or remove its state directory to start afresh",
+        )
 
     def apply(self, record: ClientOpened) -> None:
         """A client was let in: everything below its epoch is fenced."""

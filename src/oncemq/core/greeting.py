@@ -1,12 +1,13 @@
 """How a client with state gets its epoch, whatever crashed in between.
 
 A claim (a nonce) is on the client's disk before it is sent, so a grant whose answer was lost
-is found again: earlier claims are asked about first, newest first, then a new one is made.
-Law: two clients never hold one epoch, because each ends with a claim of its own.
+is found again: earlier claims are asked about first, newest first, then the own one.
+Laws: two clients never hold one epoch, because each ends with a claim of its own; whoever is
+granted an epoch has its claim, or the epoch, on the disk, so the next start is let in.
 """
 
-from oncemq.core.names import ClientId, Epoch
-from oncemq.core.replies import Refused, Welcome
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch
+from oncemq.core.replies import Refused, Taken, Welcome
 from oncemq.core.requests import Hello
 
 
@@ -14,10 +15,17 @@ class Greeting:
     """The hellos of one client start."""
 
     def __init__(
-        self, client: ClientId, *, last_epoch: Epoch, earlier: tuple[int, ...], claim: int
+        self,
+        client: ClientId,
+        *,
+        last_epoch: Epoch,
+        earlier: tuple[int, ...],
+        claim: int,
+        over: Epoch = ANONYMOUS_EPOCH,
     ) -> None:
         self._client = client
-        self._last_epoch = last_epoch
+        self.recorded = last_epoch  # on the disk when the claim was made
+        self._last_epoch = last_epoch or over  # a state never let in takes over from there
         self._earlier = list(earlier)  # newest last: asked first
         self.claim = claim
         self.granted: Epoch | None = None
@@ -36,9 +44,13 @@ class Greeting:
         self.granted = welcome.client_epoch
         return True
 
-    def refused(self, refused: Refused) -> bool:
-        """A refusal; True when another claim is left to try."""
-        if refused.code == "stale_state" and self._earlier:
-            self._earlier.pop()
-            return bool(self._earlier) or self._last_epoch == 0
-        return False
+    def refused(self, reply: Refused | Taken) -> bool:
+        """Not with this claim; True when another is left to try.
+
+        The own one is always tried: a later start that asked about it may have been granted it.
+        """
+        stale = isinstance(reply, Taken) or reply.code == "stale_state"
+        if not stale or not self._earlier:
+            return False
+        self._earlier.pop()
+        return True

@@ -55,7 +55,7 @@ class Membership:
         if not 0 <= hello.last_epoch < EPOCH_MAX:
             return Refused("malformed", f"no client was ever granted epoch {hello.last_epoch}")
         verdict = self._shard.clients.judge(hello)
-        if isinstance(verdict, Refused):
+        if not isinstance(verdict, ClientOpened):
             return verdict
         if verdict is not self._shard.clients.entries.get(hello.client):
             self._scribe.write(step, verdict)

@@ -152,6 +152,17 @@ class StatusReport(Reply, frozen=True, array_like=True):
     facts: dict[str, str | int | float | bool]
 
 
+class Taken(Reply, frozen=True, array_like=True):
+    """The id was let in before, under `client_epoch`, and the Hello came with no epoch.
+
+    A state that was never let in takes the id over with another Hello that has it as `last_epoch`.
+    So a late copy of a first Hello fences nobody.
+    """
+
+    opcode = 84
+    client_epoch: Epoch
+
+
 REPLIES: dict[int, type[Reply]] = {
     reply.opcode: reply
     for reply in (
@@ -167,5 +178,6 @@ REPLIES: dict[int, type[Reply]] = {
         TopicShown,
         SubscriptionList,
         StatusReport,
+        Taken,
     )
 }

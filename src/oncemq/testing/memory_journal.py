@@ -5,6 +5,7 @@ Law: what a call returned from is durable. It survives its process, and a twin s
 
 from collections.abc import Iterable
 
+from oncemq.client.state import Standing
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.errors import Fenced
 
@@ -21,13 +22,11 @@ class MemoryJournal:
         """The newest epoch this state has seen granted."""
         return self._client_epoch
 
-    def claims(self) -> tuple[int, ...]:
-        """Claims whose grant was never recorded, oldest first."""
-        return tuple(self._claims)
-
-    def claim(self, nonce: int) -> None:
-        """This nonce will be sent: remember it first."""
+    def claim(self, nonce: int) -> Standing:
+        """This nonce will be sent: remember it first; what stood before, as of the same moment."""
+        standing = Standing(self._client_epoch, tuple(self._claims))
         self._claims.append(nonce)
+        return standing
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         """The server granted this epoch: this claim, and every one before it, is settled."""
@@ -48,9 +47,10 @@ class MemoryJournal:
         for topic, subscription_id, cursor in moved:
             self._cursors[topic] = (subscription_id, cursor)
 
-    def forget(self, topic: str) -> None:
-        """The subscription ended."""
-        self._cursors.pop(topic, None)
+    def forget(self, client_epoch: Epoch, topic: str) -> None:
+        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
+        if client_epoch == self._client_epoch:
+            self._cursors.pop(topic, None)
 
     def copy(self) -> "MemoryJournal":
         """The journal as a backup taken now would have it."""

@@ -17,7 +17,7 @@ from oncemq.client.state import State
 from oncemq.core import intake, membership
 from oncemq.core.clients import Clients
 from oncemq.core.greeting import Greeting
-from oncemq.core.names import ClientId
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch
 from oncemq.core.producers import Conflict, Duplicate, Gap, New, Verdict
 from oncemq.core.records import ClientOpened
 from oncemq.core.replies import PutAccepted, Refused, Reply, Subscribed
@@ -306,14 +306,11 @@ def _numbers_a_retry_anew(original: Any) -> Any:
 
 @instead(State, "greeting")
 def _claims_without_recording(_: Any) -> Any:
-    def greeting(self: Any) -> Greeting:
+    def greeting(self: Any, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
         claim = int.from_bytes(self._random_bytes(8)) >> 2
-        journal = self.journal
+        last_epoch, earlier = self.journal.copy().claim(claim)
         return Greeting(
-            ClientId(self.client),
-            last_epoch=journal.last_epoch(),
-            earlier=journal.claims(),
-            claim=claim,
+            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
         )
 
     return greeting

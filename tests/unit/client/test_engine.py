@@ -393,6 +393,52 @@ def test_an_old_copy_of_the_state_is_refused(world, shop) -> None:
     assert isinstance(copy.engine.failure, StaleState)
 
 
+def test_a_first_start_that_its_twin_overtook_is_fenced_and_locks_nobody_out(world) -> None:
+    older = world.client("fresh")
+    older.wire.cut()
+    older.pump()  # its claim is on disk; its hello comes late
+    newer = world.client("fresh")
+    newer.turn()
+    older.wire.mend()
+    older.turn(10)
+    assert type(older.engine.failure) is Fenced
+    assert newer.run(verbs.subscribe(newer.engine, "orders", "new")) is True
+    after = world.client("fresh")
+    after.turn()
+    assert after.engine.client_epoch is not None
+
+
+def test_a_client_that_lost_its_state_takes_its_id_over(world, shop) -> None:
+    fresh = world.client("shop", "elsewhere")
+    fresh.turn(10)
+    assert fresh.engine.client_epoch == 3  # one for the claim it made before it knew
+    shop.put("orders", b"a")
+    shop.turn()
+    assert isinstance(shop.engine.failure, Fenced)
+    late = world.client("shop")  # on the state that was replaced
+    late.turn(10)
+    assert isinstance(late.engine.failure, StaleState)
+
+
+def test_a_fenced_client_leaves_the_cursor_of_its_twin_alone(world, shop, reader) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    verb = verbs.unsubscribe(shop.engine, "orders")
+    ticket = next(verb)
+    shop.turn()
+    assert ticket.done  # the server has ended it; this client has not looked yet
+    twin = world.client("shop")
+    twin.turn()
+    twin.run(verbs.subscribe(twin.engine, "orders", "new"))
+    reader.put("orders", b"a")
+    reader.turn()
+    assert twin.get("orders") == ["orders@0=a"]
+    with pytest.raises(StopIteration):
+        verb.send(None)
+    after = world.crashed("shop")
+    after.turn()
+    assert after.engine.state.cursors()["orders"][1] == 1
+
+
 def test_a_client_unknown_to_the_server_says_hello_again_and_goes_on(world, shop) -> None:
     world.server.driver.broker.shard.clients.entries.clear()
     ticket = shop.put("orders", b"a")

@@ -7,7 +7,7 @@ from oncemq.core.clients import Clients
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import ClientId, Epoch
 from oncemq.core.records import ClientOpened
-from oncemq.core.replies import Limits, Refused, Welcome
+from oncemq.core.replies import Limits, Refused, Taken, Welcome
 from oncemq.core.requests import Hello
 
 ME = ClientId("me")
@@ -15,8 +15,10 @@ LIMITS = Limits(1, 1, 1)
 STALE = Refused("stale_state", "")
 
 
-def greeting(last: int = 0, earlier: tuple[int, ...] = (), claim: int = 100) -> Greeting:
-    return Greeting(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim)
+def greeting(
+    last: int = 0, earlier: tuple[int, ...] = (), claim: int = 100, over: int = 0
+) -> Greeting:
+    return Greeting(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim, over=Epoch(over))
 
 
 class Server:
@@ -25,7 +27,7 @@ class Server:
     def __init__(self) -> None:
         self.clients = Clients()
 
-    def hear(self, hello: Hello) -> Welcome | Refused:
+    def hear(self, hello: Hello) -> Welcome | Taken | Refused:
         verdict = self.clients.judge(hello)
         if isinstance(verdict, ClientOpened):
             self.clients.apply(verdict)
@@ -73,7 +75,9 @@ def test_the_epoch_of_an_earlier_claim_is_never_held() -> None:
 
 def test_an_old_copy_of_the_state_is_refused_for_good() -> None:
     assert greeting(last=3).refused(STALE) is False
-    start = greeting(last=3, earlier=(5,))
+    start = greeting(last=3, earlier=(5,), claim=7)
+    assert start.refused(STALE) is True
+    assert start.hello() == Hello(ME, Epoch(3), 7)  # a twin may have been granted it
     assert start.refused(STALE) is False
 
 
@@ -107,6 +111,33 @@ def test_two_starts_at_once_end_with_epochs_of_their_own() -> None:
     server = Server()
     one, two = greeting(claim=1), greeting(earlier=(1,), claim=2)
     welcome = server.hear(two.hello())  # the other one's claim, asked about first
+    assert isinstance(welcome, Welcome)
     assert two.welcomed(welcome) is False
     assert server.greet(two) == 2
-    assert server.greet(one) is None or one.granted != two.granted
+    assert server.greet(one) is None
+
+
+def test_a_late_copy_of_a_first_hello_fences_nobody_and_locks_nobody_out() -> None:
+    server = Server()
+    first = greeting(claim=1).hello()
+    server.hear(first)
+    assert server.greet(greeting(last=1, claim=2)) == 2
+    assert server.hear(first) == Taken(Epoch(2))
+    assert server.greet(greeting(last=2, claim=3)) == 3
+
+
+def test_a_start_asks_about_its_own_claim_last_because_a_twin_may_have_had_it_granted() -> None:
+    server = Server()
+    assert server.greet(greeting(claim=1)) == 1
+    server.hear(Hello(ME, Epoch(1), 3))  # a twin, which found our claim beside an older one
+    assert server.greet(greeting(last=1, earlier=(2,), claim=3)) == 2
+
+
+def test_a_state_that_was_never_let_in_takes_over_from_the_epoch_it_is_told() -> None:
+    server = Server()
+    for last in (0, 1):
+        server.greet(greeting(last=last, claim=last + 1))
+    fresh = greeting(claim=9)
+    assert server.hear(fresh.hello()) == Taken(Epoch(2))
+    assert server.greet(greeting(claim=10, earlier=(9,), over=2)) == 4
+    assert server.greet(greeting(last=2, claim=3)) is None  # the other one is out of date now
