@@ -23,6 +23,7 @@ from oncemq.core.replies import (
     Subscribed,
     SubscriptionInfo,
     SubscriptionList,
+    Taken,
     TopicInfo,
     TopicList,
     TopicShown,
@@ -89,6 +90,7 @@ ALL_REPLIES = [
     TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
     SubscriptionList((SUBSCRIPTION,), False),
     StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
+    Taken(3),
 ]
 
 
@@ -110,7 +112,7 @@ def test_these_are_all_requests_and_replies() -> None:
 
 def test_opcodes_are_for_good() -> None:
     assert [each.opcode for each in ALL_REQUESTS] == list(range(1, 16))
-    assert [each.opcode for each in ALL_REPLIES] == list(range(64, 76))
+    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 84]
 
 
 @pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)
