@@ -307,6 +307,8 @@ class OnceMachine(RuleBasedStateMachine):
             return
         if self.fetching.get(topic) in self.open:
             return  # one at a time, as in the client
+        if not topic and not self.subscriber.drained(topic):
+            return  # from any topic only when nothing is left, as in the client
         feed = self.subscriber.feed(topic)
         count = self.subscriber.want(topic, limit)
         settled = self.subscriber.untold()
