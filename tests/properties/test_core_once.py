@@ -69,6 +69,10 @@ class Batch:
     def left(self) -> int:
         return len(self.notes) - self.taken
 
+    @property
+    def size(self) -> int:
+        return len(self.notes)
+
     def skip(self, count: int) -> None:
         self.taken += count
 

@@ -181,11 +181,12 @@ class Receipts(Sequence[Receipt]):
 class Fetched:
     """A batch that came, made into messages bit by bit as they are taken."""
 
-    __slots__ = ("_body", "_data", "_offsets", "_origin", "_start")
+    __slots__ = ("_body", "_data", "_offsets", "_origin", "_start", "size")
 
     def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
         self._origin = Origin(head, body)
         self._body = body
+        self.size = len(body)
         self._offsets: list[int] | None = None
         self._data = b""
         self._start = 0

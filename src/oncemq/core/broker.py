@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from oncemq.core import catalog, upkeep
 from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
+from oncemq.core.listeners import Listeners
 from oncemq.core.membership import Membership
 from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
 from oncemq.core.records import Marked, Retention, TopicConfigured, TopicDeleted
@@ -20,6 +21,8 @@ from oncemq.core.requests import (
     DeleteTopic,
     Get,
     Hello,
+    Leave,
+    Listen,
     ListSubscriptions,
     ListTopics,
     Put,
@@ -50,6 +53,7 @@ class Broker:
         self._intake = Intake(self._scribe, self.counters)
         self._delivery = Delivery(self._scribe)
         self.waiting = self._delivery.waiting
+        self.listeners = Listeners(self._scribe, self._delivery)
         self._membership = Membership(self._scribe, self.waiting)
         self._upkeep = upkeep.Upkeep(shard)
 
@@ -67,9 +71,13 @@ class Broker:
                 self._delivery.get(step, caller, request, now)
             case Read():
                 self._delivery.read(step, caller, request)
+            case Listen():
+                self._visited(request.client, now)
+                self.listeners.listen(step, caller, request, now)
             case _:
                 reply = self._decide(step, request, now)
                 self._scribe.answer(step, caller, reply)
+        self.listeners.note(step)
         for owed in step.replies:
             self.counters.refused += isinstance(owed.answer, Refused)
         return step
@@ -88,6 +96,8 @@ class Broker:
                 return self._membership.hello(step, request)
             case Resume():
                 return self._intake.resume(request)
+            case Leave():
+                return self.listeners.leave(request)
             case CreateTopic():
                 return self._create_topic(step, request, now)
             case ConfigureTopic():
@@ -104,20 +114,23 @@ class Broker:
         return self._delivery.synced(serial)
 
     def tick(self, now: Micros) -> Step:
-        """Time passed: end the waits that are over."""
+        """Time passed: end the waits that are over, nudge the listeners that lag."""
         step = Step()
         self._delivery.expire(step, now)
+        self.listeners.tick(step, now)
         return step
 
     def next_deadline(self) -> Micros | None:
         """When `tick` is worth calling again."""
-        return self.waiting.next_deadline()
+        deadlines = self.waiting.next_deadline(), self.listeners.next_deadline()
+        return min((each for each in deadlines if each is not None), default=None)
 
     def forget_guests(self, now: Micros) -> Step:
         """Drop the anonymous guests that are long gone."""
         step = Step()
         for record in self._upkeep.due(now):
             self._scribe.write(step, record)
+        self.listeners.note(step)
         return step
 
     def stored_before(self, put: Put) -> bool:

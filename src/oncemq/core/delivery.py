@@ -12,7 +12,7 @@ from oncemq.core.records import CursorMoved
 from oncemq.core.replies import Done, Messages, Refused, Reply
 from oncemq.core.requests import Get, Read, Settle, Settled
 from oncemq.core.scribe import Scribe
-from oncemq.core.step import Caller, Deliver, Owed, Span, Step
+from oncemq.core.step import Caller, Deliver, Owed, Shown, Span, Step
 from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiter, Waiting
 
@@ -37,6 +37,7 @@ class Delivery:
         step = Step()
         while self._unsynced and self._unsynced[0][0] <= serial:
             _, topic, end = self._unsynced.popleft()
+            step.shown.append(Shown(topic.id, topic.visible, end))
             topic.visible = end
             if len(self.waiting):
                 for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
@@ -52,9 +53,9 @@ class Delivery:
     def get(self, step: Step, caller: Caller, get: Get, now: Micros) -> None:
         """The next messages, now or when they come."""
         refusal = self._shard.clients.refusal(get.client, get.client_epoch)
-        refusal = refusal or self._move_cursors(step, get.client, get.settled)
+        refusal = refusal or self.move_cursors(step, get.client, get.settled)
         for name in (get.topic, *get.only):
-            refusal = refusal or self._not_subscribed(get.client, name)
+            refusal = refusal or self.not_subscribed(get.client, name)
         if refusal:
             self._scribe.answer(step, caller, refusal)
         elif not self._deliver(step, caller, get):
@@ -67,7 +68,7 @@ class Delivery:
     def settle(self, step: Step, settle: Settle) -> Reply:
         """Move cursors; the answer comes when that is durable."""
         refusal = self._shard.clients.refusal(settle.client, settle.client_epoch)
-        refusal = refusal or self._move_cursors(step, settle.client, settle.settled)
+        refusal = refusal or self.move_cursors(step, settle.client, settle.settled)
         return refusal or Done(changed=bool(step.writes))
 
     def read(self, step: Step, caller: Caller, read: Read) -> None:
@@ -90,13 +91,7 @@ class Delivery:
 
     def _deliver(self, step: Step, caller: Caller, get: Get) -> bool:
         """Answer a get with what is there; False when nothing is."""
-        if get.topic:
-            topics = [self._shard.by_name[get.topic]]
-        elif get.only:
-            named = (self._shard.by_name.get(name) for name in dict.fromkeys(get.only))
-            topics = [topic for topic in named if topic and get.client in topic.subscriptions]
-        else:
-            topics = list(self._shard.by_client.get(get.client, {}).values())
+        topics = self._shard.subscribed(get.client, (get.topic,) if get.topic else get.only)
         spans: list[Span] = []
         made = Serial(0)
         for topic in topics:
@@ -117,7 +112,8 @@ class Delivery:
         bytes_max = min(max(1, bytes_max), self._scribe.rules.batch_bytes_max)
         return Deliver(spans, max(1, limit), bytes_max)
 
-    def _not_subscribed(self, client: ClientId, name: str) -> Refused | None:
+    def not_subscribed(self, client: ClientId, name: str) -> Refused | None:
+        """Why a client gets nothing of a topic, or (empty) of any; None when it does."""
         if not name:
             if client in self._shard.by_client:
                 return None
@@ -129,9 +125,10 @@ class Delivery:
             "not_subscribed", f"{client!r} is not subscribed to {name!r}: subscribe first"
         )
 
-    def _move_cursors(
+    def move_cursors(
         self, step: Step, client: ClientId, settled: tuple[Settled, ...]
     ) -> Refused | None:
+        """Everything below these took effect at the client; all of them move, or none."""
         moves: dict[TopicId, CursorMoved] = {}  # the furthest, when a topic is named twice
         for each in settled:
             topic = self._shard.by_name.get(each.topic)

@@ -152,6 +152,40 @@ class StatusReport(Reply, frozen=True, array_like=True):
     facts: dict[str, str | int | float | bool]
 
 
+class Heard(msgspec.Struct, frozen=True, array_like=True):
+    """A topic someone listens to: which subscription, and where it and the topic stand."""
+
+    topic: str
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    cursor: Offset
+    end: Offset
+
+
+class Listening(Reply, frozen=True, array_like=True):
+    """What there is to hear, and where: `feed` is the address of the live feed; empty: none.
+
+    `known` stands for this set of subscriptions: a Listen that names it waits.
+    """
+
+    opcode = 80
+    feed: str
+    topics: tuple[Heard, ...]
+    known: int
+
+
+class Pushed(Reply, frozen=True, array_like=True):
+    """On the live feed, asked for by nobody: a topic ends at `end` now, and these came last.
+
+    A body frame for each batch. Without batches it is only an announcement: pull what you lack.
+    """
+
+    opcode = 81
+    topic_id: TopicId
+    end: Offset
+    batches: tuple[BatchHead, ...] = ()
+
+
 class Taken(Reply, frozen=True, array_like=True):
     """The id was let in before, under `client_epoch`, and the Hello came with no epoch.
 
@@ -178,6 +212,8 @@ REPLIES: dict[int, type[Reply]] = {
         TopicShown,
         SubscriptionList,
         StatusReport,
+        Listening,
+        Pushed,
         Taken,
     )
 }

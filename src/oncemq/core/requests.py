@@ -193,6 +193,33 @@ class Read(Request, frozen=True, array_like=True):
     bytes_max: int = 1 << 20
 
 
+class Listen(Request, frozen=True, array_like=True):
+    """Where do the topics this client listens to end? (The seeds' hello.)
+
+    Answered at once when `wait_ms` is 0 or `known` is not how its subscriptions stand; else when
+    they change, when it does not settle what it should have (a nudge), or when the wait is over.
+    `topics`: which; none: any. `number` grows with each; a Leave ends those up to its own.
+    """
+
+    opcode = 20
+    client: ClientId
+    client_epoch: Epoch
+    topics: tuple[str, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    known: int = 0
+    wait_ms: int = 0
+    number: int = 0
+
+
+class Leave(Request, frozen=True, array_like=True):
+    """This client listens no longer (the seeds' goodbye); its subscriptions stay."""
+
+    opcode = 21
+    client: ClientId
+    client_epoch: Epoch
+    number: int = 0
+
+
 REQUESTS: dict[int, type[Request]] = {
     request.opcode: request
     for request in (
@@ -211,5 +238,7 @@ REQUESTS: dict[int, type[Request]] = {
         ListSubscriptions,
         Status,
         Read,
+        Listen,
+        Leave,
     )
 }

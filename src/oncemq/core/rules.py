@@ -14,6 +14,7 @@ class Rules(msgspec.Struct, frozen=True):
     topics_max: int = 1_000_000
     subscriptions_max: int = 100_000  # of one topic
     wait_ms_max: int = 60_000
+    retry_ms: int = 3_000  # a listener that has not settled what came is told again after this
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 
     @property

@@ -6,7 +6,7 @@ changes nothing when it is replayed; identities are never given twice.
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -69,6 +69,8 @@ class Shard:
         self.names: list[str] = []  # of `by_name`, sorted: a page of them costs no sorting
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
+        self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
+        self._began = Serial(0)  # where recovery ended: changes before are not told apart
 
     def next_identity(self) -> int:
         """A number no topic and no subscription of any log ever had."""
@@ -77,6 +79,19 @@ class Shard:
     def next_timestamp(self, now: Micros) -> Micros:
         """`now`, but after every timestamp given before, so that time orders all topics."""
         return Micros(max(now, self.last_timestamp + 1))
+
+    def subscribed(self, client: ClientId, names: Iterable[str] = ()) -> list[Topic]:
+        """The topics a client subscribes to: those of these names, or all of them."""
+        if not names:
+            return list(self.by_client.get(client, {}).values())
+        named = (self.by_name.get(name) for name in dict.fromkeys(names))
+        return [topic for topic in named if topic and client in topic.subscriptions]
+
+    def change_of(self, client: ClientId) -> Serial:
+        """Stands for how a client's subscriptions are now: another one once they change."""
+        if client not in self.by_client:
+            return Serial(0)
+        return self._changes.get(client, self._began)
 
     def apply(self, record: Record, serial: Serial) -> None:
         """Remember one fact."""
@@ -120,6 +135,7 @@ class Shard:
                     record.subscription_id, record.client, record.cursor, topic.last_serial
                 )
                 self.by_client.setdefault(record.client, {})[topic.id] = topic
+                self._changes[record.client] = self.serial
             case SubscriptionEnded():
                 del topic.subscriptions[record.client]
                 self._drop_from_client(record.client, topic)
@@ -176,8 +192,10 @@ class Shard:
     def _drop_from_client(self, client: ClientId, topic: Topic) -> None:
         topics = self.by_client[client]
         del topics[topic.id]
+        self._changes[client] = self.serial
         if not topics:
             del self.by_client[client]
+            del self._changes[client]
 
     # Checkpoints: values taken a few at a time while work goes on.
 
@@ -210,5 +228,7 @@ class Shard:
     def recovered(self) -> None:
         """Recovery is over and what it read is durable: readers may see all of it."""
         self.guests = OrderedDict(sorted(self.guests.items(), key=lambda item: item[1]))
+        self._changes.clear()
+        self._began = self.serial
         for topic in self.topics.values():
             topic.visible = topic.end

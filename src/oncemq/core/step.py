@@ -39,6 +39,14 @@ class Deliver(NamedTuple):
     bytes_max: int
 
 
+class Shown(NamedTuple):
+    """A topic got longer for readers: its messages from `start` up to `end` are visible now."""
+
+    topic_id: TopicId
+    start: Offset
+    end: Offset
+
+
 class Write(NamedTuple):
     """A fact to append, with the body beside it where it has one."""
 
@@ -60,3 +68,4 @@ class Step:
 
     writes: list[Write] = field(default_factory=list[Write])
     replies: list[Owed] = field(default_factory=list[Owed])
+    shown: list[Shown] = field(default_factory=list[Shown])  # for the live feed, by a sync only

@@ -45,6 +45,8 @@ class Stretch(Protocol[M]):
     def first(self) -> Offset: ...
     @property
     def left(self) -> int: ...
+    @property
+    def size(self) -> int: ...  # bytes it takes while it is kept
     def skip(self, count: int) -> None: ...
     def take(self, count: int) -> list[M]: ...
 
@@ -56,6 +58,7 @@ class Feed(Generic[M]):
     stretches: deque[Stretch[M]] = field(default_factory=deque[Stretch[M]])
     ahead: Offset = Offset(-1)  # next offset to fetch; -1: from the cursor
     left: int = 0  # fetched and not yet taken
+    size: int = 0  # the bytes of what is kept
     more: bool = False  # the server has more than was fetched
     fetch: int = 0  # how many to ask for: grows while there is more
 
@@ -117,18 +120,40 @@ class Subscriber(Generic[M]):
                 cursor = Cursor(stretch.subscription_id, stretch.first, stretch.first)
                 self._cursors[stretch.topic] = cursor
             start = max(cursor.next, feed.ahead) if is_single(topic) else cursor.next
-            if start > stretch.first:
-                if cursor.told > stretch.first:
-                    # It gives what it was told is settled: a crash took that. Say it again,
-                    # or it gives the same for good.
-                    cursor.told = stretch.first
-                    self._untold[stretch.topic] = None
-                stretch.skip(min(start - stretch.first, stretch.left))
-            if stretch.left:
-                feed.stretches.append(stretch)
-                feed.left += stretch.left
-                if is_single(topic):
-                    feed.ahead = Offset(stretch.first + stretch.left)
+            if start > stretch.first and cursor.told > stretch.first:
+                # It gives what it was told is settled: a crash took that. Say it again,
+                # or it gives the same for good.
+                cursor.told = stretch.first
+                self._untold[stretch.topic] = None
+            self._keep(feed, stretch, start, single=is_single(topic))
+
+    def held(self, topic: str) -> tuple[int, int]:
+        """How many messages of a topic are kept to be taken, and their bytes."""
+        feed = self._feeds.get(topic)
+        return (feed.left, feed.size) if feed else (0, 0)
+
+    def place(self, topic: str) -> Offset:
+        """The next offset to come on a topic that has a cursor."""
+        feed = self._feeds.get(topic)
+        next_ = self._cursors[topic].next
+        return next_ if feed is None else Offset(max(next_, feed.ahead))
+
+    def pushed(self, stretch: Stretch[M]) -> None:
+        """Messages came unasked; they go on where the feed of their topic ends, or overlap it."""
+        place = self.place(stretch.topic)
+        assert stretch.first <= place, "a gap is for the listener to see"
+        self._keep(self.feed(stretch.topic), stretch, place, single=True)
+
+    def _keep(self, feed: Feed[M], stretch: Stretch[M], start: Offset, *, single: bool) -> None:
+        """Behind what the feed has; what is below `start` was there before."""
+        if start > stretch.first:
+            stretch.skip(min(start - stretch.first, stretch.left))
+        if stretch.left:
+            feed.stretches.append(stretch)
+            feed.left += stretch.left
+            feed.size += stretch.size
+            if single:
+                feed.ahead = Offset(stretch.first + stretch.left)
 
     def take(self, topic: str, limit: int) -> list[M]:
         """Up to `limit` fetched messages, oldest first; not settled by this."""
@@ -136,11 +161,17 @@ class Subscriber(Generic[M]):
         taken: list[M] = []
         while feed.stretches and len(taken) < limit:
             stretch = feed.stretches[0]
+            before = stretch.left
+            cursor = self._cursors.get(stretch.topic)
+            if cursor is not None and cursor.next > stretch.first:
+                # It came again while the first copy was worked on, which is settled since.
+                stretch.skip(min(cursor.next - stretch.first, stretch.left))
             some = stretch.take(min(stretch.left, limit - len(taken)))
             taken = taken + some if taken else some
+            feed.left -= before - stretch.left
             if not stretch.left:
                 feed.stretches.popleft()
-        feed.left -= len(taken)
+                feed.size -= stretch.size
         return taken
 
     def hungry(self, topic: str) -> bool:
@@ -214,6 +245,13 @@ class Subscriber(Generic[M]):
             self._cursors[topic] = Cursor(subscription_id, cursor, cursor)
             self._feeds.clear()
 
+    def heard(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
+        """As `subscribed`, for one of many topics: what the others have come with stays."""
+        if topic in self._cursors:
+            self.subscribed(topic, subscription_id, cursor)
+        else:
+            self._cursors[topic] = Cursor(subscription_id, cursor, cursor)
+
     def next_change(self) -> int:
         """The number of a change to the subscriptions, so that a late copy of it is known."""
         self._changes += 1
@@ -224,6 +262,11 @@ class Subscriber(Generic[M]):
         self._cursors.pop(topic, None)
         self._untold.pop(topic, None)
         self._feeds.clear()
+
+    def subscription(self, topic: str) -> SubscriptionId | None:
+        """The subscription this client has on a topic, as far as it knows."""
+        cursor = self._cursors.get(topic)
+        return cursor.subscription_id if cursor else None
 
     @property
     def topics(self) -> list[str]:

@@ -3,6 +3,8 @@
     frame 0   "OQ" · version u8 · opcode u8 · token u64 (big-endian), then the fields in msgpack
     frame 1…  bodies: one for a put, one a batch for messages, none otherwise
 
+A message of the live feed has one frame more before these: the topic's id, 8 bytes (`subject`).
+
 Laws: `decode(encode(x)) == x`; whatever bytes come, decoding gives a value or a `Malformed`
 that says what is wrong with them, and nothing else.
 """
@@ -12,7 +14,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from oncemq.core.replies import REPLIES, Messages, Refused, Reply
+from oncemq.core.names import TopicId
+from oncemq.core.replies import REPLIES, Messages, Pushed, Refused, Reply
 from oncemq.core.requests import REQUESTS, Put, Request
 from oncemq.core.step import Body
 
@@ -21,6 +24,7 @@ MAGIC = b"OQ"
 FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
 
 _HEAD = struct.Struct(">2sBBQ")
+_SUBJECT = struct.Struct(">Q")
 _pack = msgspec.msgpack.Encoder().encode
 # RecursionError: arrays in arrays in arrays, where a field that is not known is passed over.
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError)
@@ -79,10 +83,38 @@ def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
         raise Malformed(
             "malformed", f"the fields of the reply do not fit: {error}", token
         ) from None
-    bodies = len(reply.batches) if isinstance(reply, Messages) else 0
+    bodies = len(reply.batches) if isinstance(reply, Messages | Pushed) else 0
     if len(frames) != 1 + bodies:
         raise Malformed("malformed", f"expected {bodies} bodies, got {len(frames) - 1}", token)
     return token, reply, frames[1:]
+
+
+def subject(topic_id: TopicId) -> bytes:
+    """What the feed's messages about a topic begin with, and what its subscribers ask for.
+
+    Of one length, so that no topic's is the beginning of another's.
+    """
+    return _SUBJECT.pack(topic_id)
+
+
+def topic_of(subject: Body) -> TopicId | None:
+    """The topic a subject stands for; None when it is no subject of ours."""
+    if len(subject) != _SUBJECT.size:
+        return None
+    return TopicId(_SUBJECT.unpack(subject)[0])
+
+
+def encode_push(pushed: Pushed, bodies: Sequence[Body] = ()) -> list[Body]:
+    """A message of the live feed: its subject, then a reply that nobody asked for."""
+    return [subject(pushed.topic_id), *encode_reply(0, pushed, bodies)]
+
+
+def decode_push(frames: Sequence[Body]) -> tuple[Pushed, Sequence[Body]]:
+    """What the feed says, and the bodies beside it."""
+    _, reply, bodies = decode_reply(frames[1:])
+    if not isinstance(reply, Pushed) or topic_of(frames[0]) != reply.topic_id:
+        raise Malformed("malformed", "this is not a message of the live feed")
+    return reply, bodies
 
 
 def _open(frames: Sequence[Body]) -> tuple[int, int, Body]:

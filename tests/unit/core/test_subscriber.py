@@ -1,43 +1,12 @@
 """The subscriber's side of G4: nothing below a cursor, in order, without gap, told once settled."""
 
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from tests.unit.core.batches import ID, Batch, Note
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.requests import Settled
 from oncemq.core.subscriber import FETCH_MAX, Subscriber, is_single, several
 
-ID, LATER = SubscriptionId(1), SubscriptionId(2)
-
-
-class Note(NamedTuple):
-    topic: str
-    offset: int
-
-
-@dataclass
-class Batch:
-    """Consecutive messages, as a reply brings them."""
-
-    topic: str
-    offsets: range
-    subscription_id: SubscriptionId = ID
-    taken: int = field(default=0)
-
-    @property
-    def first(self) -> Offset:
-        return Offset(self.offsets.start + self.taken)
-
-    @property
-    def left(self) -> int:
-        return len(self.offsets) - self.taken
-
-    def skip(self, count: int) -> None:
-        self.taken += count
-
-    def take(self, count: int) -> list[Note]:
-        start, self.taken = self.taken, self.taken + count
-        return [Note(self.topic, offset) for offset in self.offsets[start : self.taken]]
+LATER = SubscriptionId(2)
 
 
 def subscriber(**cursors: int) -> Subscriber[Note]:
@@ -350,3 +319,14 @@ def test_a_fetch_under_way_is_outdated_once_its_feed_was_put_back() -> None:
     assert not one.outdated("a")
     one.put_back("a")
     assert one.outdated("a")
+
+
+def test_what_came_again_while_its_first_copy_was_worked_on_is_not_handed_out_again() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(3)))
+    taken = one.take("a", 3)
+    one.put_back_all()  # another thread subscribed to something, say
+    came(one, "a", Batch("a", range(5)))
+    one.settle(taken)
+    assert names(one.take("a", 9)) == ["a@3", "a@4"]
+    assert one.held("a") == (0, 0)

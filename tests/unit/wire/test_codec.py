@@ -14,8 +14,11 @@ from oncemq.core.replies import (
     REPLIES,
     BatchHead,
     Done,
+    Heard,
     Limits,
+    Listening,
     Messages,
+    Pushed,
     PutAccepted,
     Refused,
     Resumed,
@@ -37,6 +40,8 @@ from oncemq.core.requests import (
     DeleteTopic,
     Get,
     Hello,
+    Leave,
+    Listen,
     ListSubscriptions,
     ListTopics,
     Put,
@@ -75,6 +80,8 @@ ALL_REQUESTS = [
     ListSubscriptions("orders", "me", ("a", "b"), 5),
     Status(),
     Read("orders", Offset(3), 4, 5),
+    Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
+    Leave("me", 1, 8),
 ]
 
 ALL_REPLIES = [
@@ -90,6 +97,8 @@ ALL_REPLIES = [
     TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
     SubscriptionList((SUBSCRIPTION,), False),
     StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
+    Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
+    Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
     Taken(3),
 ]
 
@@ -111,8 +120,8 @@ def test_these_are_all_requests_and_replies() -> None:
 
 
 def test_opcodes_are_for_good() -> None:
-    assert [each.opcode for each in ALL_REQUESTS] == list(range(1, 16))
-    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 84]
+    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 16), 20, 21]
+    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 80, 81, 84]
 
 
 @pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)
@@ -123,7 +132,7 @@ def test_a_request_is_what_it_was_after_the_way(request_) -> None:
 
 @pytest.mark.parametrize("reply", ALL_REPLIES, ids=lambda each: type(each).__name__)
 def test_a_reply_is_what_it_was_after_the_way(reply) -> None:
-    bodies = [b"one", b"two"] if isinstance(reply, Messages) else []
+    bodies = [b"one", b"two"] if isinstance(reply, Messages | Pushed) else []
     decoded = codec.decode_reply(codec.encode_reply(2**64 - 1, reply, bodies))
     assert decoded == (2**64 - 1, reply, bodies)
 
@@ -193,3 +202,35 @@ def test_a_reply_of_nonsense_is_refused_too(frames, answer) -> None:
 def test_another_version_is_told_which_one_is_spoken() -> None:
     with pytest.raises(codec.Malformed, match="version 2 is not spoken here, only 1"):
         codec.decode_request([frame(14, b"\x90", version=2)])
+
+
+PUSHED = Pushed(TopicId(5), Offset(9), (HEAD, HEAD))
+
+
+def test_a_message_of_the_feed_is_what_it_was_after_the_way() -> None:
+    frames = codec.encode_push(PUSHED, [b"one", b"two"])
+    assert frames[0] == struct.pack(">Q", 5) == codec.subject(TopicId(5))
+    assert codec.decode_push(frames) == (PUSHED, [b"one", b"two"])
+
+
+def test_no_subject_begins_another() -> None:
+    subjects = {codec.subject(TopicId(n)) for n in (0, 1, 255, 256, 1 << 62)}
+    assert {len(each) for each in subjects} == {8}
+    assert codec.topic_of(codec.subject(TopicId(1 << 62))) == 1 << 62
+    assert codec.topic_of(b"orders") is None
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [codec.subject(TopicId(5))],
+        [codec.subject(TopicId(6)), *codec.encode_reply(0, PUSHED, [b"one", b"two"])],
+        [b"", *codec.encode_reply(0, PUSHED, [b"one", b"two"])],
+        [codec.subject(TopicId(5)), *codec.encode_reply(0, PUSHED, [b"one"])],
+        [codec.subject(TopicId(5)), *codec.encode_reply(0, Done(True))],
+    ],
+)
+def test_what_is_no_message_of_the_feed_is_malformed(frames) -> None:
+    with pytest.raises(codec.Malformed):
+        codec.decode_push(frames)

@@ -1,0 +1,157 @@
+"""Who listens: joined, nudged when it lags behind, gone when it says so. The seeds' hello, goodbye.
+
+Laws: a client listens at most once, the newest Listen counts; a listener that has settled nothing
+for `retry_ms` though there is something for it is told again where its topics end, forever, and
+nobody waits for it. In memory only: a server that starts again is asked again.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from oncemq.core.delivery import Delivery
+from oncemq.core.names import ClientId, Micros
+from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade, TopicDeleted
+from oncemq.core.replies import Done, Heard, Listening, Refused, Reply
+from oncemq.core.requests import Leave, Listen
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Caller, Owed, Step
+
+STILL_LISTENING = Done(changed=False)  # the wait is over and nothing lags: ask again
+
+
+@dataclass(slots=True)
+class Listener:
+    """A Listen whose answer is put off."""
+
+    caller: Caller
+    listen: Listen
+    deadline: Micros
+    due: Micros  # when to look whether it lags
+    stands: int | None = None  # the sum of its cursors when it was last seen to lag
+
+
+class Listeners:
+    """All listeners of a server."""
+
+    def __init__(self, scribe: Scribe, delivery: Delivery) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._delivery = delivery
+        self._look_micros = max(1, scribe.rules.retry_ms * 500)  # two looks make one retry
+        self._listeners: dict[ClientId, Listener] = {}
+        self._looks: list[tuple[Micros, ClientId]] = []
+        self.feed = ""  # the address of the live feed, once there is one
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def __contains__(self, client: ClientId) -> bool:
+        return client in self._listeners
+
+    def listen(self, step: Step, caller: Caller, listen: Listen, now: Micros) -> None:
+        """Join, go on listening, or acknowledge: the answer, now or when there is reason."""
+        client = listen.client
+        refusal = self._shard.clients.refusal(client, listen.client_epoch)
+        refusal = refusal or self._delivery.move_cursors(step, client, listen.settled)
+        if refusal:
+            self._scribe.answer(step, caller, refusal)
+            return
+        self._listeners.pop(client, None)
+        if listen.wait_ms <= 0 or listen.known != self._shard.change_of(client):
+            self._scribe.answer(step, caller, self._heard(listen))
+            return
+        wait = Micros(min(listen.wait_ms, self._scribe.rules.wait_ms_max) * 1000)
+        due = Micros(now + min(wait, self._look_micros))
+        self._listeners[client] = Listener(caller, listen, Micros(now + wait), due)
+        heapq.heappush(self._looks, (due, client))
+
+    def leave(self, leave: Leave) -> Reply:
+        """Listen no longer; an older goodbye ends no newer listener."""
+        refusal = self._shard.clients.refusal(leave.client, leave.client_epoch)
+        if refusal:
+            return refusal
+        listener = self._listeners.get(leave.client)
+        if listener is None or listener.listen.number > leave.number:
+            return Done(changed=False)
+        del self._listeners[leave.client]
+        return Done(changed=True)
+
+    def note(self, step: Step) -> None:
+        """Facts were written: who listens to what they changed is told, once they are durable."""
+        if not self._listeners:
+            return
+        changed: dict[ClientId, None] = {}
+        for record, _ in step.writes:
+            match record:
+                case ClientOpened():
+                    self._fence(step, record.client)
+                case SubscriptionMade() | SubscriptionEnded():
+                    changed[record.client] = None
+                case TopicDeleted():
+                    changed = dict.fromkeys(self._listeners)
+                case _:
+                    pass
+        for client in changed:
+            listener = self._listeners.get(client)
+            if listener and listener.listen.known != self._shard.change_of(client):
+                del self._listeners[client]
+                self._scribe.answer(step, listener.caller, self._heard(listener.listen))
+
+    def tick(self, step: Step, now: Micros) -> None:
+        """Look after the listeners whose time has come."""
+        while self._looks and self._looks[0][0] <= now:
+            due, client = heapq.heappop(self._looks)
+            listener = self._listeners.get(client)
+            if listener is not None and listener.due == due:
+                self._look(step, listener, now)
+
+    def next_deadline(self) -> Micros | None:
+        """When `tick` is worth calling again."""
+        while self._looks:
+            due, client = self._looks[0]
+            listener = self._listeners.get(client)
+            if listener is not None and listener.due == due:
+                return due
+            heapq.heappop(self._looks)
+        return None
+
+    def _look(self, step: Step, listener: Listener, now: Micros) -> None:
+        """Nudge it if it lags as it did, end its wait if that is over, else look again later."""
+        listen = listener.listen
+        stands = self._lag(listen)
+        if stands is not None and stands == listener.stands:
+            del self._listeners[listen.client]
+            self._scribe.answer(step, listener.caller, self._heard(listen))
+        elif now >= listener.deadline:
+            del self._listeners[listen.client]
+            step.replies.append(Owed(listener.caller, STILL_LISTENING))
+        else:
+            listener.stands = stands
+            listener.due = min(Micros(now + self._look_micros), listener.deadline)
+            heapq.heappush(self._looks, (listener.due, listen.client))
+
+    def _lag(self, listen: Listen) -> int | None:
+        """None when it has settled all there is, else a number that changes as it moves on."""
+        stands, lags = 0, False
+        for topic in self._shard.subscribed(listen.client, listen.topics):
+            cursor = topic.subscriptions[listen.client].cursor
+            stands += cursor
+            lags = lags or cursor < topic.visible
+        return stands if lags else None
+
+    def _fence(self, step: Step, client: ClientId) -> None:
+        listener = self._listeners.pop(client, None)
+        if listener is not None:
+            refused = Refused("fenced", f"a newer client with the id {client!r} took over")
+            self._scribe.answer(step, listener.caller, refused)
+
+    def _heard(self, listen: Listen) -> Reply:
+        for name in listen.topics or ("",):
+            refusal = self._delivery.not_subscribed(listen.client, name)
+            if refusal:
+                return refusal
+        heard: list[Heard] = []
+        for topic in self._shard.subscribed(listen.client, listen.topics):
+            each = topic.subscriptions[listen.client]
+            heard.append(Heard(topic.name, topic.id, each.id, each.cursor, topic.visible))
+        return Listening(self.feed, tuple(heard), self._shard.change_of(listen.client))
