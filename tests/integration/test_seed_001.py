@@ -30,6 +30,7 @@ from oncemq.core.requests import (
     Status,
     Subscribe,
     Unsubscribe,
+    Watch,
 )
 from oncemq.wire import codec
 
@@ -371,6 +372,7 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         ListSubscriptions(),
         Status(),
         Read("orders", Offset(0)),
+        Watch((("orders", Offset(0)),)),
         Unsubscribe(guest, none, "orders"),
     ]
     return [*((each, None) for each in bare), put_of(b"one"), (DeleteTopic("orders"), None)]

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Literal, Self, overload
 
 from oncemq.client import verbs
+from oncemq.client.columns import Columnar
 from oncemq.client.engine import Engine
 from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.pending import Pending, one, some
@@ -33,7 +34,7 @@ AWAY_SECONDS = 2.0  # a close waits no longer for a server that is away, if the 
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
-class Client:
+class Client(Columnar):
     """A publisher and subscriber. Threads may share it; `with` closes it.
 
     With an `id` it has state on disk: its puts survive its crashes, its cursors too. Without,

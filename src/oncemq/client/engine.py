@@ -6,7 +6,8 @@ own disk, and that only where the contract says "recorded first".
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from itertools import starmap
+from typing import Any, Protocol, TypeVar
 
 from oncemq.client.arrival import Arrival
 from oncemq.client.outflow import Outflow
@@ -14,7 +15,7 @@ from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Fetched, Message
+from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
@@ -22,12 +23,13 @@ from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
 from oncemq.core.subscriber import Subscriber, is_single
 from oncemq.errors import Corrupt, OnceMQError
-from oncemq.wire import batch, codec
+from oncemq.wire import codec
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
 FULL_MICROS = 5_000  # until a connection that took no more is tried again
 CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
+T = TypeVar("T")
 Handler = Callable[[Reply, Sequence[Body]], None]
 
 
@@ -119,21 +121,20 @@ class Engine:
         self._fetches[topic] = (token, ticket, wait_ms)
         return ticket
 
-    def ask_messages(self, request: Request, ticket: "Ticket[list[Message]]") -> int:
-        """Send a request whose answer is messages."""
+    def ask_messages(
+        self, request: Request, take: Callable[[Messages, Sequence[Body]], T], ticket: "Ticket[T]"
+    ) -> int:
+        """Send a request whose answer is messages; `take` makes of them what the ticket is for."""
 
         def handle(reply: Reply, bodies: Sequence[Body]) -> None:
             if isinstance(reply, Refused):
                 ticket.fail(error_of(reply))
                 return
+            assert isinstance(reply, Messages)
             try:
-                stretches = _stretches(reply, bodies)
+                ticket.fill(take(reply, bodies))
             except Corrupt as damage:
                 ticket.fail(damage)
-                return
-            ticket.fill(
-                [message for stretch in stretches for message in stretch.take(stretch.left)]
-            )
 
         return self._begin(lambda: (request, None), handle, patience_ms=0)
 
@@ -278,7 +279,7 @@ class Engine:
         assert isinstance(reply, Messages)
         self.subscriber.told(get.settled)
         try:
-            stretches = _stretches(reply, bodies)
+            stretches = list(starmap(Fetched, verified(reply, bodies)))
         except Corrupt as damage:
             ticket.fail(damage)
             return
@@ -357,16 +358,3 @@ def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
         get.wait_ms,
         get.only,
     )
-
-
-def _stretches(reply: Reply, bodies: Sequence[Body]) -> list[Fetched]:
-    """The messages of a reply; the publisher's checksum is verified here, at the other end."""
-    assert isinstance(reply, Messages)
-    stretches: list[Fetched] = []
-    for head, body in zip(reply.batches, bodies, strict=True):
-        run = head.runs[0]
-        seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
-        if batch.checksum(body, seed) != head.checksum:
-            raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
-        stretches.append(Fetched(head, body))
-    return stretches

@@ -10,7 +10,8 @@ import msgspec
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead
+from oncemq.core.replies import BatchHead, Messages
+from oncemq.core.step import Body
 from oncemq.errors import Corrupt
 from oncemq.wire import batch
 
@@ -22,7 +23,7 @@ class Origin:
 
     __slots__ = ("_body", "_sides", "_starts", "head")
 
-    def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
+    def __init__(self, head: BatchHead, body: Body) -> None:
         self.head = head
         # Plain batches let go of their bytes: each payload is a copy of its own.
         self._body = bytes(body) if head.columns else b""
@@ -183,7 +184,7 @@ class Fetched:
 
     __slots__ = ("_body", "_data", "_offsets", "_origin", "_start", "size")
 
-    def __init__(self, head: BatchHead, body: bytes | bytearray | memoryview) -> None:
+    def __init__(self, head: BatchHead, body: Body) -> None:
         self._origin = Origin(head, body)
         self._body = body
         self.size = len(body)
@@ -226,3 +227,22 @@ class Fetched:
         return list(
             map(Message, payloads, range(first + start, first + stop), repeat(self._origin))
         )
+
+
+def verified(reply: Messages, bodies: Sequence[Body]) -> Iterator[tuple[BatchHead, Body]]:
+    """The batches of a reply; the publisher's checksum is verified here, at the other end."""
+    for head, body in zip(reply.batches, bodies, strict=True):
+        run = head.runs[0]
+        seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
+        if batch.checksum(body, seed) != head.checksum:
+            raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
+        yield head, body
+
+
+def messages_of(reply: Messages, bodies: Sequence[Body]) -> list[Message]:
+    """Every message of a reply."""
+    return [
+        message
+        for head, body in verified(reply, bodies)
+        for message in Fetched(head, body).take(head.count)
+    ]

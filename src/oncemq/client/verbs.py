@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Message, Receipts
+from oncemq.client.values import Message, Receipts, messages_of
 from oncemq.core.names import Epoch, Offset
 from oncemq.core.records import Retention
 from oncemq.core.replies import (
@@ -53,11 +53,12 @@ PAGE = 1_000
 WAIT_MS = 20_000  # one long poll; a longer wait is several
 
 
-def _ask(engine: Engine, make: Callable[[Epoch], Request]) -> Verb[Any]:
+def ask(engine: Engine, make: Callable[[Epoch], Request], *, patience_ms: int = 0) -> Verb[Any]:
+    """One request; its reply, or the error it was refused with."""
     if engine.failure is not None:
         raise engine.failure
     ticket: Ticket[Reply] = Ticket()
-    token = engine.ask(make, ticket=ticket)
+    token = engine.ask(make, ticket=ticket, patience_ms=patience_ms)
     try:
         yield ticket
     finally:
@@ -81,7 +82,7 @@ def start_of(where: Where) -> Start:
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     """Subscribe; False when it already was."""
     start, number = start_of(where), engine.subscriber.next_change()
-    reply: Subscribed = yield from _ask(
+    reply: Subscribed = yield from ask(
         engine, lambda client_epoch: Subscribe(engine.client, client_epoch, topic, start, number)
     )
     if reply.made:
@@ -93,7 +94,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
 def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     """Unsubscribe; False when it was not."""
     number = engine.subscriber.next_change()
-    reply: Unsubscribed = yield from _ask(
+    reply: Unsubscribed = yield from ask(
         engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
     )
     engine.forget_fetches(topic)
@@ -150,7 +151,7 @@ def settle(engine: Engine, messages: list[Message]) -> None:
 def read(engine: Engine, topic: str, offset: int, limit: int) -> Verb[list[Message]]:
     """Stored messages by offset, without a subscription."""
     ticket: Ticket[list[Message]] = Ticket()
-    token = engine.ask_messages(Read(topic, Offset(offset), limit, 4 << 20), ticket)
+    token = engine.ask_messages(Read(topic, Offset(offset), limit, 4 << 20), messages_of, ticket)
     try:
         yield ticket
     finally:
@@ -170,7 +171,7 @@ def topics(engine: Engine) -> Verb[list[TopicInfo]]:
     more = True
     while more:
         after = found[-1].name if found else ""
-        reply: TopicList = yield from _ask(engine, lambda _, a=after: ListTopics(a, PAGE))
+        reply: TopicList = yield from ask(engine, lambda _, a=after: ListTopics(a, PAGE))
         found += reply.topics
         more = reply.more
     return found
@@ -178,24 +179,24 @@ def topics(engine: Engine) -> Verb[list[TopicInfo]]:
 
 def topic(engine: Engine, name: str) -> Verb[TopicShown]:
     """One topic, and why what it holds is kept."""
-    return (yield from _ask(engine, lambda _: ShowTopic(name)))
+    return (yield from ask(engine, lambda _: ShowTopic(name)))
 
 
 def create_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
     """Make a topic; False when it was there."""
-    reply: Done = yield from _ask(engine, lambda _: CreateTopic(name, retention))
+    reply: Done = yield from ask(engine, lambda _: CreateTopic(name, retention))
     return reply.changed
 
 
 def configure_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
     """Change what a topic keeps; False when it was so."""
-    reply: Done = yield from _ask(engine, lambda _: ConfigureTopic(name, retention))
+    reply: Done = yield from ask(engine, lambda _: ConfigureTopic(name, retention))
     return reply.changed
 
 
 def delete_topic(engine: Engine, name: str) -> Verb[bool]:
     """Delete a topic with everything in it."""
-    reply: Done = yield from _ask(engine, lambda _: DeleteTopic(name))
+    reply: Done = yield from ask(engine, lambda _: DeleteTopic(name))
     return reply.changed
 
 
@@ -207,7 +208,7 @@ def subscriptions(
     more = True
     while more:
         after = (found[-1].topic, str(found[-1].client)) if found else ("", "")
-        reply: SubscriptionList = yield from _ask(
+        reply: SubscriptionList = yield from ask(
             engine, lambda _, a=after: ListSubscriptions(name or "", client or "", a, PAGE)
         )
         found += reply.subscriptions
@@ -217,7 +218,7 @@ def subscriptions(
 
 def status(engine: Engine) -> Verb[dict[str, str | int | float | bool]]:
     """The server's own account of itself."""
-    reply: StatusReport = yield from _ask(engine, lambda _: Status())
+    reply: StatusReport = yield from ask(engine, lambda _: Status())
     return reply.facts
 
 

@@ -34,6 +34,7 @@ from oncemq.core.requests import (
     Status,
     Subscribe,
     Unsubscribe,
+    Watch,
 )
 from oncemq.core.rules import Rules
 from oncemq.core.scribe import Scribe
@@ -74,6 +75,8 @@ class Broker:
             case Listen():
                 self._visited(request.client, now)
                 self.listeners.listen(step, caller, request, now)
+            case Watch():
+                self._delivery.watching.watch(step, caller, request, now)
             case _:
                 reply = self._decide(step, request, now)
                 self._scribe.answer(step, caller, reply)
@@ -122,7 +125,7 @@ class Broker:
 
     def next_deadline(self) -> Micros | None:
         """When `tick` is worth calling again."""
-        deadlines = self.waiting.next_deadline(), self.listeners.next_deadline()
+        deadlines = self._delivery.next_deadline(), self.listeners.next_deadline()
         return min((each for each in deadlines if each is not None), default=None)
 
     def forget_guests(self, now: Micros) -> Step:
@@ -193,6 +196,7 @@ class Broker:
         for waiter in self.waiting.on_topic(topic.name, ()):
             gone = Refused("not_subscribed", f"topic {topic.name!r} was deleted")
             self._scribe.answer(step, waiter.caller, gone)
+        self._delivery.watching.moved(step, topic.name)
         return Done(changed=True)
 
 

@@ -15,6 +15,7 @@ from oncemq.core.scribe import Scribe
 from oncemq.core.step import Caller, Deliver, Owed, Shown, Span, Step
 from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiter, Waiting
+from oncemq.core.watching import Watching
 
 NOTHING_NEW = Messages((), more=False)
 
@@ -26,6 +27,7 @@ class Delivery:
         self._scribe = scribe
         self._shard = scribe.shard
         self.waiting = Waiting()
+        self.watching = Watching(scribe)
         self._unsynced: deque[tuple[Serial, Topic, Offset]] = deque()
 
     def stored(self, topic: Topic) -> None:
@@ -43,12 +45,19 @@ class Delivery:
                 for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
                     if not self._deliver(step, waiter.caller, waiter.get):
                         self.waiting.add(waiter)  # it subscribed after these messages
+            self.watching.moved(step, topic.name)
         return step
 
     def expire(self, step: Step, now: Micros) -> None:
         """End the waits that are over: nothing new is an answer, not an error."""
         for waiter in self.waiting.expired(now):
             step.replies.append(Owed(waiter.caller, NOTHING_NEW))
+        self.watching.expire(step, now)
+
+    def next_deadline(self) -> Micros | None:
+        """When `expire` is worth calling again."""
+        deadlines = (self.waiting.next_deadline(), self.watching.next_deadline())
+        return min((each for each in deadlines if each is not None), default=None)
 
     def get(self, step: Step, caller: Caller, get: Get, now: Micros) -> None:
         """The next messages, now or when they come."""
@@ -86,7 +95,8 @@ class Delivery:
             answer = NOTHING_NEW
         else:
             span = Span(topic.name, topic.id, SubscriptionId(0), read.offset, topic.visible)
-            answer = self._deliver_of((span,), read.limit, read.bytes_max)
+            deliver = self._deliver_of((span,), read.limit, read.bytes_max)
+            answer = deliver._replace(whole=read.whole)
         step.replies.append(Owed(caller, answer))
 
     def _deliver(self, step: Step, caller: Caller, get: Get) -> bool:

@@ -197,6 +197,22 @@ class Taken(Reply, frozen=True, array_like=True):
     client_epoch: Epoch
 
 
+class TopicEnd(msgspec.Struct, frozen=True, array_like=True):
+    """What is held of a topic: offsets from `low` up to, not including, `end`."""
+
+    name: str
+    topic_id: TopicId
+    low: Offset
+    end: Offset
+
+
+class Ends(Reply, frozen=True, array_like=True):
+    """The topics watched that are there."""
+
+    opcode = 88
+    topics: tuple[TopicEnd, ...]
+
+
 REPLIES: dict[int, type[Reply]] = {
     reply.opcode: reply
     for reply in (
@@ -215,5 +231,6 @@ REPLIES: dict[int, type[Reply]] = {
         Listening,
         Pushed,
         Taken,
+        Ends,
     )
 }

@@ -184,13 +184,28 @@ class Status(Request, frozen=True, array_like=True):
 
 
 class Read(Request, frozen=True, array_like=True):
-    """Stored messages from an offset, without a subscription and settling nothing."""
+    """Stored messages from an offset, without a subscription and settling nothing.
+
+    `whole`: a batch larger than `bytes_max` comes uncut, alone.
+    """
 
     opcode = 15
     topic: str
     offset: Offset
     limit: int = 100
     bytes_max: int = 1 << 20
+    whole: bool = False
+
+
+class Watch(Request, frozen=True, array_like=True):
+    """Where do these topics end? Answered once one of them does not end where it is said to.
+
+    For readers that keep their own cursor. A connection waits for one such answer at a time.
+    """
+
+    opcode = 24
+    topics: tuple[tuple[str, Offset], ...]
+    wait_ms: int = 0
 
 
 class Listen(Request, frozen=True, array_like=True):
@@ -240,5 +255,6 @@ REQUESTS: dict[int, type[Request]] = {
         Read,
         Listen,
         Leave,
+        Watch,
     )
 }

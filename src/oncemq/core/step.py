@@ -37,6 +37,7 @@ class Deliver(NamedTuple):
     spans: tuple[Span, ...]
     limit: int
     bytes_max: int
+    whole: bool = False  # a batch over `bytes_max` goes uncut, alone
 
 
 class Shown(NamedTuple):

@@ -20,6 +20,7 @@ from oncemq.core.requests import (
     Settle,
     ShowTopic,
     Status,
+    Watch,
 )
 from oncemq.core.rules import Rules
 from oncemq.core.step import Body
@@ -27,7 +28,7 @@ from oncemq.wire import batch
 
 FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
 
-_WRITES_NOTHING = (Resume, Read, ListTopics, ShowTopic, ListSubscriptions, Status)
+_WRITES_NOTHING = (Resume, Read, Watch, ListTopics, ShowTopic, ListSubscriptions, Status)
 
 
 class Room(Protocol):

@@ -61,7 +61,7 @@ class Reader:
         for piece in pieces:
             stop = min(piece.stop, piece.start + left)
             record = piece.stored.record
-            fits = batch.fit(
+            fits = stop if deliver.whole else batch.fit(
                 piece.stored.body, record.count, record.columns,
                 start=piece.start, stop=stop, bytes_max=room,
             )  # fmt: skip
@@ -110,6 +110,8 @@ class Reader:
                 left -= end - offset
                 room -= len(stored.body)
                 offset = end
+            if deliver.whole:
+                return  # the next one does not fit
 
     def _cut(self, piece: Piece) -> tuple[BatchHead, Body]:
         record, span = piece.stored.record, piece.span

@@ -34,6 +34,7 @@ from oncemq.core.requests import (
     Status,
     Subscribe,
     Unsubscribe,
+    Watch,
 )
 from oncemq.core.rules import Rules
 from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
@@ -399,6 +400,7 @@ def test_when_even_the_reserve_is_used_only_what_writes_nothing_goes_on(full, mo
         Status(),
         ShowTopic("orders"),
         Read("orders", Offset(0)),
+        Watch((("orders", Offset(0)),)),
         Resume(guest, Epoch(0), "orders", b"p" * 16),
     ):
         assert not isinstance(full.ask(request), Refused)

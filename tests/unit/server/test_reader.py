@@ -10,7 +10,7 @@ from oncemq.core.names import ClientId, Epoch, Micros, Offset, SubscriptionId, T
 from oncemq.core.names import Sequence as Number
 from oncemq.core.records import MessagesStored, Run
 from oncemq.core.replies import Messages
-from oncemq.core.requests import Settled, Start, Subscribe
+from oncemq.core.requests import Read, Settled, Start, Subscribe
 from oncemq.core.step import Deliver, Span
 from oncemq.errors import Corrupt
 from oncemq.server.reader import BODIES_MAX, Reader, cut_runs
@@ -161,6 +161,20 @@ def test_a_batch_taken_in_pieces_is_verified_once() -> None:
         span = Span("t", TopicId(1), SubscriptionId(9), Offset(start), Offset(10))
         reader.read(Deliver((span,), 1, 1 << 20))
     assert one.verified == 1
+
+
+def test_a_reader_of_whole_batches_gets_them_uncut_and_no_more_than_fit(host) -> None:
+    host.subscribe("orders")
+    for payload in (b"a" * 50_000, b"b" * 50_000, b"c" * 50_000):
+        host.put("orders", payload, payload)
+    sizes = [(1, [2]), (250_000, [2, 2]), (1 << 20, [2, 2, 2])]
+    for bytes_max, counts in sizes:
+        reply, _ = host.ask_all(Read("orders", Offset(0), 99, bytes_max, whole=True))
+        assert [head.count for head in reply.batches] == counts
+    reply, _ = host.ask_all(Read("orders", Offset(1), 2, 1, whole=True))
+    assert [(head.first_offset, head.count) for head in reply.batches] == [(1, 1)]
+    reply, _ = host.ask_all(Read("orders", Offset(1), 2, 1 << 20, whole=True))
+    assert [(head.first_offset, head.count) for head in reply.batches] == [(1, 1), (2, 1)]
 
 
 def test_a_missing_batch_is_said_not_skipped() -> None:

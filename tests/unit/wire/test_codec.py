@@ -15,6 +15,7 @@ from oncemq.core.replies import (
     BatchHead,
     Done,
     Heard,
+    Ends,
     Limits,
     Listening,
     Messages,
@@ -27,6 +28,7 @@ from oncemq.core.replies import (
     SubscriptionInfo,
     SubscriptionList,
     Taken,
+    TopicEnd,
     TopicInfo,
     TopicList,
     TopicShown,
@@ -54,6 +56,7 @@ from oncemq.core.requests import (
     Status,
     Subscribe,
     Unsubscribe,
+    Watch,
 )
 from oncemq.wire import codec
 
@@ -79,9 +82,10 @@ ALL_REQUESTS = [
     ShowTopic("orders"),
     ListSubscriptions("orders", "me", ("a", "b"), 5),
     Status(),
-    Read("orders", Offset(3), 4, 5),
+    Read("orders", Offset(3), 4, 5, True),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
     Leave("me", 1, 8),
+    Watch((("orders", Offset(3)),), 500),
 ]
 
 ALL_REPLIES = [
@@ -100,6 +104,7 @@ ALL_REPLIES = [
     Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
     Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
     Taken(3),
+    Ends((TopicEnd("orders", TopicId(5), Offset(1), Offset(3)),)),
 ]
 
 
@@ -120,8 +125,8 @@ def test_these_are_all_requests_and_replies() -> None:
 
 
 def test_opcodes_are_for_good() -> None:
-    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 16), 20, 21]
-    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 80, 81, 84]
+    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 16), 20, 21, 24]
+    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 80, 81, 84, 88]
 
 
 @pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)

@@ -1,0 +1,132 @@
+"""Stored messages in the columns they are stored in: no Python step per message.
+
+For readers that keep their own cursor and want much at once (Spark). Law: what is given is
+verified, dense and in order; the next piece is on its way while one is worked on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from oncemq.client.engine import Engine
+from oncemq.client.ticket import Ticket
+from oncemq.client.turns import Turns
+from oncemq.client.values import verified
+from oncemq.client.verbs import ask
+from oncemq.core.names import Offset, TopicId
+from oncemq.core.records import Run
+from oncemq.core.replies import Ends, Messages, TopicEnd
+from oncemq.core.requests import Read, Watch
+from oncemq.core.step import Body
+from oncemq.errors import Corrupt
+
+READ_BYTES = 8 << 20  # of one reply; two of them are held at a time. A larger batch comes whole.
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBatch:
+    """Consecutive messages of one topic: what they share, and the body as `wire.batch` has it.
+
+    `columns` says which columns stand in the body; `runs` who numbered the messages, and when
+    they were stored.
+    """
+
+    topic: str
+    topic_id: TopicId
+    first_offset: Offset
+    count: int
+    columns: int
+    runs: tuple[Run, ...]
+    body: Body
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last."""
+        return self.first_offset + self.count
+
+
+class Reading:
+    """One range of a topic, read piece by piece; the next is asked for before one is given."""
+
+    def __init__(self, engine: Engine, turns: Turns, topic: str, *, start: int, stop: int) -> None:
+        self._engine, self._turns, self._topic = engine, turns, topic
+        self._next, self._stop = start, stop
+        self._token, self._ticket = 0, Ticket[list[ColumnBatch]]()
+
+    def batches(self) -> Iterator[ColumnBatch]:
+        """Every batch of the range, in order; the first and the last are cut to it."""
+        if self._next >= self._stop:
+            return
+        try:
+            self._ask()
+            while self._next < self._stop:
+                found = self._wait()
+                if not found:
+                    return  # the topic ends before the range does
+                self._next = found[-1].end_offset
+                if self._next < self._stop:
+                    self._ask()
+                yield from found
+        finally:
+            with self._turns.lock:
+                self._engine.drop(self._token)
+
+    def _ask(self) -> None:
+        read = Read(
+            self._topic, Offset(self._next), self._stop - self._next, READ_BYTES, whole=True
+        )
+        self._ticket = Ticket[list[ColumnBatch]]()
+        with self._turns.lock:
+            self._token = self._engine.ask_messages(read, self._take, self._ticket)
+            self._turns.pump()
+
+    def _wait(self) -> list[ColumnBatch]:
+        ticket = self._ticket
+        self._turns.wait_until(lambda: ticket.done, None, f"{self._topic}@{self._next}")
+        return ticket.result()
+
+    def _take(self, reply: Messages, bodies: Sequence[Body]) -> list[ColumnBatch]:
+        found: list[ColumnBatch] = []
+        expected = self._next
+        for head, body in verified(reply, bodies):
+            if head.first_offset != expected or head.count < 1:
+                raise Corrupt(f"{self._topic}@{expected} was asked for, @{head.first_offset} came")
+            found.append(
+                ColumnBatch(
+                    head.topic,
+                    head.topic_id,
+                    head.first_offset,
+                    head.count,
+                    head.columns,
+                    head.runs,
+                    body,
+                )
+            )
+            expected += head.count
+        return found
+
+
+class Columnar:
+    """The verbs of the blocking client for readers that keep their own cursor."""
+
+    _engine: Engine
+    _turns: Turns
+    _timeout: float
+
+    def read_columns(self, topic: str, start: int, stop: int) -> Iterator[ColumnBatch]:
+        """Stored messages from `start` up to `stop` as the batches they are stored in.
+
+        Settles nothing; ends early where the topic does. Made for much at once: a batch is one
+        `bytes`, and the next ones come while these are worked on.
+        """
+        return Reading(self._engine, self._turns, topic, start=start, stop=stop).batches()
+
+    def ends(self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0) -> list[TopicEnd]:
+        """Where these topics begin and end; one that is not there is left out.
+
+        With `wait`, as soon as one of them does not end at the offset given with it.
+        """
+        named = tuple((name, Offset(end)) for name, end in topics)
+        wait_ms = int(wait * 1000)
+        verb = ask(self._engine, lambda _: Watch(named, wait_ms), patience_ms=wait_ms)
+        reply: Ends = self._turns.run(verb, timeout=self._timeout + wait)
+        return list(reply.topics)

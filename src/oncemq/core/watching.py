@@ -1,0 +1,97 @@
+"""Who waits for the end of a topic to move: readers that keep their own cursor, such as Spark.
+
+Law: a connection waits for one such answer at a time; a newer question replaces the older, so
+the number of watchers is bounded by connections, not by requests.
+"""
+
+import heapq
+from typing import NamedTuple
+
+from oncemq.core.names import Micros
+from oncemq.core.replies import Ends, TopicEnd
+from oncemq.core.requests import Watch
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Caller, Step
+
+
+class Watcher(NamedTuple):
+    """A question whose answer is put off."""
+
+    caller: Caller
+    watch: Watch
+    deadline: Micros
+
+
+class Watching:
+    """All watchers of a server."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._watchers: dict[bytes, Watcher] = {}  # by the route back
+        self._by_topic: dict[str, dict[bytes, None]] = {}
+        self._deadlines: list[tuple[Micros, Caller]] = []
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def watch(self, step: Step, caller: Caller, watch: Watch, now: Micros) -> None:
+        """Where topics end, now or once that changes."""
+        if caller.route in self._watchers:
+            self._take(caller.route)
+        wait_ms = min(watch.wait_ms, self._scribe.rules.wait_ms_max)
+        if wait_ms <= 0 or self._differs(watch):
+            self._scribe.answer(step, caller, self._ends(watch))
+            return
+        deadline = Micros(now + wait_ms * 1000)
+        self._watchers[caller.route] = Watcher(caller, watch, deadline)
+        for name, _ in watch.topics:
+            self._by_topic.setdefault(name, {})[caller.route] = None
+        heapq.heappush(self._deadlines, (deadline, caller))
+
+    def moved(self, step: Step, name: str) -> None:
+        """A topic's end moved, or the topic came or went: tell who watches it."""
+        for route in list(self._by_topic.get(name, ())):
+            self._answer(step, self._take(route))
+
+    def expire(self, step: Step, now: Micros) -> None:
+        """End the waits that are over: the same end is an answer, too."""
+        while (due := self.next_deadline()) is not None and due <= now:
+            _, caller = heapq.heappop(self._deadlines)
+            self._answer(step, self._take(caller.route))
+
+    def next_deadline(self) -> Micros | None:
+        """When `expire` is worth calling again."""
+        while self._deadlines:
+            deadline, caller = self._deadlines[0]
+            watcher = self._watchers.get(caller.route)
+            if watcher is not None and (watcher.deadline, watcher.caller) == (deadline, caller):
+                return deadline
+            heapq.heappop(self._deadlines)
+        return None
+
+    def _answer(self, step: Step, watcher: Watcher) -> None:
+        self._scribe.answer(step, watcher.caller, self._ends(watcher.watch))
+
+    def _differs(self, watch: Watch) -> bool:
+        named = ((self._shard.by_name.get(name), end) for name, end in watch.topics)
+        return any(topic is None or topic.visible != end for topic, end in named)
+
+    def _ends(self, watch: Watch) -> Ends:
+        topics = (self._shard.by_name.get(name) for name, _ in watch.topics)
+        return Ends(
+            tuple(
+                TopicEnd(topic.name, topic.id, topic.low, topic.visible)
+                for topic in topics
+                if topic is not None
+            )
+        )
+
+    def _take(self, route: bytes) -> Watcher:
+        watcher = self._watchers.pop(route)
+        for name, _ in watcher.watch.topics:
+            routes = self._by_topic.get(name, {})
+            routes.pop(route, None)
+            if not routes:
+                self._by_topic.pop(name, None)
+        return watcher

@@ -1,0 +1,114 @@
+"""Reading by columns: the very batches that were put, verified, dense, and cut to the range."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from oncemq import Client, testing
+from oncemq.client import columns
+from oncemq.client.columns import ColumnBatch
+from oncemq.core.records import Retention
+from oncemq.errors import Corrupt, NoSuchTopic, Refused
+from oncemq.wire import batch
+
+
+@pytest.fixture
+def mq() -> Iterator[Client]:
+    """A client of a server that keeps everything put to `orders`."""
+    with testing.server() as address, Client(address, timeout=20) as client:
+        client.create_topic("orders", Retention(forever=True))
+        yield client
+
+
+def payloads(batches: Iterator[ColumnBatch]) -> list[bytes]:
+    found: list[bytes] = []
+    for each in batches:
+        found += batch.payloads_of(each.body, each.count, each.columns)
+    return found
+
+
+def test_a_range_is_what_was_put_from_start_up_to_stop(mq: Client) -> None:
+    wanted = [b"%d" % number for number in range(100)]
+    for first in range(0, 100, 7):
+        mq.put_many("orders", wanted[first : first + 7])
+    for start, stop in ((0, 100), (0, 1), (5, 8), (13, 14), (99, 100), (3, 97)):
+        assert payloads(mq.read_columns("orders", start, stop)) == wanted[start:stop]
+
+
+def test_batches_come_as_they_are_stored(mq: Client) -> None:
+    mq.put_many("orders", [b"a", b"b"])
+    mq.put_many("orders", [b"c"], keys=[b"k"], headers=[{"trace": "1"}])
+    plain, rich = mq.read_columns("orders", 0, 3)
+    assert (plain.first_offset, plain.count, plain.columns) == (0, 2, 0)
+    assert plain.body == batch.encode_payloads([b"a", b"b"])
+    assert batch.decode(rich.body, 1, rich.columns) == [batch.Item(b"c", b"k", {"trace": "1"})]
+    assert [run.first_sequence for run in (*plain.runs, *rich.runs)] == [1, 3]
+
+
+def test_an_empty_range_asks_nothing(mq: Client) -> None:
+    sends = mq.counters["sends"]
+    assert list(mq.read_columns("orders", 5, 5)) == []
+    assert list(mq.read_columns("orders", 5, 3)) == []
+    assert mq.counters["sends"] == sends
+
+
+def test_a_range_beyond_the_end_ends_with_the_topic(mq: Client) -> None:
+    mq.put_many("orders", [b"a", b"b"])
+    assert payloads(mq.read_columns("orders", 1, 10)) == [b"b"]
+
+
+def test_a_range_that_is_not_kept_or_not_there_is_refused(mq: Client) -> None:
+    with pytest.raises(NoSuchTopic, match="ordres"):
+        list(mq.read_columns("ordres", 0, 1))
+    with pytest.raises(Refused, match="0 up to 0, not 3"):
+        list(mq.read_columns("orders", 3, 4))
+
+
+def test_much_comes_in_pieces_and_a_large_batch_whole(
+    mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "READ_BYTES", 10_000)
+    wanted = [b"%06d" % number * 100 for number in range(200)]
+    mq.put_many("orders", wanted[:100])  # 60 kB
+    for each in wanted[100:]:
+        mq.put("orders", each, wait=False)
+        if len(each) % 3:
+            mq.flush()
+    mq.flush()
+    batches = list(mq.read_columns("orders", 0, 200))
+    assert batches[0].count == 100
+    assert payloads(iter(batches)) == wanted
+    assert mq.counters["sends"] > 3
+
+
+def test_a_reader_that_stops_half_way_leaves_nothing_behind(
+    mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "READ_BYTES", 1_000)
+    for number in range(20):
+        mq.put("orders", b"%d" % number * 400)
+    reading = mq.read_columns("orders", 0, 20)
+    assert next(reading).first_offset == 0
+    reading.close()  # type: ignore[attr-defined]
+    assert len(mq._engine.exchanges) == 0
+    assert len(payloads(mq.read_columns("orders", 0, 20))) == 20
+
+
+def test_bytes_that_changed_on_the_way_are_refused(
+    mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq.put("orders", b"a")
+    monkeypatch.setattr(batch, "checksum", lambda body, seed: 0)
+    with pytest.raises(Corrupt, match="orders@0"):
+        list(mq.read_columns("orders", 0, 1))
+
+
+def test_where_a_topic_ends_is_told_when_it_moves(mq: Client) -> None:
+    (here,) = mq.ends([("orders", 0), ("ordres", 0)])
+    assert (here.name, here.low, here.end) == ("orders", 0, 0)
+    (same,) = mq.ends([("orders", 0)], wait=0.05)
+    assert same == here
+    with Client(mq._engine.settings.servers[0], timeout=20) as publisher:
+        publisher.put("orders", b"a")
+    (moved,) = mq.ends([("orders", 0)], wait=20)
+    assert (moved.topic_id, moved.end) == (here.topic_id, 1)
