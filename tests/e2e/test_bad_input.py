@@ -45,6 +45,7 @@ from oncemq.core.requests import (
     Status,
     Subscribe,
     Unsubscribe,
+    Watch,
 )
 from oncemq.core.rules import Rules
 from oncemq.errors import StorageRefused
@@ -191,6 +192,7 @@ def test_numbers_at_the_edge_are_answered(ground: Ground, number: int) -> None:
         (Get(GUEST, NONE, "orders", bytes_max=number), None),
         (Read("orders", Offset(number)), None),
         (Read("orders", Offset(0), limit=number, bytes_max=number), None),
+        (Watch((("orders", Offset(number)),)), None),
         (Hello(ClientId("edge"), Epoch(number), number), None),
         (Subscribe(GUEST, NONE, "orders", Start("offset", number)), None),
         (Settle(GUEST, NONE, (Settled("orders", SubscriptionId(number), Offset(0)),)), None),
