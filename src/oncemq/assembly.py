@@ -103,6 +103,8 @@ def server_from(config: Config) -> Server:
     rules = Rules(
         message_bytes_max=config.message_max,
         batch_bytes_max=config.batch_max,
+        idempotency_ms=config.idempotency_ttl,
+        idempotency_keys_max=config.idempotency_keys_max,
         sync_ms=config.sync_ms,
     )
     segment_bytes = config.segment_bytes

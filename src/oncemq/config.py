@@ -37,6 +37,7 @@ _ADDRESS = re.compile(r"(tcp)://(.+):(\d{1,5}|\*)|(ipc|inproc)://(.+)")
 DURATION_MS_MAX = 36_500 * _MS["d"]
 SIZE_MAX = 1 << 60
 SYNC_MS_MAX = 60_000
+COUNT_MAX = 1 << 40
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
@@ -60,6 +61,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     disk_max: int | None = None  # None: as much as the disk has
     message_max: int = 16 << 20
     batch_max: int = 64 << 20
+    idempotency_ttl: int = 7 * 86_400_000  # milliseconds
+    idempotency_keys_max: int = 1_000_000  # of one topic
     log_level: str = "info"
     log_format: str = "text"
     origins: dict[str, str] = {}
@@ -132,6 +135,19 @@ def _positive_size(text: str) -> int:
 
 def _size_or_none(text: str) -> int | None:
     return None if text.strip().lower() == "none" else _positive_size(text)
+
+
+def _at_least_a_day(text: str) -> int:
+    if (ms := parse_duration(text)) < _MS["d"]:
+        raise ConfigError(f"{text!r} is too short to be of use; give at least a day: 1d")
+    return ms
+
+
+def _count(text: str) -> int:
+    digits = text.strip().replace("_", "").replace(",", "")
+    if not digits.isdecimal() or not 1 <= int(digits) <= COUNT_MAX:
+        raise ConfigError(f"{text!r} is not a number from 1 to {COUNT_MAX}")
+    return int(digits)
 
 
 def _seconds(text: str) -> float:
@@ -222,6 +238,8 @@ SETTINGS: dict[str, Setting] = {
     "disk_max": Setting(_size_or_none, "most bytes the log may take, or none"),
     "message_max": Setting(_positive_size, "most bytes of one message"),
     "batch_max": Setting(_positive_size, "most bytes of one batch"),
+    "idempotency_ttl": Setting(_at_least_a_day, "how long an idempotency key is remembered"),
+    "idempotency_keys_max": Setting(_count, "most idempotency keys that a topic remembers"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }

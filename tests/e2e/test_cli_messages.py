@@ -233,7 +233,8 @@ def test_lists_in_json_are_arrays_even_when_empty(once: Once, topic: str) -> Non
     ]
     found = [each for each in json.loads(once("topics", "--json").text) if each["topic"] == topic]
     assert [*found[0]] == (
-        "topic messages low end subscriptions producers retain stored_bytes created"
+        "topic messages low end subscriptions producers retain stored_bytes idempotency_keys "
+        "created"
     ).split()
     assert (found[0]["messages"], found[0]["subscriptions"], found[0]["retain"]) == (1, 1, "none")
 
@@ -272,3 +273,17 @@ def test_a_listener_to_several_topics_needs_all_of_them_subscribed(once: Once, t
     refused = once("listen", f"{topic}-a", f"{topic}-b", "--id", "c")
     assert refused.code == 1
     assert f"c is not subscribed to '{topic}-b'" in refused.err
+
+
+def test_a_put_under_an_idempotency_key_is_stored_once_whoever_repeats_it(
+    once: Once, topic: str
+) -> None:
+    once("subscribe", topic, "--id", topic)
+    first = once("put", topic, "paid", "--idempotency-key", "order-7")
+    again = parsed(once("put", topic, "paid", "--idempotency-key", "order-7", "--json").text)[0]
+    assert (first.text, first.code) == (f"{topic}@0\n", 0)
+    assert (again["offset"], again["duplicate"]) == (0, True)
+    other = once("put", topic, "refunded", "--idempotency-key", "order-7")
+    assert (other.code, "another payload" in other.err) == (1, True)
+    assert "idempotency keys  1" in once("topic", "show", topic).text
+    assert once("get", topic, "-n", "9", "--id", topic).text == "paid\n"

@@ -6,9 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, Serial, TopicId
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    Serial,
+    TopicId,
+    key_producer,
+)
 from oncemq.core.records import Record, Retention, SubscriptionMade, TopicCreated
-from oncemq.core.replies import Subscribed, Welcome
+from oncemq.core.replies import PutAccepted, Subscribed, Welcome
 from oncemq.core.requests import (
     ConfigureTopic,
     CreateTopic,
@@ -22,8 +32,11 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
+from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.step import Caller, Step
+
+KEY_MICROS = 85_000_000_000  # a `forget` passes more time than that
 
 TOPICS = st.sampled_from(["a", "a", "a", "b"])
 CLIENTS = st.sampled_from(["one", "one", "two", "_anonymous-x"])
@@ -34,6 +47,7 @@ STEPS = st.lists(
         st.tuples(st.just("subscribe"), TOPICS, CLIENTS, st.sampled_from(["new", "earliest"])),
         st.tuples(st.just("unsubscribe"), TOPICS, CLIENTS),
         st.tuples(st.just("put"), TOPICS, CLIENTS, st.integers(1, 3), st.booleans()),
+        st.tuples(st.just("put_keyed"), TOPICS, st.sampled_from(["k", "l"])),
         st.tuples(st.just("settle"), TOPICS, CLIENTS, st.integers(0, 9)),
         st.tuples(st.just("hello"), st.sampled_from(["one", "two"])),
         st.tuples(st.just("create"), TOPICS, RETENTIONS),
@@ -72,6 +86,7 @@ def everything(shard: Shard) -> object:
         shard.next_identity(),
         shard.last_timestamp,
         sorted(shard.guests.items()),
+        set(shard.keys),
         {name: topic.id for name, topic in shard.by_name.items()},
         {client: set(topics) for client, topics in shard.by_client.items()},
         {topic.id: topic.low for topic in shard.topics.values()},
@@ -89,11 +104,12 @@ class Live:
 
     def __init__(self) -> None:
         self.shard = Shard(7)
-        self.broker = Broker(self.shard)
+        self.broker = Broker(self.shard, Rules(idempotency_ms=KEY_MICROS // 1000))
         self.records: list[Record] = []
         self.now = 10**12
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[int, str, bool], int] = {}
+        self.keyed: dict[tuple[int, str], int] = {}  # when each key was last used afresh
         self.subscriptions: dict[tuple[str, str], int] = {}
         self.lows: dict[int, int] = {}
         self.identities: set[int] = set()
@@ -157,6 +173,20 @@ class Live:
         )  # fmt: skip
         self.sequences[self.shard.by_name[topic].id, client, lasting] = first + count - 1
         assert reply.count == count  # type: ignore[attr-defined]
+
+    def put_keyed(self, topic: str, key: str) -> None:
+        reply = self.ask(
+            Put(
+                ClientId("_anonymous-x"), Epoch(0), topic, TopicId(0), key_producer(key), False,
+                Sequence(1), 2, 0, 77, idempotency_key=key,
+            ),
+            b"body",
+        )  # fmt: skip
+        assert isinstance(reply, PutAccepted)
+        known = self.shard.by_name[topic].id
+        assert reply.duplicate == (self.keyed.get((known, key), 0) + KEY_MICROS > self.now)
+        if not reply.duplicate:
+            self.keyed[known, key] = self.now
 
     def settle(self, topic: str, client: str, cursor: int) -> None:
         subscription = self.subscriptions.get((topic, client), 0)

@@ -53,6 +53,11 @@ def headers_of(
     callback=headers_of,
     help="A header that goes with the message; may be repeated.",
 )
+@click.option(
+    "--idempotency-key",
+    metavar="TEXT",
+    help="The same put whoever repeats it: stored once, as long as the server remembers keys.",
+)
 def put(
     session: Session,
     topic: str,
@@ -61,6 +66,7 @@ def put(
     lines: bool,
     key: str | None,
     headers: dict[str, str] | None,
+    idempotency_key: str | None,
 ) -> None:
     """Put MESSAGE, or what --file or standard input hold, to TOPIC.
 
@@ -73,8 +79,8 @@ def put(
     """
     if message is not None and (path or lines):
         raise click.UsageError("give the MESSAGE, or --file, or standard input: one of them")
-    if lines and (key is not None or headers):
-        raise click.UsageError("--key and --header go with one message, not with --lines")
+    if lines and (key is not None or headers or idempotency_key is not None):
+        raise click.UsageError("--key, --header and --idempotency-key go with one message alone")
     with _source(session, path, asked=message is None) as source:
         if lines:
             from oncemq.cli.bulk import put_lines
@@ -83,7 +89,9 @@ def put(
         else:
             payload = whole(source) if message is None else os.fsencode(message)
             raw_key = None if key is None else os.fsencode(key)
-            _put_one(session, topic, payload, key=raw_key, headers=headers)
+            _put_one(
+                session, topic, payload, key=raw_key, headers=headers, once_key=idempotency_key
+            )
 
 
 def _put_one(
@@ -93,11 +101,15 @@ def _put_one(
     *,
     key: bytes | None,
     headers: dict[str, str] | None,
+    once_key: str | None,
 ) -> None:
     with session.publisher() as client:
         try:
-            receipt = client.put(topic, payload, key=key, headers=headers)
+            receipt = client.put(topic, payload, key=key, headers=headers, idempotency_key=once_key)
         except Unreachable as error:
+            if once_key is not None:
+                error.add_note("it may be stored or not: the same put with the same key is safe")
+                raise
             raise unreachable(session, error, 1) from error
     _show(session, receipt)
 

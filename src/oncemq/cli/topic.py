@@ -46,6 +46,7 @@ def show(session: Session, topic: str) -> None:
                 ("kept because", shown.kept_because),
                 ("stored", output.about(info.stored_bytes)),
                 ("producers", info.producers),
+                ("idempotency keys", info.idempotency_keys),
                 ("created", output.moment(info.created)),
             ]
         )

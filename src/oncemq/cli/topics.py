@@ -30,6 +30,7 @@ def as_object(info: TopicInfo) -> dict[str, object]:
         "producers": info.producers,
         "retain": text_of(info.retention),
         "stored_bytes": info.stored_bytes,
+        "idempotency_keys": info.idempotency_keys,
         "created": output.moment(info.created),
     }
 

@@ -3,38 +3,33 @@
 Law: no verb leaves the engine half-way: an interrupt ends the wait, never the state.
 """
 
-import contextlib
 import random
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, overload
+from typing import Self
 
 from oncemq.client import verbs
+from oncemq.client.blocking_puts import Publishing
 from oncemq.client.columns import Columnar
 from oncemq.client.engine import Engine
-from oncemq.client.outflow import GATHER_MESSAGES
-from oncemq.client.pending import Pending, one, some
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
 from oncemq.client.state import open_state
-from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns, monotonic_clock
-from oncemq.client.values import Headers, Message, Receipt, Receipts
+from oncemq.client.values import Message
 from oncemq.client.verbs import Where
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
 from oncemq.core.subscriber import several
-from oncemq.errors import OnceMQError, OutboxFull, Unreachable
+from oncemq.errors import OnceMQError, Unreachable
 from oncemq.transport.link import Link
-from oncemq.wire import batch
 
 AWAY_SECONDS = 2.0  # a close waits no longer for a server that is away, if the outbox has it all
-FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
-class Client(Columnar):
+class Client(Publishing, Columnar):
     """A publisher and subscriber. Threads may share it; `with` closes it.
 
     With an `id` it has state on disk: its puts survive its crashes, its cursors too. Without,
@@ -78,96 +73,6 @@ class Client(Columnar):
         """Requests sent (retries included), and duplicates the server recognized."""
         engine = self._engine
         return {"sends": engine.exchanges.sends, "duplicates": engine.outflow.duplicates}
-
-    # Publishing
-
-    @overload
-    def put(
-        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
-        durable: bool = ..., wait: Literal[True] = ...,
-    ) -> Receipt: ...  # fmt: skip
-    @overload
-    def put(
-        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
-        durable: bool = ..., wait: bool,
-    ) -> Receipt | Pending[Receipt]: ...  # fmt: skip
-    def put(
-        self,
-        topic: str,
-        payload: bytes,
-        *,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-        durable: bool = True,
-        wait: bool = True,
-    ) -> Receipt | Pending[Receipt]:
-        """Put a message; its receipt, once the server has it on disk.
-
-        `wait=False` returns at once and gathers single puts into batches by itself;
-        `durable=False` skips the outbox: a crash of this process may then lose the put.
-        """
-        outflow = self._engine.outflow
-        item = batch.Item(payload_of(payload), key, headers)
-        if not wait:
-            side = item if key is not None or headers else None
-            largest = len(item.payload)
-            ticket, place = self._gather(topic, (item.payload,), side, largest, lasting=durable)
-            return Pending(ticket, one(place), self._receipts)
-        with self._turns.lock:
-            self._room_for(topic, len(item.payload))
-            columns, body = batch.encode([item])
-            ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
-        return self._receipts(ticket, None)[0]
-
-    @overload
-    def put_many(
-        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
-        headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
-        wait: Literal[True] = ...,
-    ) -> Receipts: ...  # fmt: skip
-    @overload
-    def put_many(
-        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
-        headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: bool,
-    ) -> Receipts | Pending[Receipts]: ...  # fmt: skip
-    def put_many(
-        self,
-        topic: str,
-        payloads: Sequence[bytes],
-        *,
-        keys: Sequence[bytes | None] | None = None,
-        headers: Sequence[Headers | None] | None = None,
-        durable: bool = True,
-        wait: bool = True,
-    ) -> Receipts | Pending[Receipts]:
-        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
-        if not payloads:
-            return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
-        outflow = self._engine.outflow
-        plain = keys is None and headers is None
-        if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            largest = max(map(len, payloads))
-            ticket, place = self._gather(topic, payloads, None, largest, lasting=durable)
-            return Pending(ticket, some(place, len(payloads)), self._receipts)
-        columns, body = encode_many(payloads, keys, headers)
-        with self._turns.lock:
-            self._room_for(topic, outflow.largest(payloads, body), len(body))
-            ticket = outflow.put(
-                topic, count=len(payloads), columns=columns, body=body, lasting=durable
-            )
-            if not wait:
-                self._turns.pump()
-                self._turns.see_out()
-                return Pending(ticket, some(0, len(payloads)), self._receipts)
-        return self._receipts(ticket, None)
-
-    def flush(self, timeout: float | None = None) -> None:
-        """Wait until every put has its answer; raises what a put that nobody looked at met."""
-        outflow = self._engine.outflow
-        self._turns.wait_until(lambda: outflow.idle, timeout, "the puts made so far")
-        error = self._engine.failure or outflow.take_failure()
-        if error is not None:
-            raise error
 
     # Subscribing
 
@@ -302,41 +207,6 @@ class Client(Columnar):
             return None
         return None
 
-    def _gather(
-        self,
-        topic: str,
-        payloads: Sequence[bytes],
-        item: batch.Item | None,
-        largest: int,
-        *,
-        lasting: bool,
-    ) -> tuple[Ticket[Receipts], int]:
-        # Adding plain payloads is one step that no interrupt halves, and the one that must be fast;
-        # one that does not last may first have to record those before it.
-        quick = item is None and lasting
-        with self._turns.lock.plain if quick else self._turns.lock:
-            self._room_for(topic, largest)
-            gathered = self._engine.outflow.gather(topic, payloads, item, lasting=lasting)
-            ticket, place, full = gathered
-            self._turns.see_out(now=full)
-        return ticket, place
-
-    def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
-        outflow = self._engine.outflow
-        try:
-            outflow.check(topic, largest, size)
-        except OutboxFull:
-            room = self._engine.settings.outbox_bytes_max // 2
-            if not self._engine.connected:
-                raise
-            self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
-        if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
-            self._turns.wait_until(
-                lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
-                None,
-                "earlier puts",
-            )
-
     @contextmanager
     def _put_back_unless_settled(self, topic: str) -> Generator[None]:
         """What was taken and did not take effect comes again, whatever ended the block."""
@@ -350,35 +220,3 @@ class Client(Columnar):
     def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
         return self._turns.run(verb, timeout=self._timeout + wait)
-
-    def _receipts(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-        ticket.looked_at = True
-        if not ticket.done:
-            self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
-        return ticket.result()
-
-
-def encode_many(
-    payloads: Sequence[bytes],
-    keys: Sequence[bytes | None] | None,
-    headers: Sequence[Headers | None] | None,
-) -> tuple[int, bytes]:
-    """The columns and the body of a batch as users give it."""
-    if keys is None and headers is None:
-        return 0, batch.encode_payloads(payloads)
-    none = [None] * len(payloads)
-    return batch.encode(
-        [
-            batch.Item(payload, key, header)
-            for payload, key, header in zip(payloads, keys or none, headers or none, strict=True)
-        ]
-    )
-
-
-def payload_of(payload: bytes | bytearray | memoryview) -> bytes:
-    """The payload as bytes; nothing is encoded behind the user's back."""
-    if isinstance(payload, bytes):
-        return payload
-    with contextlib.suppress(TypeError):
-        return memoryview(payload).tobytes()
-    raise TypeError(f"a payload is bytes, not {type(payload).__name__}; encode it first")

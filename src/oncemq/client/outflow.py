@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Receipt, Receipts
+from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId, name_fault
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.records import OutboxPut
-from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
+from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
 from oncemq.errors import InvalidRequest, OnceMQError, OutboxFull
@@ -283,7 +283,7 @@ class Outflow:
     def _answered(self, parcel: Parcel, reply: Reply, _: Many[Body]) -> None:
         if isinstance(reply, PutAccepted):
             self._publisher.accepted(parcel, reply)
-            self._finish(parcel, _receipts(parcel, reply))
+            self._finish(parcel, receipts_of(parcel.topic, reply))
             return
         assert isinstance(reply, Refused)
         if self._engine.failure is not None:
@@ -368,9 +368,3 @@ def _entry(parcel: Parcel, topic_id: TopicId) -> OutboxPut:
         parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns,
         parcel.checksum, bytes(parcel.body),
     )  # fmt: skip
-
-
-def _receipts(parcel: Parcel, reply: PutAccepted) -> Receipts:
-    offset = None if reply.first_offset == NO_OFFSET else reply.first_offset
-    first = Receipt(parcel.topic, offset, reply.stored, reply.duplicate, reply.sync_ms)
-    return Receipts(first, parcel.count)

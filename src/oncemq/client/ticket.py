@@ -1,11 +1,32 @@
 """A place for one answer: filled once, by the engine; looked at by whoever waits."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from oncemq.errors import OnceMQError
 
 T = TypeVar("T")
+
+
+class Awaited(Protocol):
+    """Whatever a verb waits for."""
+
+    @property
+    def done(self) -> bool: ...
+
+
+class Until:
+    """A wait for something that no single answer brings."""
+
+    __slots__ = ("_ready",)
+
+    def __init__(self, ready: "Callable[[], bool]") -> None:
+        self._ready = ready
+
+    @property
+    def done(self) -> bool:
+        """Whether it is so now."""
+        return self._ready()
 
 
 class Ticket(Generic[T]):

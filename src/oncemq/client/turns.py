@@ -8,11 +8,11 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from oncemq.client.engine import Engine
 from oncemq.client.shield import SHIELD, ShieldedLock
-from oncemq.client.ticket import Ticket
+from oncemq.client.ticket import Awaited
 from oncemq.client.verbs import Verb
 from oncemq.core.names import Micros
 from oncemq.errors import Unreachable
@@ -50,7 +50,7 @@ class Turns:
             with self.lock:
                 ticket = next(verb)
             while True:
-                waited: Ticket[Any] = ticket
+                waited: Awaited = ticket
                 self.wait_until(lambda t=waited: t.done, timeout, "an answer")
                 with self.lock:
                     ticket = verb.send(None)

@@ -10,7 +10,7 @@ import msgspec
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead, Messages
+from oncemq.core.replies import NO_OFFSET, BatchHead, Messages, PutAccepted
 from oncemq.core.step import Body
 from oncemq.errors import Corrupt
 from oncemq.wire import batch
@@ -138,6 +138,13 @@ class Receipt(msgspec.Struct, frozen=True):
     def id(self) -> str | None:
         """The message's name (`orders@42`), if it has one."""
         return None if self.offset is None else f"{self.topic}@{self.offset}"
+
+
+def receipts_of(topic: str, reply: PutAccepted) -> "Receipts":
+    """What users get of the answer to a put."""
+    offset = None if reply.first_offset == NO_OFFSET else reply.first_offset
+    first = Receipt(topic, offset, reply.stored, reply.duplicate, reply.sync_ms)
+    return Receipts(first, reply.count)
 
 
 class Receipts(Sequence[Receipt]):

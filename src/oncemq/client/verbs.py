@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from oncemq.client.engine import Engine
-from oncemq.client.ticket import Ticket
+from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
 from oncemq.core.names import Epoch, Offset
 from oncemq.core.records import Retention
@@ -46,7 +46,7 @@ from oncemq.core.requests import (
 from oncemq.errors import Fenced, InvalidRequest
 
 T = TypeVar("T")
-Verb = Generator[Ticket[Any], None, T]
+Verb = Generator[Awaited, None, T]
 Where = str | int | datetime
 
 PAGE = 1_000

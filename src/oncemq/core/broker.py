@@ -56,7 +56,7 @@ class Broker:
         self.waiting = self._delivery.waiting
         self.listeners = Listeners(self._scribe, self._delivery)
         self._membership = Membership(self._scribe, self.waiting)
-        self._upkeep = upkeep.Upkeep(shard)
+        self._upkeep = upkeep.Upkeep(shard, self.rules)
 
     def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
         """Decide about one request."""
@@ -139,6 +139,8 @@ class Broker:
     def stored_before(self, put: Put) -> bool:
         """Whether a put is a repeat, which writes nothing and needs no room."""
         topic = self.shard.by_name.get(put.topic)
+        if topic is not None and put.idempotency_key:
+            return put.producer in self.shard.keys.get(topic.id, ())
         entry = topic.producers.get(put.producer) if topic else None
         return entry is not None and put.first_sequence <= entry.last_sequence
 

@@ -56,6 +56,7 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
                 "clients": len(shard.clients.entries),
                 "waiting": len(waiting),
                 "last_serial": shard.serial,
+                "idempotency_keys": sum(map(len, shard.keys.values())),
             }
             return StatusReport({**facts, **asdict(counters)})
 
@@ -73,7 +74,7 @@ def _topics(shard: Shard, question: ListTopics) -> TopicList:
     limit = min(max(1, question.limit), PAGE_MAX)
     page = names[first : first + limit]
     more = first + limit < len(names)
-    return TopicList(tuple(_info(shard.by_name[name]) for name in page), more)
+    return TopicList(tuple(_info(shard, shard.by_name[name]) for name in page), more)
 
 
 def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
@@ -82,7 +83,7 @@ def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
         return no_such_topic(shard, question.topic)
     shown = list(topic.subscriptions.values())[:SHOWN_MAX]
     subscriptions = tuple(_subscription(topic, each, waiting) for each in shown)
-    return TopicShown(_info(topic), topic.why_kept(), subscriptions)
+    return TopicShown(_info(shard, topic), topic.why_kept(), subscriptions)
 
 
 def _subscriptions(shard: Shard, waiting: Waiting, question: ListSubscriptions) -> Reply:
@@ -113,7 +114,7 @@ def _matching(shard: Shard, question: ListSubscriptions) -> Iterator[tuple[Topic
                 yield topic, topic.subscriptions[each]
 
 
-def _info(topic: Topic) -> TopicInfo:
+def _info(shard: Shard, topic: Topic) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
         topic_id=topic.id,
@@ -123,6 +124,7 @@ def _info(topic: Topic) -> TopicInfo:
         producers=len(topic.producers),
         retention=topic.retention,
         created=topic.created,
+        idempotency_keys=len(shard.keys.get(topic.id, ())),
     )
 
 

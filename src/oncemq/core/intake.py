@@ -10,6 +10,7 @@ from typing import assert_never
 from oncemq.core.catalog import Counters
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
+    NAME_BYTES_MAX,
     PRODUCER_BYTES,
     Epoch,
     Micros,
@@ -17,9 +18,16 @@ from oncemq.core.names import (
     ProducerId,
     Sequence,
     TopicId,
+    key_producer,
 )
-from oncemq.core.producers import Conflict, Duplicate, Gap, New, Recent, judge
-from oncemq.core.records import MessagesDiscarded, MessagesStored, Run
+from oncemq.core.producers import Conflict, Duplicate, Gap, New, Recent, Verdict, judge
+from oncemq.core.records import (
+    KeyedDiscarded,
+    MessagesDiscarded,
+    MessagesKeyed,
+    MessagesStored,
+    Run,
+)
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Resume
 from oncemq.core.scribe import Scribe
@@ -47,10 +55,12 @@ class Intake:
         if refusal:
             self._scribe.answer(step, caller, refusal)
             return None
-        entry = topic.producers.get(put.producer) if topic else None
-        verdict = judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
+        verdict = self._judge(topic, put)
         match verdict:
             case New():
+                if refusal := self._too_many_keys(topic, put):
+                    self._scribe.answer(step, caller, refusal)
+                    return None
                 topic = topic or self._scribe.create(step, put.topic, now)
                 accepted = self._store(step, topic, put, body, now)
                 self._scribe.answer(step, caller, accepted)
@@ -67,6 +77,13 @@ class Intake:
             case _:
                 assert_never(verdict)
         return None
+
+    def _judge(self, topic: Topic | None, put: Put) -> Verdict:
+        if topic is not None and put.idempotency_key:
+            keys = self._shard.keys.get(topic.id)
+            return keys.judge(put.producer, put.count, put.checksum) if keys else New()
+        entry = topic.producers.get(put.producer) if topic else None
+        return judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
 
     def resume(self, resume: Resume) -> Reply:
         """Where a producer stopped on a topic."""
@@ -94,7 +111,19 @@ class Intake:
         if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
             refusal = Refused("topic_changed", detail)
-        return refusal or self._outdated(put)
+        return refusal or _key_fault(put) or self._outdated(put)
+
+    def _too_many_keys(self, topic: Topic | None, put: Put) -> Refused | None:
+        most = self._rules.idempotency_keys_max
+        if topic is None or not put.idempotency_key:
+            return None
+        if len(self._shard.keys.get(topic.id, ())) < most:
+            return None
+        return Refused(
+            "limit",
+            f"{put.topic!r} remembers its {most} idempotency keys, and forgets none before its "
+            "time; put without a key, or raise idempotency_keys_max",
+        )
 
     def _outdated(self, put: Put) -> Refused | None:
         """Why a copy comes too late: its producer has asked since where it stands."""
@@ -109,10 +138,17 @@ class Intake:
         run = Run(put.count, put.producer, epoch, put.first_sequence, timestamp)
         if not topic.wanted:
             self._counters.discarded += put.count
-            self._scribe.write(step, MessagesDiscarded(topic.id, put.checksum, run))
+            discarded = MessagesDiscarded(topic.id, put.checksum, run)
+            if put.idempotency_key:
+                discarded = KeyedDiscarded(topic.id, put.checksum, run, put.idempotency_key)
+            self._scribe.write(step, discarded)
             return self._accepted(topic, put, NO_OFFSET, stored=False)
         first = topic.end
         record = MessagesStored(topic.id, first, put.count, put.columns, put.checksum, (run,))
+        if put.idempotency_key:
+            record = MessagesKeyed(
+                topic.id, first, put.count, put.columns, put.checksum, (run,), put.idempotency_key
+            )
         self._scribe.write(step, record, body)
         self._counters.stored += put.count
         self._counters.stored_bytes += len(body)
@@ -126,6 +162,19 @@ class Intake:
         first = recent.first_offset if recent else NO_OFFSET
         stored = recent is None or recent.first_offset != NO_OFFSET
         return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms)
+
+
+def _key_fault(put: Put) -> Refused | None:
+    key = put.idempotency_key
+    if not key or (len(key.encode()) <= NAME_BYTES_MAX and _numbered_by_key(put)):
+        return None
+    detail = f"an idempotency key has 1 to {NAME_BYTES_MAX} bytes, and numbers its own messages"
+    return Refused("malformed", detail)
+
+
+def _numbered_by_key(put: Put) -> bool:
+    """Whoever repeats the put makes the same batch of it, whatever process that is."""
+    return put.producer == key_producer(put.idempotency_key) and put.first_sequence == 1
 
 
 def _gap(put: Put, expected: Sequence) -> Refused:

@@ -5,6 +5,7 @@ characters; it never becomes a file name.
 """
 
 import unicodedata
+from hashlib import blake2b
 from typing import NewType
 
 TopicId = NewType("TopicId", int)  # never used twice, even for the same name
@@ -39,6 +40,11 @@ def name_fault(name: str, *, what: str = "topic name") -> str | None:
     if not unicodedata.is_normalized("NFC", name):
         return f"the {what} {name!r} is not in Unicode form NFC; normalize it first"
     return None
+
+
+def key_producer(key: str) -> ProducerId:
+    """Who numbers the messages put under an idempotency key: the key itself, from 1."""
+    return ProducerId(blake2b(key.encode(), digest_size=16, person=b"oncemq-key").digest())
 
 
 def is_system(name: str) -> bool:

@@ -148,6 +148,28 @@ class Marked(Record, frozen=True, array_like=True):
     kind = 12
 
 
+class MessagesKeyed(MessagesStored, frozen=True, array_like=True):
+    """A batch put under an idempotency key: the key and what it stands for, in one frame."""
+
+    kind = 13
+    key: str
+
+
+class KeyedDiscarded(MessagesDiscarded, frozen=True, array_like=True):
+    """A put under an idempotency key that nobody subscribes to: the key is remembered."""
+
+    kind = 14
+    key: str
+
+
+class KeysForgotten(Record, frozen=True, array_like=True):
+    """Idempotency keys of a topic whose time is over, each by the producer it stands for."""
+
+    kind = 15
+    topic_id: TopicId
+    keys: tuple[ProducerId, ...]
+
+
 class OutboxLane(Record, frozen=True, array_like=True):
     """In a client's outbox: where a producer's numbers on a topic go on."""
 
@@ -200,6 +222,9 @@ RECORDS: dict[int, type[Record]] = {
         ClientOpened,
         ProducersForgotten,
         Marked,
+        MessagesKeyed,
+        KeyedDiscarded,
+        KeysForgotten,
         OutboxLane,
         OutboxPut,
         OutboxDone,

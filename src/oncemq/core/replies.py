@@ -113,6 +113,7 @@ class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
     retention: Retention
     created: Micros
     stored_bytes: int = 0
+    idempotency_keys: int = 0
 
 
 class TopicList(Reply, frozen=True, array_like=True):

@@ -56,6 +56,7 @@ class Put(Request, frozen=True, array_like=True):
 
     `lasting`: the producer's numbers are on the client's disk; else they end with its process.
     `number` grows with everything a client sends for its puts; 0: not numbered.
+    `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
     """
 
     opcode = 3
@@ -70,6 +71,7 @@ class Put(Request, frozen=True, array_like=True):
     columns: int
     checksum: int
     number: int = 0
+    idempotency_key: str = ""
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):

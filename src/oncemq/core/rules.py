@@ -15,6 +15,8 @@ class Rules(msgspec.Struct, frozen=True):
     subscriptions_max: int = 100_000  # of one topic
     wait_ms_max: int = 60_000
     retry_ms: int = 3_000  # a listener that has not settled what came is told again after this
+    idempotency_ms: int = 7 * 86_400_000  # how long an idempotency key is remembered
+    idempotency_keys_max: int = 1_000_000  # of one topic
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 
     @property

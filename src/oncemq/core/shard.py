@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from oncemq.core.clients import Clients, ClientState
+from oncemq.core.keys import Keys, KeysState
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     ClientId,
@@ -24,8 +25,11 @@ from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientOpened,
     CursorMoved,
+    KeyedDiscarded,
+    KeysForgotten,
     Marked,
     MessagesDiscarded,
+    MessagesKeyed,
     MessagesStored,
     ProducersForgotten,
     Record,
@@ -48,7 +52,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     last_timestamp: Micros
 
 
-State = TopicState | ClientState | ShardState
+State = TopicState | ClientState | ShardState | KeysState
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
@@ -68,6 +72,7 @@ class Shard:
         self.by_name: dict[str, Topic] = {}
         self.names: list[str] = []  # of `by_name`, sorted: a page of them costs no sorting
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
+        self.keys: dict[TopicId, Keys] = {}  # of the topics that have any
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
         self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
         self._began = Serial(0)  # where recovery ended: changes before are not told apart
@@ -105,6 +110,10 @@ class Shard:
                 pass
             case _:
                 topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
+                if isinstance(
+                    record, TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten
+                ):
+                    self._apply_to_keys(record, gone=topic is None)
                 if topic is None:
                     assert serial <= self.checkpointed, f"record {serial} is about no topic"
                     return
@@ -114,19 +123,45 @@ class Shard:
 
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
         self._seen_identity(record.topic_id)
-        self.last_timestamp = max(self.last_timestamp, record.timestamp)
+        self._seen_time(record.timestamp)
         if record.topic_id not in self.topics:
             topic = Topic(record.topic_id, record.name, record.retention, record.timestamp)
             topic.last_serial = serial
             self._add(topic)
 
+    def _apply_to_keys(
+        self,
+        record: TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten,
+        *,
+        gone: bool,
+    ) -> None:
+        """Keys have no mark of their own: what is remembered twice is remembered the same."""
+        match record:
+            case MessagesKeyed() | KeyedDiscarded():
+                if not gone:
+                    self.keys.setdefault(record.topic_id, Keys()).add(record)
+            case KeysForgotten():
+                keys = self.keys.get(record.topic_id, Keys())
+                keys.forget(record.keys)
+                if not keys:
+                    self.keys.pop(record.topic_id, None)
+            case TopicDeleted():
+                self.keys.pop(record.topic_id, None)
+
     def _apply_to(self, topic: Topic, record: Record) -> None:
         match record:
             case MessagesStored():
                 topic.end = Offset(record.first_offset + record.count)
-                self._accept(topic, record.runs[0], record.first_offset, record.checksum)
+                if isinstance(record, MessagesKeyed):
+                    self._seen_time(record.runs[0].timestamp)
+                else:
+                    self._accept(topic, record.runs[0], record.first_offset, record.checksum)
+            case KeyedDiscarded():
+                self._seen_time(record.run.timestamp)
             case MessagesDiscarded():
                 self._accept(topic, record.run, NO_OFFSET, record.checksum)
+            case KeysForgotten():
+                pass
             case CursorMoved():
                 topic.subscriptions[record.client].cursor = record.cursor
             case SubscriptionMade():
@@ -155,7 +190,7 @@ class Shard:
                 raise AssertionError(f"no rule for {record!r}")
 
     def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
-        self.last_timestamp = max(self.last_timestamp, run.timestamp)
+        self._seen_time(run.timestamp)
         anonymous = run.producer_epoch == ANONYMOUS_EPOCH
         recent = Recent(run.first_sequence, run.count, first_offset, checksum)
         topic.accept(run.producer, anonymous=anonymous, recent=recent, now=run.timestamp)
@@ -164,6 +199,9 @@ class Shard:
             self.guests.move_to_end((topic.id, run.producer))
         else:
             self.guests.pop((topic.id, run.producer), None)
+
+    def _seen_time(self, timestamp: Micros) -> None:
+        self.last_timestamp = max(self.last_timestamp, timestamp)
 
     def _seen_identity(self, identity: int) -> None:
         if identity >> 32 == self._tag >> 32:
@@ -207,6 +245,10 @@ class Shard:
             topic = self.topics.get(topic_id)
             if topic is not None:
                 yield _encode(capture(topic))
+        for topic_id in list(self.keys):
+            keys = self.keys.get(topic_id)
+            for state in keys.capture(topic_id) if keys else ():
+                yield _encode(state)
         yield _encode(ShardState(self.identities, self.last_timestamp))
 
     def restore(self, blob: bytes) -> None:
@@ -221,6 +263,8 @@ class Shard:
                         self.guests[topic.id, producer] = entry.seen
             case ClientState():
                 self.clients.restore(state)
+            case KeysState():
+                self.keys.setdefault(state.topic_id, Keys()).restore(state)
             case ShardState():
                 self.identities = max(self.identities, state.identities)
                 self.last_timestamp = max(self.last_timestamp, state.last_timestamp)
@@ -230,5 +274,7 @@ class Shard:
         self.guests = OrderedDict(sorted(self.guests.items(), key=lambda item: item[1]))
         self._changes.clear()
         self._began = self.serial
+        for keys in self.keys.values():
+            keys.recovered()
         for topic in self.topics.values():
             topic.visible = topic.end

@@ -1,14 +1,22 @@
 """What time does to the state: anonymous guests are forgotten, retention lets go.
 
 Law: nothing that an acknowledged promise rests on is dropped. A producer with state is kept
-as long as its topic; only process-long ones go, a day after their last word.
+as long as its topic; only process-long ones go, a day after their last word, and idempotency
+keys after the time that was stated for them.
 """
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
-from oncemq.core.records import ProducersForgotten, Record, SubscriptionEnded, TopicTrimmed
+from oncemq.core.records import (
+    KeysForgotten,
+    ProducersForgotten,
+    Record,
+    SubscriptionEnded,
+    TopicTrimmed,
+)
+from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.topic import Topic
 
@@ -19,8 +27,9 @@ BATCH = 1_000  # guests dropped in one go, so that a tick stays short
 class Upkeep:
     """Housekeeping of a shard, decided by the clock it is given."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, rules: Rules) -> None:
         self._shard = shard
+        self._key_micros = rules.idempotency_ms * 1000
         self._visits: dict[ClientId, Micros] = {}
 
     def visited(self, client: ClientId, now: Micros) -> None:
@@ -28,7 +37,7 @@ class Upkeep:
         self._visits[client] = now
 
     def due(self, now: Micros) -> Iterator[Record]:
-        """Facts about guests that stayed away for a day."""
+        """Facts about guests that stayed away for a day, and keys that have had their time."""
         gone: dict[TopicId, list[ProducerId]] = {}
         for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
             if seen + DAY > now:
@@ -40,6 +49,10 @@ class Upkeep:
             del self._visits[client]
             for topic_id in list(self._shard.by_client.get(client, ())):
                 yield SubscriptionEnded(topic_id, client)
+
+        for topic_id, keys in list(self._shard.keys.items()):
+            if over := keys.older_than(Micros(now - self._key_micros), BATCH):
+                yield KeysForgotten(topic_id, over)
 
     def recovered(self, now: Micros) -> None:
         """After a restart every guest has a day from now."""

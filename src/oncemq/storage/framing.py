@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from oncemq.core.records import RECORDS, MessagesStored, Record
+from oncemq.core.records import RECORDS, MessagesKeyed, MessagesStored, Record
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Buffer, File
 
 MAGIC = 0x314D514F  # "OQM1" on disk
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 VERSION = 1
-MESSAGES = MessagesStored.kind
+MESSAGES = frozenset((MessagesStored.kind, MessagesKeyed.kind))  # the kinds an index knows of
 META_BYTES_MAX = 16 << 20
 STRETCH_BYTES = 2 << 20
 

@@ -47,7 +47,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         ):
             found.bad = Bad(frame.position, _why(frame, serial=serial, chain=chain))
             break
-        if frame.kind == MESSAGES:
+        if frame.kind in MESSAGES:
             record = frame.record()
             assert isinstance(record, MessagesStored)
             add(record, frame.position, frame.size)

@@ -5,9 +5,12 @@ from itertools import count
 import pytest
 
 from oncemq.client import verbs
+from oncemq.client.keyed import check_key, put_keyed
+from oncemq.client.ticket import Ticket
 from oncemq.core.records import Retention
 from oncemq.core.replies import Done
 from oncemq.errors import Corrupt, Fenced, InvalidRequest, NotSubscribed, Refused, StaleState
+from oncemq.wire import batch
 
 
 def ids(ticket) -> list[str | None]:
@@ -478,6 +481,7 @@ def test_a_request_is_sent_again_until_it_is_answered_and_answered_once(world, r
     for _ in range(8):
         reader.turn(2)
         world.server.now += 11_000_000
+    assert isinstance(ticket, Ticket)
     assert ticket.result() == Done(False)  # the first one had made it
     assert reader.wire.sent - before == 6
     verb.close()
@@ -555,3 +559,47 @@ def test_the_next_address_is_tried_when_one_does_not_answer(world) -> None:
         node.turn(1)
     assert addresses == ["two", "one", "two"]
     assert node.engine.connected is False
+
+
+# ------------------------------------------------------------------ idempotency keys
+
+
+def keyed(node, payload: bytes, key: str = "k-1"):
+    body = batch.encode_payloads([payload])
+    return node.run(put_keyed(node.engine, "orders", key, count=1, columns=0, body=body))[0]
+
+
+def test_a_put_under_a_key_whose_answer_was_lost_is_stored_once(world, reader) -> None:
+    guest = world.client()
+    lost = count()
+    guest.wire.lose = lambda _: next(lost) < 1
+    assert not keyed(guest, b"a").stored or world.server.stored("orders") == [b"a"]
+    again = keyed(world.client(), b"a")
+    assert (again.offset, again.duplicate) == (0, True)
+    assert world.server.stored("orders") == [b"a"]
+
+
+def test_a_put_under_a_key_comes_after_what_was_put_before(world, reader) -> None:
+    guest = world.client()
+    guest.gather("orders", b"first", lasting=False)
+    assert keyed(guest, b"second").offset == 1
+    assert world.server.stored("orders") == [b"first", b"second"]
+
+
+def test_a_key_used_for_something_else_is_refused(world, reader) -> None:
+    keyed(world.client(), b"a")
+    with pytest.raises(Refused, match="another payload"):
+        keyed(world.client(), b"b")
+
+
+def test_a_key_is_known_after_a_restart_of_the_server(world, reader) -> None:
+    keyed(world.client(), b"a")
+    world.server.crash()
+    assert keyed(world.client(), b"a").duplicate
+    assert world.server.stored("orders") == [b"a"]
+
+
+@pytest.mark.parametrize(("key", "wait"), [("", True), ("k" * 256, True), ("k", False)])
+def test_a_key_that_cannot_be_is_refused_before_anything_is_sent(key: str, wait: bool) -> None:
+    with pytest.raises(InvalidRequest):
+        check_key(key, wait=wait)

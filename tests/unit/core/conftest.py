@@ -2,6 +2,7 @@
 
 from itertools import count
 
+import msgspec
 import pytest
 
 from oncemq.core.broker import Broker
@@ -15,6 +16,7 @@ from oncemq.core.names import (
     Serial,
     SubscriptionId,
     TopicId,
+    key_producer,
 )
 from oncemq.core.records import Record, Retention
 from oncemq.core.replies import Reply, Subscribed, Welcome
@@ -141,6 +143,19 @@ class Desk:
 
     def put(self, topic: str, *payloads: bytes, **how: object) -> Reply | Deliver:
         return self.ask(*self.putting(topic, *payloads, **how))  # type: ignore[arg-type]
+
+    def put_keyed(
+        self, topic: str, key: str, *payloads: bytes, client: str = "_anonymous-1", **how: object
+    ) -> Reply | Deliver:
+        """A put under an idempotency key, as any process would make it."""
+        producer = key_producer(key)
+        body = batch.encode_payloads(payloads)
+        checksum = batch.checksum(body, batch.seed(topic, producer, 1, len(payloads)))
+        put = Put(
+            ClientId(client), self.epoch(client), topic, TopicId(0), producer, False, Sequence(1),
+            len(payloads), 0, checksum, idempotency_key=key,
+        )  # fmt: skip
+        return self.ask(msgspec.structs.replace(put, **how), body)
 
     def resume(self, topic: str, client: str = "publisher") -> Reply | Deliver:
         producer = ProducerId(b"p".ljust(16, b"."))

@@ -288,6 +288,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "clients": 2,
             "waiting": 1,
             "last_serial": len(desk.records),
+            "idempotency_keys": 0,
             "requests": 9,
             "stored": 2,
             "stored_bytes": len(body),

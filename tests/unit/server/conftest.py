@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, ProducerId, TopicId
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
 from oncemq.core.replies import Messages, Reply
-from oncemq.core.requests import Get, Put, Request, Settled, Start, Subscribe
+from oncemq.core.requests import Get, Put, Read, Request, Settled, Start, Subscribe
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.step import Body
@@ -165,6 +165,19 @@ class Host:
         reply, bodies = self.ask_all(self.getting(topic, **how))  # type: ignore[arg-type]
         assert isinstance(reply, Messages), reply
         return messages(reply, bodies)
+
+    def read(self, topic: str) -> list[bytes]:
+        """Everything a topic holds, read by offset."""
+        known = self.broker.shard.by_name[topic]
+        found: list[str] = []
+        offset = known.low
+        while offset < known.visible:
+            reply, bodies = self.ask_all(Read(topic, offset, 10**6, 1 << 30))
+            assert isinstance(reply, Messages), reply
+            found += messages(reply, bodies)
+            last = reply.batches[-1]
+            offset = Offset(last.first_offset + last.count)
+        return [text.partition("=")[2].encode() for text in found]
 
 
 def messages(reply: Messages, bodies: Sequence[Body]) -> list[str]:

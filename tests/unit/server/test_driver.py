@@ -9,7 +9,8 @@ import struct
 import msgspec
 import pytest
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, TopicId, key_producer
+from oncemq.core.names import Sequence as Number
 from oncemq.core.records import Retention
 from oncemq.core.replies import (
     Done,
@@ -25,6 +26,7 @@ from oncemq.core.requests import (
     CreateTopic,
     DeleteTopic,
     Hello,
+    Put,
     Read,
     Resume,
     Settle,
@@ -39,7 +41,7 @@ from oncemq.core.requests import (
 from oncemq.core.rules import Rules
 from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
 from oncemq.storage.log import LogOptions
-from oncemq.wire import codec
+from oncemq.wire import batch, codec
 
 NOTHING = Messages((), False)
 
@@ -438,3 +440,28 @@ def test_a_log_at_rest_is_marked_once(host) -> None:
     marked = host.log.last_serial
     host.driver.upkeep(Micros(host.now))
     assert (marked, host.log.last_serial) == (3, 3)
+
+
+def test_keyed_messages_are_read_again_after_a_restart_and_after_compaction(make_host) -> None:
+    host = make_host(LogOptions(segment_bytes=2048, allocate_bytes=1024, reserve_bytes=256))
+    host.ask(CreateTopic("orders", Retention(forever=True)))
+    host.subscribe("settled")
+    for number in range(6):
+        body = batch.encode_payloads([b"%d" % number])
+        key = f"k-{number}"
+        producer = key_producer(key)
+        checksum = batch.checksum(body, batch.seed("orders", producer, 1, 1))
+        put = Put(
+            ClientId("_anonymous-1"), Epoch(0), "orders", TopicId(0), producer, False, Number(1),
+            1, 0, checksum, idempotency_key=key,
+        )  # fmt: skip
+        assert host.ask(put, body).first_offset == number
+        host.put("elsewhere", b"x" * 900)
+        host.put("settled", b"x" * 900)
+    host.restart()
+    assert host.read("orders") == [b"%d" % number for number in range(6)]
+    host.ask(DeleteTopic("settled"))
+    host.compact()
+    host.restart()
+    assert host.read("orders") == [b"%d" % number for number in range(6)]
+    assert host.ask(put, body).duplicate

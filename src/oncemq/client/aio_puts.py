@@ -1,0 +1,158 @@
+"""The publisher's verbs of the asyncio client; see `client.blocking_puts`."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar, overload
+
+from oncemq.client.aio_turns import AsyncTurns
+from oncemq.client.blocking_puts import FLOW_BYTES
+from oncemq.client.bodies import encode_many, payload_of
+from oncemq.client.engine import Engine
+from oncemq.client.keyed import check_key, put_keyed
+from oncemq.client.outflow import GATHER_MESSAGES
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Headers, Receipt, Receipts
+from oncemq.errors import OutboxFull
+from oncemq.wire import batch
+
+T = TypeVar("T")
+
+
+class AsyncPublishing:
+    """What `AsyncClient` puts with."""
+
+    _engine: Engine
+    _turns: AsyncTurns
+
+    @overload
+    async def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: Literal[True] = ..., idempotency_key: str | None = ...,
+    ) -> Receipt: ...  # fmt: skip
+    @overload
+    async def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: bool,
+    ) -> Receipt | asyncio.Future[Receipt]: ...  # fmt: skip
+    async def put(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        durable: bool = True,
+        wait: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Receipt | asyncio.Future[Receipt]:
+        """Put a message; its receipt, once the server has it on disk.
+
+        `wait=False` gives a future of the receipt and gathers single puts into batches.
+        """
+        outflow = self._engine.outflow
+        item = batch.Item(payload_of(payload), key, headers)
+        if idempotency_key is not None:
+            columns, body = batch.encode([item])
+            return (await self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]
+        await self._room_for(topic, len(item.payload))
+        if not wait:
+            side = item if key is not None or headers else None
+            ticket, place, full = outflow.gather(topic, (item.payload,), side, lasting=durable)
+            self._turns.pump() if full else self._turns.pump_soon()
+            return self._future(ticket, lambda receipts: receipts[place])
+        columns, body = batch.encode([item])
+        ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
+        return (await self._receipts(ticket))[0]
+
+    @overload
+    async def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
+        wait: Literal[True] = ..., idempotency_key: str | None = ...,
+    ) -> Receipts: ...  # fmt: skip
+    @overload
+    async def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: bool,
+    ) -> Receipts | asyncio.Future[Receipts]: ...  # fmt: skip
+    async def put_many(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        durable: bool = True,
+        wait: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Receipts | asyncio.Future[Receipts]:
+        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
+        if not payloads:
+            return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
+        if idempotency_key is not None:
+            columns, body = encode_many(payloads, keys, headers)
+            return await self._put_keyed(
+                topic, idempotency_key, len(payloads), columns, body, wait=wait
+            )
+        outflow = self._engine.outflow
+        plain = keys is None and headers is None
+        if plain and not wait and len(payloads) < GATHER_MESSAGES:
+            await self._room_for(topic, max(map(len, payloads)))
+            ticket, place, full = outflow.gather(topic, payloads, None, lasting=durable)
+            self._turns.pump() if full else self._turns.pump_soon()
+            count = len(payloads)
+            return self._future(ticket, lambda receipts: receipts.part(place, count))
+        columns, body = encode_many(payloads, keys, headers)
+        await self._room_for(topic, outflow.largest(payloads, body), len(body))
+        ticket = outflow.put(
+            topic, count=len(payloads), columns=columns, body=body, lasting=durable
+        )
+        if not wait:
+            self._turns.pump()
+            return self._future(ticket, lambda receipts: receipts)
+        return await self._receipts(ticket)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until every put has its answer; raises what a put that nobody looked at met."""
+        outflow = self._engine.outflow
+        await self._turns.wait_until(lambda: outflow.idle, timeout, "the puts made so far")
+        error = self._engine.failure or outflow.take_failure()
+        if error is not None:
+            raise error
+
+    # Inside
+
+    async def _put_keyed(
+        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool
+    ) -> Receipts:
+        check_key(key, wait=wait)
+        self._engine.outflow.check(topic, 0, len(body))
+        verb = put_keyed(self._engine, topic, key, count=count, columns=columns, body=body)
+        return await self._turns.run(verb)
+
+    async def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
+        engine, outflow = self._engine, self._engine.outflow
+        try:
+            outflow.check(topic, largest, size)
+        except OutboxFull:
+            if not engine.connected:
+                raise
+            room = engine.settings.outbox_bytes_max // 2
+            await self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "the outbox")
+        if outflow.unsent_bytes > FLOW_BYTES and engine.connected:
+            await self._turns.wait_until(
+                lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not engine.connected,
+                None,
+                "earlier puts",
+            )
+
+    def _future(self, ticket: Ticket[Receipts], pick: Callable[[Receipts], T]) -> asyncio.Future[T]:
+        async def wait() -> T:
+            return pick(await self._receipts(ticket))
+
+        return asyncio.ensure_future(wait())
+
+    async def _receipts(self, ticket: Ticket[Receipts]) -> Receipts:
+        ticket.looked_at = True
+        await self._turns.wait_until(lambda: ticket.done, None, "the receipt")
+        return ticket.result()

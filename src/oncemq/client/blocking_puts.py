@@ -1,0 +1,177 @@
+"""The publisher's verbs of the blocking client.
+
+Law: a put that is waited for is on the server's disk when it returns; one that is not is seen
+out by a thread of its own.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, overload
+
+from oncemq.client.bodies import encode_many, payload_of
+from oncemq.client.engine import Engine
+from oncemq.client.keyed import check_key, put_keyed
+from oncemq.client.outflow import GATHER_MESSAGES
+from oncemq.client.pending import Pending, one, some
+from oncemq.client.ticket import Ticket
+from oncemq.client.turns import Turns
+from oncemq.client.values import Headers, Receipt, Receipts
+from oncemq.errors import OutboxFull
+from oncemq.wire import batch
+
+FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
+
+
+class Publishing:
+    """What `Client` puts with."""
+
+    _engine: Engine
+    _turns: Turns
+
+    @overload
+    def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: Literal[True] = ..., idempotency_key: str | None = ...,
+    ) -> Receipt: ...  # fmt: skip
+    @overload
+    def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: bool,
+    ) -> Receipt | Pending[Receipt]: ...  # fmt: skip
+    def put(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+        durable: bool = True,
+        wait: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Receipt | Pending[Receipt]:
+        """Put a message; its receipt, once the server has it on disk.
+
+        `wait=False` returns at once and gathers single puts into batches by itself;
+        `durable=False` skips the outbox: a crash of this process may then lose the put.
+        `idempotency_key` makes it the same put whoever repeats it, for as long as the server
+        remembers keys (7 days); it skips the outbox, too.
+        """
+        outflow = self._engine.outflow
+        item = batch.Item(payload_of(payload), key, headers)
+        if idempotency_key is not None:
+            columns, body = batch.encode([item])
+            return (self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]
+        if not wait:
+            side = item if key is not None or headers else None
+            largest = len(item.payload)
+            ticket, place = self._gather(topic, (item.payload,), side, largest, lasting=durable)
+            return Pending(ticket, one(place), self._receipts)
+        with self._turns.lock:
+            self._room_for(topic, len(item.payload))
+            columns, body = batch.encode([item])
+            ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
+        return self._receipts(ticket, None)[0]
+
+    @overload
+    def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
+        wait: Literal[True] = ..., idempotency_key: str | None = ...,
+    ) -> Receipts: ...  # fmt: skip
+    @overload
+    def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: bool,
+    ) -> Receipts | Pending[Receipts]: ...  # fmt: skip
+    def put_many(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        durable: bool = True,
+        wait: bool = True,
+        idempotency_key: str | None = None,
+    ) -> Receipts | Pending[Receipts]:
+        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
+        if not payloads:
+            return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
+        if idempotency_key is not None:
+            columns, body = encode_many(payloads, keys, headers)
+            return self._put_keyed(topic, idempotency_key, len(payloads), columns, body, wait=wait)
+        outflow = self._engine.outflow
+        plain = keys is None and headers is None
+        if plain and not wait and len(payloads) < GATHER_MESSAGES:
+            largest = max(map(len, payloads))
+            ticket, place = self._gather(topic, payloads, None, largest, lasting=durable)
+            return Pending(ticket, some(place, len(payloads)), self._receipts)
+        columns, body = encode_many(payloads, keys, headers)
+        with self._turns.lock:
+            self._room_for(topic, outflow.largest(payloads, body), len(body))
+            ticket = outflow.put(
+                topic, count=len(payloads), columns=columns, body=body, lasting=durable
+            )
+            if not wait:
+                self._turns.pump()
+                self._turns.see_out()
+                return Pending(ticket, some(0, len(payloads)), self._receipts)
+        return self._receipts(ticket, None)
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every put has its answer; raises what a put that nobody looked at met."""
+        outflow = self._engine.outflow
+        self._turns.wait_until(lambda: outflow.idle, timeout, "the puts made so far")
+        error = self._engine.failure or outflow.take_failure()
+        if error is not None:
+            raise error
+
+    # Inside
+
+    def _put_keyed(
+        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool
+    ) -> Receipts:
+        check_key(key, wait=wait)
+        self._engine.outflow.check(topic, 0, len(body))
+        verb = put_keyed(self._engine, topic, key, count=count, columns=columns, body=body)
+        return self._turns.run(verb)
+
+    def _gather(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        item: batch.Item | None,
+        largest: int,
+        *,
+        lasting: bool,
+    ) -> tuple[Ticket[Receipts], int]:
+        # Adding plain payloads is one step that no interrupt halves, and the one that must be fast;
+        # one that does not last may first have to record those before it.
+        quick = item is None and lasting
+        with self._turns.lock.plain if quick else self._turns.lock:
+            self._room_for(topic, largest)
+            gathered = self._engine.outflow.gather(topic, payloads, item, lasting=lasting)
+            ticket, place, full = gathered
+            self._turns.see_out(now=full)
+        return ticket, place
+
+    def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
+        outflow = self._engine.outflow
+        try:
+            outflow.check(topic, largest, size)
+        except OutboxFull:
+            room = self._engine.settings.outbox_bytes_max // 2
+            if not self._engine.connected:
+                raise
+            self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
+        if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
+            self._turns.wait_until(
+                lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
+                None,
+                "earlier puts",
+            )
+
+    def _receipts(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        ticket.looked_at = True
+        if not ticket.done:
+            self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
+        return ticket.result()
