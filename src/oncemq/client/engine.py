@@ -200,9 +200,10 @@ class Engine:
 
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
-        due = self.exchanges.next_due()
         if self._full:
             return Micros(self._clock() + FULL_MICROS)
+        dues = (self.exchanges.next_due(), self.outflow.next_try)
+        due = min((each for each in dues if each is not None), default=None)
         if due is None or self._connected:
             return due
         return Micros(max(due, self._connect_deadline))

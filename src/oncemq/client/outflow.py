@@ -93,6 +93,11 @@ class Outflow:
         return bool(self._gatherings)
 
     @property
+    def next_try(self) -> Micros | None:
+        """When puts that wait for room at the server go again."""
+        return self._try_again_at if self._publisher.waits_for_room else None
+
+    @property
     def unrecorded(self) -> int:
         """Messages without an answer that are on no disk: a close would lose them."""
         return self._publisher.unrecorded() + sum(

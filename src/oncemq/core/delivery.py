@@ -70,7 +70,7 @@ class Delivery:
         elif not self._deliver(step, caller, get):
             wait_ms = min(get.wait_ms, self._scribe.rules.wait_ms_max)
             if wait_ms > 0:
-                self.waiting.add(Waiter(caller, get, Micros(now + wait_ms * 1000)))
+                self._wait(Waiter(caller, get, Micros(now + wait_ms * 1000)))
             else:
                 step.replies.append(Owed(caller, NOTHING_NEW))
 
@@ -116,6 +116,13 @@ class Delivery:
             # The messages are durable; the subscription that gets them has to be, too.
             step.replies.append(Owed(caller, deliver, made))
         return bool(spans)
+
+    def _wait(self, waiter: Waiter) -> None:
+        """Let a get wait; one that is sent again does not begin to wait anew."""
+        before = self.waiting.of((waiter.get.client, waiter.get.topic))
+        if before is not None and before.caller.token == waiter.caller.token:
+            waiter = waiter._replace(deadline=min(waiter.deadline, before.deadline))
+        self.waiting.add(waiter)
 
     def _deliver_of(self, spans: tuple[Span, ...], limit: int, bytes_max: int) -> Deliver:
         """At least something, and no more at once than a batch may have (G8)."""

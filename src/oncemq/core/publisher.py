@@ -181,6 +181,11 @@ class Publisher:
             if not parcel.lasting
         )
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether a lane was put off until the server has room."""
+        return any(lane.put_off for lane in self._busy.values())
+
     def try_again(self) -> None:
         """Time has passed: lanes that were put off may go on."""
         for lane in self._busy.values():

@@ -60,6 +60,10 @@ class Waiting:
         keys = [(client, topic) for topic in (*topics, "")]
         return [self._take(key) for key in keys if key in self._waiters]
 
+    def of(self, key: Key) -> Waiter | None:
+        """The get that waits there."""
+        return self._waiters.get(key)
+
     def take(self, key: Key) -> Waiter | None:
         """Take one get, if it waits."""
         return self._take(key) if key in self._waiters else None

@@ -58,6 +58,7 @@ class Calls:
         self._engine = engine
         self._told = told
         self._strands: dict[str, deque[Call]] = {}
+        self.returned = 0
 
     def __bool__(self) -> bool:
         return any(self._strands.values())
@@ -93,6 +94,7 @@ class Calls:
                 call = calls[0]
                 if not self._step(call):
                     calls.popleft()
+                    self.returned += 1
                     call.then()
         return moved
 

@@ -1,7 +1,8 @@
 """The end of a simulated world: everything is mended, everyone comes back, nothing may be missing.
 
-Law: after the healing no fault excuses anything. Who cannot start, subscribe, send what is recorded
-or get what is left within `PATIENCE` is stuck, and a last power cut must lose nothing.
+Law: after the healing no fault excuses anything. Where nobody gets on with starting, subscribing,
+sending what is recorded or getting what is left for `PATIENCE`, someone is stuck; and a last power
+cut must lose nothing.
 """
 
 from collections.abc import Callable
@@ -71,12 +72,20 @@ class Healing:
     def _wait(self, what: str, done: Callable[[], bool]) -> bool:
         if self._lives.beyond_help:
             return False
-        if self._world.clock.run(self._world.clock.now + PATIENCE, done=done):
-            return True
+        before, returned = -1, self._returned()
+        while before != returned:  # calls that were begun in the chaos may take long together
+            if self._world.clock.run(self._world.clock.now + PATIENCE, done=done):
+                return True
+            before, returned = returned, self._returned()
         slow = [client.name for client in self._clients.values() if not self._is_idle(client)]
         if not self._lives.beyond_help:
             self._world.history.trouble(f"stuck: nobody could {what} in time: {', '.join(slow)}")
         return False
+
+    def _returned(self) -> int:
+        """How many calls of applications have ended; it grows while anyone gets on."""
+        live = [each for client in self._clients.values() for each in client.live()]
+        return sum(process.calls.returned for process in live)
 
     def _is_idle(self, client: SimulatedClient) -> bool:
         return all(process.idle and process.failure is None for process in client.live())

@@ -128,8 +128,16 @@ class Process:
             self.calls.end()
         self._take_stock()
         for ticket, _, story in self._watched:
-            if ticket.error is not None and not isinstance(ticket.error, Fenced):
+            if isinstance(ticket.error, Fenced):
+                continue
+            if ticket.error is not None or self._was_refused(ticket):
                 story.recorded = False  # it was refused, and nobody heard of it: either is right
+
+    def _was_refused(self, ticket: Ticket[Receipts]) -> bool:
+        """Whether its end came between dropping a refused put and saying so."""
+        lanes = vars(self.engine.outflow)["_publisher"].all_lanes()
+        kept = [parcel.ticket for lane in lanes for parcel in lane.parcels]
+        return not ticket.done and not any(each is ticket for each in kept)
 
     def _take_stock(self) -> None:
         """What the disk shows of the outbox."""

@@ -211,6 +211,9 @@ def test_a_put_that_waits_for_room_is_not_sent_again_at_once(world, shop, monkey
     before = after.wire.sent
     after.turn(50)
     often = after.wire.sent - before
+    due = after.engine.next_deadline()  # nobody else wakes it
+    assert due is not None
+    assert world.server.now < due <= world.server.now + 1_000_000
     monkeypatch.setattr(world.server.log, "has_room", room)
     world.server.now += 10_000_000
     after.turn()

@@ -209,6 +209,17 @@ def test_a_get_is_woken_with_what_it_may_have_once_its_subscription_is_durable(d
     assert (spans(owed), owed.after) == ({"orders": range(1)}, stored + 1)
 
 
+def test_a_get_that_is_sent_again_does_not_begin_to_wait_anew(desk) -> None:
+    desk.subscription("orders")
+    get = desk.getting("orders", wait=5)
+    for route in (b"first", b"again"):
+        assert desk.broker.handle(Caller(route, 77), get, None, desk.now).replies == []
+        assert desk.pass_time(3 if route == b"first" else 1) == []
+    (owed,) = desk.pass_time(1)
+    assert (owed.caller.route, owed.answer) == (b"again", NOTHING_NEW)
+    assert desk.pass_time(60) == []
+
+
 def test_waiting_gets_are_told_apart_by_client_and_topic() -> None:
     waiting = Waiting()
     get = Get(ClientId("a"), 1, "orders")
