@@ -1,0 +1,261 @@
+"""The rules of the relay on one topic: which rows, which numbers, what to free. PURE.
+
+Laws:
+- Numbers are tied to rows in the database before they are sent (`Standing.planned`), so that
+  whoever sends after a crash sends the same rows in the same batch under the same numbers, and
+  the server absorbs the repeat (G2).
+- Rows are freed by the same commit that notes their receipt, and by no other.
+- One batch of a topic is under way at a time: its order holds (G3), and the server knows its
+  receipt word for word.
+- No number is given before the server has said where the producer stands on the topic. What does
+  not fit (one side is an older copy, the topic is another) stops the topic, with the reason.
+
+An event returns a `Change` or nothing; a change is committed before anything else is done.
+"""
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
+
+ASK_AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})
+SEND_AGAIN = frozenset({"checksum", "storage_full"})  # nothing is wrong with the rows
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """Where the outbox stands on a topic, as the database keeps it.
+
+    The producer is the outbox itself, whoever runs the relay; each topic has one of its own.
+    `planned` are the rows that have numbers, in order: the first has `acknowledged` + 1.
+    `last_place` is the place of the transaction in which the acknowledged rows end (what a place
+    is, `databases/outbox_schema` says), `planned_place` that of the planned ones.
+    """
+
+    topic: str
+    producer: ProducerId
+    topic_id: TopicId = TopicId(0)
+    acknowledged: Sequence = Sequence(0)
+    planned: tuple[int, ...] = ()
+    planned_place: int = 0
+    last_place: int = 0
+    stopped: str = ""
+    version: int = 0  # grows with each change: of two relays that meet here, one goes on
+
+    def anew(self, producer: ProducerId) -> "Standing":
+        """With other numbers, from 1, on whatever topic has the name: a person said so."""
+        return Standing(
+            self.topic, producer, planned=self.planned, planned_place=self.planned_place,
+            last_place=self.last_place, version=self.version + 1,
+        )  # fmt: skip
+
+    def again(self) -> "Standing":
+        """Stopped no more."""
+        return msgspec.structs.replace(self, stopped="", version=self.version + 1)
+
+    @property
+    def first_sequence(self) -> Sequence:
+        """The number of the first planned row."""
+        return Sequence(self.acknowledged + 1)
+
+    @property
+    def last_sequence(self) -> Sequence:
+        """The highest number that was ever given on this topic."""
+        return Sequence(self.acknowledged + len(self.planned))
+
+
+class Row(NamedTuple):
+    """A row that may be sent, without its bytes. `fault`: why it cannot be, or empty."""
+
+    id: int
+    place: int
+    size: int
+    fault: str = ""
+
+
+class Change(NamedTuple):
+    """What to commit, at once and only if the standing is still what it was."""
+
+    before: Standing
+    after: Standing
+    freed: tuple[int, ...] = ()
+    set_aside: tuple[int, ...] = ()
+    reason: str = ""
+
+
+class Ask(NamedTuple):
+    """Ask the server where the producer stands on the topic."""
+
+
+class Plan(NamedTuple):
+    """Give numbers to the next rows, if there are any."""
+
+
+class Send(NamedTuple):
+    """Put these rows, as one batch."""
+
+    first_sequence: Sequence
+    rows: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Errand:
+    """One topic in the hands of one relay."""
+
+    standing: Standing
+    sets_aside: bool = False  # poison is put aside; else it stops the topic
+    sure: bool = False  # the server has told this relay where it stands
+    inherited: bool = False  # the planned rows may have been sent by an earlier relay
+    sends: int = 0  # of the planned rows, by this one
+    under_way: bool = False
+    refusal: str = ""  # of the planned rows: believed once a resume does not find them
+    singly: int = 0  # so many rows go one by one: a refused one is among them
+    change: Change | None = None  # decided, not yet committed
+
+    def __post_init__(self) -> None:
+        self.inherited = bool(self.standing.planned)
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether a copy of the planned rows is unaccounted for (the last one was answered)."""
+        return self.inherited or self.sends > 1
+
+    def next(self) -> Ask | Plan | Send | None:
+        """What to do now; None while something is under way, or the topic is stopped."""
+        if self.standing.stopped or self.under_way or self.change is not None:
+            return None
+        if not self.sure:
+            return Ask()
+        if not self.standing.planned:
+            return Plan()
+        return Send(self.standing.first_sequence, self.standing.planned)
+
+    def committed(self) -> None:
+        """The change is in the database: it holds from now on."""
+        assert self.change is not None
+        self.standing, self.change = self.change.after, None
+
+    def plan(self, rows: Many[Row], *, rows_max: int, bytes_max: int) -> None:
+        """Number the first of these rows (given in the order they are to be published)."""
+        if not rows:
+            return
+        if rows[0].fault:
+            self._reject((rows[0].id,), f"row {rows[0].id}: {rows[0].fault}")
+            return
+        size = 0
+        picked: list[Row] = []
+        for row in rows[: 1 if self.singly else rows_max]:
+            size += row.size
+            if row.fault or (picked and size > bytes_max):
+                break
+            picked.append(row)
+        planned = tuple(row.id for row in picked)
+        self.inherited, self.sends, self.singly = False, 0, max(0, self.singly - 1)
+        self._set(planned=planned, planned_place=picked[-1].place)
+
+    # What the server said
+
+    def resumed(self, reply: Resumed) -> None:
+        """Where the server stands: what fits goes on, what does not stops the topic."""
+        self.under_way = False
+        standing = self.standing
+        if standing.topic_id and reply.topic_id != standing.topic_id:
+            self._another_topic(reply)
+        elif reply.last_sequence < standing.acknowledged:
+            self._stop(
+                f"the server knows numbers up to {reply.last_sequence} of this outbox, but it has "
+                f"acknowledged {standing.acknowledged}: it was restored from an older copy, and "
+                "messages are missing there. Once that is mended, or accepted, go on with "
+                "`once relay retry --anew`"
+            )
+        elif reply.last_sequence not in (standing.acknowledged, standing.last_sequence):
+            self._stop(
+                f"the server has numbers up to {reply.last_sequence} of this outbox, but the "
+                f"database gave none above {standing.last_sequence}: it is an older copy, or "
+                "another copy of it has a relay too. Rows that were published since may be "
+                "published again by `once relay retry --anew`"
+            )
+        elif self.refusal and reply.last_sequence == standing.acknowledged:
+            reason, self.refusal = self.refusal, ""
+            self._reject(standing.planned, reason)
+        else:
+            self._go_on(reply)
+
+    def accepted(self, reply: PutAccepted) -> None:
+        """The receipt: the rows are published, and free."""
+        self.under_way = False
+        if reply.duplicate and reply.stored and reply.first_offset == NO_OFFSET:
+            self._stop(
+                "the server has used the numbers of these rows long ago: another copy of this "
+                "database has a relay too. Give each copy an outbox of its own: "
+                "`once relay retry --anew`"
+            )
+            return
+        self.refusal = ""
+        self._set(
+            freed=self.standing.planned,
+            topic_id=reply.topic_id,
+            acknowledged=self.standing.last_sequence,
+            planned=(),
+            last_place=self.standing.planned_place,
+        )
+
+    def refused(self, refused: Refused) -> bool:
+        """The server said no; True when trying again later may help."""
+        self.under_way = False
+        if refused.code in SEND_AGAIN:
+            return True
+        self.sure = False
+        if refused.code not in ASK_AGAIN:
+            reason = f"{refused.code}: {refused.detail}"
+            if self.sets_aside and refused.code != "payload_conflict":
+                self.refusal = reason  # another copy may be stored: ask first
+            else:
+                self._stop(reason)
+        return False
+
+    # Decisions
+
+    def _go_on(self, reply: Resumed) -> None:
+        self.sure = True
+        if self.standing.topic_id != reply.topic_id:
+            self._set(topic_id=reply.topic_id)
+
+    def _another_topic(self, reply: Resumed) -> None:
+        if self.standing.planned and self.may_be_stored:
+            self._stop(
+                f"the topic was deleted, or made again, while {len(self.standing.planned)} rows "
+                "were under way to it: they may have been in the old one. `once relay retry "
+                "--anew` puts them into the topic that has the name now"
+            )
+            return
+        self.sure, self.sends = True, 0
+        self._set(topic_id=reply.topic_id, acknowledged=reply.last_sequence)
+
+    def _reject(self, rows: tuple[int, ...], reason: str) -> None:
+        if len(rows) > 1:  # which one? They are numbered again, one by one
+            self.sure, self.singly = True, len(rows)
+            self._set(planned=())
+        elif self.sets_aside:
+            self._set(set_aside=rows, reason=reason, planned=())
+        else:
+            self._stop(reason)
+
+    def _stop(self, reason: str) -> None:
+        self.sure = False
+        self._set(stopped=reason)
+
+    def _set(
+        self,
+        *,
+        freed: tuple[int, ...] = (),
+        set_aside: tuple[int, ...] = (),
+        reason: str = "",
+        **fields: object,
+    ) -> None:
+        before = self.standing
+        after = msgspec.structs.replace(before, version=before.version + 1, **fields)
+        self.change = Change(before, after, freed, set_aside, reason)
