@@ -63,7 +63,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tempfile": FILES,
 }
 
-PURE = ("core/", "wire/")
+PURE = ("core/", "wire/", "relay/errand.py")
 IMPURE = set(
     "os time random socket threading asyncio uuid secrets pathlib zmq sqlite3 logging "
     "subprocess multiprocessing select selectors signal".split()

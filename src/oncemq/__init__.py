@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from oncemq.client.aio import AsyncClient
     from oncemq.client.blocking import Client
     from oncemq.client.values import Message, Receipt
+    from oncemq.databases.outbox import outbox
+    from oncemq.databases.outbox_schema import outbox_schema
     from oncemq.errors import (
         ConfigError,
         Corrupt,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         StorageRefused,
         Unreachable,
     )
+    from oncemq.relay.relay import Relay
 
     __version__: str
 
@@ -45,11 +48,14 @@ __all__ = [
     "PortInUse",
     "Receipt",
     "Refused",
+    "Relay",
     "StaleState",
     "StorageFull",
     "StorageRefused",
     "Unreachable",
     "__version__",
+    "outbox",
+    "outbox_schema",
 ]
 
 _HOMES = {
@@ -57,6 +63,9 @@ _HOMES = {
     "Client": "oncemq.client.blocking",
     "Message": "oncemq.client.values",
     "Receipt": "oncemq.client.values",
+    "Relay": "oncemq.relay.relay",
+    "outbox": "oncemq.databases.outbox",
+    "outbox_schema": "oncemq.databases.outbox_schema",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given, settings
 from tests.relay.world import Database, Relay, World
@@ -111,12 +112,11 @@ class _TrustingDatabase(Database):
 
 @dataclass(slots=True)
 class _Believing(Errand):
-    def refused(self, refused: Refused) -> bool:
+    def refused(self, refused: Refused) -> None:
         Errand.refused(self, refused)
         if self.refusal:
             reason, self.refusal, self.sure = self.refusal, "", True
             self._set(set_aside=self.standing.planned, reason=reason, planned=())
-        return False
 
 
 class SetAsideAtOnce(World):
@@ -132,8 +132,7 @@ class SetAsideAtOnce(World):
 
 
 def _versioned(standing: Standing, version: int) -> Standing:
-    fields = {name: getattr(standing, name) for name in standing.__struct_fields__}
-    return Standing(**(fields | {"version": version}))
+    return msgspec.structs.replace(standing, version=version)
 
 
 PLANTED: list[tuple[Callable[..., World], bool, bool]] = [

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
+import msgspec
+
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import MessagesStored, Retention
@@ -127,6 +129,7 @@ class World:
         self.texts: dict[int, bytes] = {}
         self._keys, self._places, self._names = count(1), count(1), count(1)
         self._tokens, self._starts = count(1), count(1)
+        self._epochs: dict[str, int] = {}
 
     # Writers
 
@@ -166,8 +169,9 @@ class World:
         if len(self.relays) < RELAYS_MAX:
             number = next(self._starts)
             client = f"relay-{number}" if self.own_ids else "relay"
-            welcome = self.server.ask(Hello(client, 0, number), None)
+            welcome = self.server.ask(Hello(client, self._epochs.get(client, 0), number), None)
             assert isinstance(welcome, Welcome)
+            self._epochs[client] = welcome.client_epoch
             errand = self.make_errand(self.database.standing)
             self.relays.append(Relay(errand, client, welcome.client_epoch))
 
@@ -184,6 +188,7 @@ class World:
             return
         relay = self.relays[choice % len(self.relays)]
         errand = relay.errand
+        errand.put_off = False
         if errand.change is not None:
             self.settle_change(relay, errand.change)
             return
@@ -233,10 +238,7 @@ class World:
             relay = self.relays[choice % len(self.relays)]
             if relay.request is not None and relay.errand.under_way:
                 request, body = relay.request
-                request = type(request)(
-                    *(getattr(request, name) for name in request.__struct_fields__[:-1]),
-                    next(iter(relay.numbers)),
-                )
+                request = msgspec.structs.replace(request, number=next(iter(relay.numbers)))
                 relay.errand.sends += isinstance(request, Put)
                 self.wire.append(Envelope(relay.token, (request, body)))
 

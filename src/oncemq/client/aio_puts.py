@@ -6,7 +6,7 @@ from typing import Literal, TypeVar, overload
 
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking_puts import FLOW_BYTES
-from oncemq.client.bodies import encode_many, payload_of
+from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
 from oncemq.client.keyed import check_key, put_keyed
 from oncemq.client.outflow import GATHER_MESSAGES
@@ -50,7 +50,7 @@ class AsyncPublishing:
         `wait=False` gives a future of the receipt and gathers single puts into batches.
         """
         outflow = self._engine.outflow
-        item = batch.Item(payload_of(payload), key, headers)
+        item = batch.Item(batch.payload_of(payload), key, headers)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
             return (await self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]

@@ -7,7 +7,7 @@ out by a thread of its own.
 from collections.abc import Sequence
 from typing import Literal, overload
 
-from oncemq.client.bodies import encode_many, payload_of
+from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
 from oncemq.client.keyed import check_key, put_keyed
 from oncemq.client.outflow import GATHER_MESSAGES
@@ -56,7 +56,7 @@ class Publishing:
         remembers keys (7 days); it skips the outbox, too.
         """
         outflow = self._engine.outflow
-        item = batch.Item(payload_of(payload), key, headers)
+        item = batch.Item(batch.payload_of(payload), key, headers)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
             return (self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]

@@ -1,6 +1,5 @@
 """From what users give to the columns of a batch."""
 
-import contextlib
 from collections.abc import Sequence
 
 from oncemq.client.values import Headers
@@ -22,12 +21,3 @@ def encode_many(
             for payload, key, header in zip(payloads, keys or none, headers or none, strict=True)
         ]
     )
-
-
-def payload_of(payload: bytes | bytearray | memoryview) -> bytes:
-    """The payload as bytes; nothing is encoded behind the user's back."""
-    if isinstance(payload, bytes):
-        return payload
-    with contextlib.suppress(TypeError):
-        return memoryview(payload).tobytes()
-    raise TypeError(f"a payload is bytes, not {type(payload).__name__}; encode it first")

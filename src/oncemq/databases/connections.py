@@ -39,14 +39,17 @@ class Connection(Protocol):
     def perform(self, step: Step) -> Any: ...
 
 
-def recognize(connection: Any, *, awaitable: bool) -> Connection:
-    """The connection behind our port; `awaitable`: for a caller on an event loop."""
+def recognize(connection: Any, *, awaitable: bool | None, joins: bool = False) -> Connection:
+    """The connection behind our port; `awaitable`: for a caller on an event loop (None: any).
+
+    `joins`: we only write into the user's own transactions, and begin none.
+    """
     names = _names(connection)
     found: Connection | None = None
     if "sqlite3.Connection" in names:
         from oncemq.databases.with_sqlite3 import Sqlite3
 
-        return Sqlite3(connection)
+        return Sqlite3(connection, joins=joins)
     if names & {"psycopg.Connection", "psycopg.AsyncConnection"}:
         from oncemq.databases.with_psycopg import Psycopg
 
@@ -64,8 +67,8 @@ def recognize(connection: Any, *, awaitable: bool) -> Connection:
 
         found = SqlAlchemy(connection, awaitable=True)
     if found is None:
-        raise DatabaseRefused(_not_this(connection, names, awaitable=awaitable))
-    if found.awaitable != awaitable:
+        raise DatabaseRefused(_not_this(connection, names, awaitable=bool(awaitable)))
+    if awaitable is not None and found.awaitable != awaitable:
         clients = ("Client", "AsyncClient")
         raise DatabaseRefused(
             f"{_name(connection)} {'must be awaited' if found.awaitable else 'blocks'}: use it "

@@ -23,9 +23,9 @@ class Sqlite3:
     kind: Kind = "sqlite"
     awaitable = False
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, *, joins: bool = False) -> None:
         self._connection = connection
-        if getattr(connection, "autocommit", _LEGACY) is False:
+        if getattr(connection, "autocommit", _LEGACY) is False and not joins:
             raise DatabaseRefused(
                 "a sqlite3 connection with autocommit=False always has a transaction open, and "
                 "nobody can tell what is in it; open it with autocommit=True, or without the "

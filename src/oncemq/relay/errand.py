@@ -111,6 +111,7 @@ class Errand:
     inherited: bool = False  # the planned rows may have been sent by an earlier relay
     sends: int = 0  # of the planned rows, by this one
     under_way: bool = False
+    put_off: bool = False  # the server has no room: later
     refusal: str = ""  # of the planned rows: believed once a resume does not find them
     singly: int = 0  # so many rows go one by one: a refused one is among them
     change: Change | None = None  # decided, not yet committed
@@ -124,8 +125,8 @@ class Errand:
         return self.inherited or self.sends > 1
 
     def next(self) -> Ask | Plan | Send | None:
-        """What to do now; None while something is under way, or the topic is stopped."""
-        if self.standing.stopped or self.under_way or self.change is not None:
+        """What to do now; None while something is under way, put off, or the topic is stopped."""
+        if self.standing.stopped or self.under_way or self.put_off or self.change is not None:
             return None
         if not self.sure:
             return Ask()
@@ -203,11 +204,12 @@ class Errand:
             last_place=self.standing.planned_place,
         )
 
-    def refused(self, refused: Refused) -> bool:
-        """The server said no; True when trying again later may help."""
+    def refused(self, refused: Refused) -> None:
+        """The server said no: later, or ask again, or never."""
         self.under_way = False
         if refused.code in SEND_AGAIN:
-            return True
+            self.put_off = True
+            return
         self.sure = False
         if refused.code not in ASK_AGAIN:
             reason = f"{refused.code}: {refused.detail}"
@@ -215,7 +217,13 @@ class Errand:
                 self.refusal = reason  # another copy may be stored: ask first
             else:
                 self._stop(reason)
-        return False
+
+    def missing(self) -> None:
+        """Planned rows are not in the database any more."""
+        self._stop(
+            "rows that were being published have been removed from oncemq_outbox by another hand; "
+            "`once relay retry --anew` goes on with the others"
+        )
 
     # Decisions
 

@@ -80,6 +80,17 @@ def _numbers(body: memoryview, position: int, count: int) -> list[int]:
     return column.tolist()
 
 
+def payload_of(payload: Bytes) -> bytes:
+    """The payload as bytes; nothing is encoded behind the user's back."""
+    if isinstance(payload, bytes):
+        return payload
+    try:
+        return memoryview(payload).tobytes()
+    except TypeError:
+        kind = type(payload).__name__
+        raise TypeError(f"a payload is bytes, not {kind}; encode it first") from None
+
+
 def encode_payloads(payloads: Sequence[bytes]) -> bytes:
     """The body of plain messages: no keys, no headers. The fast path of bulk puts.
 

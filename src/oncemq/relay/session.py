@@ -1,0 +1,112 @@
+"""One stay of a relay at a database: look for rows, number them, send them, free them.
+
+Law: what is numbered is committed before it is sent. After any failure the stay ends, and the
+next one begins with what the database says.
+"""
+
+import logging
+import secrets
+import threading
+import time
+
+from oncemq.core.names import PRODUCER_BYTES, ProducerId
+from oncemq.relay.courier import Courier
+from oncemq.relay.desk import Desk
+from oncemq.relay.errand import Ask, Errand, Plan, Send
+from oncemq.relay.ledger import Ledger
+from oncemq.relay.watch import LOOK_SECONDS, watch
+
+ACTIVE_MAX = 16  # topics under way at once: each has a batch in memory
+ROOM_SECONDS = 1.0  # until a put is tried again on a full server
+
+logger = logging.getLogger("oncemq.relay")
+
+
+class Session:
+    """A desk, a courier, and the errands between them."""
+
+    def __init__(self, desk: Desk, courier: Courier, *, sets_aside: bool) -> None:
+        self._desk = desk
+        self._courier = courier
+        self._sets_aside = sets_aside
+        self._ledger = Ledger(desk.kind)
+        self._watch = watch(desk)
+        self._errands: dict[str, Errand] = {}
+        self._last_topic = ""
+        self._try_again_at = 0.0
+        self.published = 0
+
+    def serve(self, stopping: threading.Event) -> None:
+        """Until told to stop, or something fails."""
+        while not stopping.is_set():
+            due = self._due()
+            moved = self._turn(due)
+            self._send(due)
+            if self._courier.under_way:
+                self._courier.wait(stopping)
+            elif not moved:
+                self._watch.wait(LOOK_SECONDS, stopping)
+
+    def _due(self) -> list[Errand]:
+        """The errands to see to now: those that have something to commit, and the next in turn."""
+        topics = self._desk.run(self._ledger.topics())
+        if time.monotonic() >= self._try_again_at:
+            self._try_again_at = time.monotonic() + ROOM_SECONDS
+            for errand in self._errands.values():
+                errand.put_off = False
+        changed = [each for each in self._errands.values() if each.change is not None]
+        room = ACTIVE_MAX - self._courier.under_way - len(changed)
+        later = [topic for topic in topics if topic > self._last_topic]
+        due: list[Errand] = []
+        for topic in [*later, *topics[: len(topics) - len(later)]]:
+            if len(due) >= room:
+                break
+            errand = self._errand(topic)
+            if errand.next() is not None:
+                self._last_topic = topic
+                due.append(errand)
+        return [*changed, *due]
+
+    def _errand(self, topic: str) -> Errand:
+        errand = self._errands.get(topic)
+        if errand is not None and not errand.standing.stopped:
+            return errand
+        fresh = ProducerId(secrets.token_bytes(PRODUCER_BYTES))
+        standing = self._desk.run(self._ledger.standing(topic, fresh))
+        if errand is None or standing != errand.standing:  # a person let it go on
+            errand = self._errands[topic] = Errand(standing, sets_aside=self._sets_aside)
+            self._report(errand)
+        return errand
+
+    def _turn(self, due: list[Errand]) -> bool:
+        """Commit what was decided and number what waits, at once; whether anything moved."""
+        wanted = [each for each in due if each.change or isinstance(each.next(), Plan)]
+        if not wanted:
+            return False
+        versions = [each.standing.version for each in wanted]
+        freed = sum(len(each.change.freed) for each in wanted if each.change)
+        limit = self._courier.message_bytes
+        self._desk.run(self._ledger.turn(wanted, message_bytes=limit))
+        self.published += freed
+        for errand in wanted:
+            self._report(errand)
+        return versions != [each.standing.version for each in wanted]
+
+    def _send(self, due: list[Errand]) -> None:
+        for errand in due:
+            match errand.next():
+                case Ask():
+                    self._courier.ask(errand)
+                case Send(_, rows):
+                    items = self._desk.run(self._ledger.contents(rows))
+                    if items is None:
+                        errand.missing()
+                    else:
+                        self._courier.put(errand, items)
+                case _:
+                    pass
+
+    def _report(self, errand: Errand) -> None:
+        standing = errand.standing
+        if standing.stopped:
+            logger.error("topic stopped topic=%s: %s", standing.topic, standing.stopped)

@@ -1,0 +1,150 @@
+"""The relay against a real server and real databases: what commits is published, once, in order."""
+
+import asyncio
+import logging
+import threading
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+from tests.e2e.processes import until
+from tests.relay.conftest import Homes
+from tests.relay.homes import Home
+
+from oncemq import Client, Fenced, Relay
+from oncemq.core.records import Retention
+from oncemq.relay import session
+from oncemq.relay.desk import Desk
+
+
+def got(reader: Client, count: int) -> list[bytes]:
+    """So many messages, and then no more."""
+    found: list[bytes] = []
+    while len(found) < count:
+        messages = reader.get("orders", limit=1000, wait=30)
+        assert messages, f"only {len(found)} of {count} came"
+        found += [message.payload for message in messages]
+    return found + [message.payload for message in reader.get("orders", limit=1000)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["sqlite3", "sqlalchemy-sqlite", "psycopg", "sqlalchemy-psycopg", "psycopg-async", "asyncpg"],
+)
+def test_what_commits_is_published_and_freed(
+    kind: str, make_home: Homes, oncemq_server: str, reader: Client
+) -> None:
+    home = make_home(kind)
+    home.write("orders", [b"before"])
+    with Relay(home.connect, server=oncemq_server):
+        home.write("orders", [b"never"], commit=False)
+        home.write("orders", [b"1", b"2"])
+        assert got(reader, 3) == [b"before", b"1", b"2"]
+        home.write("orders", [b"3"])
+        assert got(reader, 1) == [b"3"]
+        until(lambda: home.left == 0, what="the rows are freed")
+
+
+def test_keys_and_headers_go_along(home: Home, oncemq_server: str, reader: Client) -> None:
+    import oncemq
+
+    with closing(home.writer()) as connection:
+        oncemq.outbox(connection).put("orders", b"", key=b"k", headers={"a": "ü"})
+        connection.execute("INSERT INTO oncemq_outbox (topic, payload) VALUES ('orders', '2')")
+    with Relay(home.connect, server=oncemq_server):
+        first, second = reader.get("orders", wait=30) + reader.get("orders", wait=30)
+    assert (first.payload, first.key, first.headers) == (b"", b"k", {"a": "ü"})
+    assert (second.payload, second.key, second.headers) == (b"2", None, {})
+
+
+async def test_a_relay_lives_beside_asyncio(
+    make_home: Homes, oncemq_server: str, reader: Client
+) -> None:
+    home = make_home("asyncpg")
+    async with Relay(home.connect, server=oncemq_server):
+        home.write("orders", [b"1"])
+        assert await asyncio.to_thread(got, reader, 1) == [b"1"]
+
+
+def test_many_topics_take_turns(
+    make_home: Homes, oncemq_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "ACTIVE_MAX", 3)
+    home = make_home("sqlite3")
+    topics = [f"topic {number}" for number in range(10)]
+    with Client(oncemq_server) as client:
+        for topic in topics:
+            client.create_topic(topic, Retention(forever=True))
+            home.write(topic, [b"%d" % number for number in range(20)])
+        with Relay(home.connect, server=oncemq_server):
+            until(lambda: home.left == 0, what="all are published")
+        for topic in topics:
+            payloads = [message.payload for message in client.read(topic, 0, limit=100)]
+            assert payloads == [b"%d" % number for number in range(20)]
+
+
+def test_a_relay_waits_for_its_server(home: Home, tmp_path: Any) -> None:
+    from oncemq.testing import server
+
+    with server(tmp_path / "data") as address, Client(address) as client:
+        client.create_topic("orders", Retention(forever=True))
+    with Relay(home.connect, server=address):
+        home.write("orders", [b"1"])
+        with server(tmp_path / "data", bind=address):
+            until(lambda: home.left == 0, what="it is published")
+
+
+def test_of_two_relays_one_works_and_the_other_takes_over(
+    home: Home, oncemq_server: str, reader: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oncemq.relay")
+    with Relay(home.connect, server=oncemq_server) as first:
+        home.write("orders", [b"1"])
+        assert got(reader, 1) == [b"1"]
+        with Relay(home.connect, server=oncemq_server):
+            until(lambda: "another relay is at work" in caplog.text, what="the second waits")
+            first.stop()
+            home.write("orders", [b"2"])
+            assert got(reader, 1) == [b"2"]
+
+
+class Unlocked(Desk):
+    """A desk at which everyone is the one relay."""
+
+    def lock(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("own_ids", [False, True], ids=["fenced", "numbers alone"])
+def test_even_relays_that_all_send_publish_each_row_once(
+    home: Home,
+    oncemq_server: str,
+    reader: Client,
+    own_ids: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With ids of their own the server fences none of them: the numbers alone must do."""
+    monkeypatch.setattr("oncemq.relay.relay.Desk", Unlocked)
+    monkeypatch.setattr("oncemq.relay.relay.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("oncemq.relay.ledger.ROWS_MAX", 7)
+    stop = threading.Event()
+
+    def keep_relaying(name: str) -> None:
+        while not stop.is_set():
+            with suppress(Fenced), Relay(home.connect, server=oncemq_server, id=name) as relay:
+                while not stop.wait(0.01) and relay.failure is None:
+                    pass
+
+    names = [f"relay {number}" if own_ids else "relay" for number in range(2)]
+    threads = [threading.Thread(target=keep_relaying, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(30):
+            home.write("orders", [b"%d" % (number * 5 + each) for each in range(5)])
+        assert got(reader, 150) == [b"%d" % number for number in range(150)]
+        until(lambda: home.left == 0, what="the rows are freed")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
