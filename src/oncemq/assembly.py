@@ -1,5 +1,6 @@
 """The composition root: builds a server from its settings and runs it."""
 
+import contextlib
 import logging
 import secrets
 import signal
@@ -13,7 +14,7 @@ from oncemq.config import Config
 from oncemq.core.broker import Broker
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
-from oncemq.errors import StorageRefused
+from oncemq.errors import PortInUse, StorageRefused
 from oncemq.server import inventory
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
@@ -23,6 +24,7 @@ from oncemq.storage.disk import LocalDisk, LockingDisk
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
 from oncemq.transport.door import Door
+from oncemq.transport.feed import Feed
 
 logger = logging.getLogger("oncemq.server")
 
@@ -45,6 +47,7 @@ class Server:
         *,
         rules: Rules,
         options: LogOptions,
+        feed: str = "auto",
         disk: LockingDisk | None = None,
         door: Callable[..., Door] = Door,
     ) -> None:
@@ -68,12 +71,18 @@ class Server:
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
+            try:
+                live = _open_feed(feed, bind)
+            except PortInUse:
+                way_in.close()
+                raise
         except BaseException:
             self._log.close()
             raise
         self.address = way_in.address
+        self.feed = broker.listeners.feed = live.address if live else ""
         driver = Driver(broker, opened.log)
-        self._loop = Loop(driver, way_in, Housekeeping(driver, clock()), clock)
+        self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
         for copy in opened.report.torn:
             logger.warning("torn tail cut copy=%s", copy)
@@ -98,6 +107,22 @@ class Server:
         self._loop.stop()
 
 
+def _open_feed(feed: str, bind: str) -> Feed | None:
+    """The live feed. `auto`: 5557 beside 5556, else a port the system chooses; clients are told."""
+    if feed == "none":
+        return None
+    if feed != "auto":
+        return Feed(feed)
+    scheme, _, place = bind.partition("://")
+    if scheme != "tcp":
+        return Feed(f"{bind}.feed")
+    host, _, port = place.rpartition(":")
+    if port == "5556":
+        with contextlib.suppress(PortInUse):
+            return Feed(f"tcp://{host}:5557")
+    return Feed(f"tcp://{host}:*")
+
+
 def server_from(config: Config) -> Server:
     """A server as the settings say."""
     rules = Rules(
@@ -106,6 +131,7 @@ def server_from(config: Config) -> Server:
         idempotency_ms=config.idempotency_ttl,
         idempotency_keys_max=config.idempotency_keys_max,
         sync_ms=config.sync_ms,
+        retry_ms=round(config.retry * 1000),
     )
     segment_bytes = config.segment_bytes
     if config.disk_max is not None:
@@ -116,7 +142,7 @@ def server_from(config: Config) -> Server:
         disk_bytes_max=config.disk_max,
         sync_ms=config.sync_ms,
     )
-    return Server(Path(config.data), config.bind, rules=rules, options=options)
+    return Server(Path(config.data), config.bind, rules=rules, options=options, feed=config.feed)
 
 
 def serve(config: Config, *, ready: Callable[[str], None]) -> int:

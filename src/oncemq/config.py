@@ -56,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds
     data: Path = msgspec.field(default_factory=_data_home)
     bind: str = SERVER
+    feed: str = "auto"  # an address; auto: beside `bind`; none: no live feed
+    retry: float = 3.0  # seconds
     sync: str = "always"  # or interval:MS
     segment_bytes: int = 64 << 20
     disk_max: int | None = None  # None: as much as the disk has
@@ -168,6 +170,11 @@ def _address(text: str) -> str:
     return address
 
 
+def _feed(text: str) -> str:
+    choice = text.strip().lower()
+    return choice if choice in ("auto", "none") else _address(text)
+
+
 def _addresses(text: str) -> tuple[str, ...]:
     addresses = tuple(_address(part) for part in text.split(",") if part.strip())
     if not addresses:
@@ -233,6 +240,8 @@ SETTINGS: dict[str, Setting] = {
     "timeout": Setting(_seconds, "how long a command waits for an answer"),
     "data": Setting(_path, "directory of the server's log"),
     "bind": Setting(_address, "address the server listens on"),
+    "feed": Setting(_feed, "address of the live feed; auto: beside bind; or none"),
+    "retry": Setting(_seconds, "until a listener is told again what it has not settled"),
     "sync": Setting(_sync, "always, or interval:MS"),
     "segment_bytes": Setting(_positive_size, "size of one file of the log"),
     "disk_max": Setting(_size_or_none, "most bytes the log may take, or none"),

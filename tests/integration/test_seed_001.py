@@ -19,6 +19,8 @@ from oncemq.core.requests import (
     DeleteTopic,
     Get,
     Hello,
+    Leave,
+    Listen,
     ListSubscriptions,
     ListTopics,
     Put,
@@ -372,6 +374,8 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         ListSubscriptions(),
         Status(),
         Read("orders", Offset(0)),
+        Listen(guest, none, ("orders",)),
+        Leave(guest, none),
         Watch((("orders", Offset(0)),)),
         Unsubscribe(guest, none, "orders"),
     ]

@@ -11,6 +11,8 @@ from oncemq.cli.session import Session
 @settings(
     setting("data", "DIR", "Where the log lives; ~/.local/share/oncemq by default."),
     setting("bind", "ADDRESS", "Listen here; tcp://127.0.0.1:5556 by default."),
+    setting("feed", "ADDRESS", "Push to listeners from here; auto, or none for no live feed."),
+    setting("retry", "SECONDS", "Tell a listener again what it has not settled; 3s by default."),
     setting(
         "sync",
         "always|interval:MS",

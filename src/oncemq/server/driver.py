@@ -27,6 +27,7 @@ from oncemq.core.requests import (
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
+from oncemq.server.pushes import Pushes
 from oncemq.server.reader import Reader
 from oncemq.storage.log import Group, Log
 from oncemq.wire import batch, codec
@@ -46,6 +47,7 @@ class Driver:
         self.broker = broker
         self.log = log
         self.outgoing: list[Outgoing] = []
+        self.pushes = Pushes(broker.shard)
         self._admission = Admission(broker.rules, log)
         self._reader = Reader(log)
         self._held: list[tuple[Serial, int, Owed]] = []
@@ -82,6 +84,7 @@ class Driver:
     def tick(self, now: Micros) -> None:
         """Time passed."""
         self._carry_out(self.broker.tick(now), now)
+        self.pushes.tick(now)
 
     def upkeep(self, now: Micros) -> None:
         """Let go of what retention and absent guests leave behind; now and then."""
@@ -120,14 +123,16 @@ class Driver:
     def committed(self, group: Group, now: Micros) -> None:
         """A group is durable: show its messages, send what waited for it."""
         self._durable = self.log.finished(group)
-        self._carry_out(self.broker.synced(self._durable), now)
+        step = self.broker.synced(self._durable)
+        self._carry_out(step, now)
+        self.pushes.shown(step.shown)
         while self._held and self._held[0][0] <= self._durable:
             _, _, owed = heapq.heappop(self._held)
             self._send(owed.caller, owed.answer)
 
     def next_deadline(self) -> Micros | None:
         """When the next tick or lazy commit is due."""
-        deadlines = [self.broker.next_deadline()]
+        deadlines = [self.broker.next_deadline(), self.pushes.next_deadline()]
         if self._gathered_since is not None:
             deadlines.append(Micros(self._gathered_since + LAZY_MICROS))
         return min((each for each in deadlines if each is not None), default=None)
@@ -155,6 +160,7 @@ class Driver:
                 seed = batch.seed(topic.name, run.producer, run.first_sequence, run.count)
                 self.log.append(record, body, seed=seed, checksum=record.checksum)
                 self._gathered_bytes += len(body)
+                self.pushes.stored(record, body)
             else:
                 self.log.append(record)
         if step.writes and self._gathered_since is None:

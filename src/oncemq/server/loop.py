@@ -14,6 +14,7 @@ from oncemq.server.worker import Worker
 from oncemq.storage.log import Group
 from oncemq.transport.bell import Bell
 from oncemq.transport.door import Door
+from oncemq.transport.feed import Feed
 
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
@@ -28,16 +29,24 @@ class Loop:
     """One server thread around a driver."""
 
     def __init__(
-        self, driver: Driver, door: Door, housekeeping: Housekeeping, clock: Callable[[], Micros]
+        self,
+        driver: Driver,
+        door: Door,
+        feed: Feed | None,
+        housekeeping: Housekeeping,
+        clock: Callable[[], Micros],
     ) -> None:
         self._driver = driver
         self._door = door
+        self._feed = feed
         self._housekeeping = housekeeping
         self._clock = clock
         self._bell = Bell()
         self._stopping = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
         door.watch(self._bell)
+        if feed is not None:
+            door.watch_too(feed.descriptor)
         self._writer = Worker("oncemq-writer", self._bell)
         self._janitor = Worker("oncemq-janitor", self._bell)
 
@@ -56,6 +65,8 @@ class Loop:
             self._writer.stop()
             self._janitor.stop()
             self._door.close()
+            if self._feed is not None:
+                self._feed.close()
             self._bell.close()
 
     def _turn(self, timeout_ms: int) -> None:
@@ -66,12 +77,16 @@ class Loop:
         while taken < DRAIN_MAX and (received := self._door.receive()) is not None:
             driver.receive(*received, now)
             taken += 1
+        if self._feed is not None:
+            self._hear(self._feed)
         self._writer.reap()
         deadline = driver.next_deadline()
         if deadline is not None and deadline <= now:
             driver.tick(now)
         self._commit(now, alone=taken <= 1)
         self._send()
+        if self._feed is not None:
+            self._push(self._feed)
         self._housekeeping.turn(self._janitor, now)
         self._janitor.reap()
 
@@ -118,6 +133,22 @@ class Loop:
             if not self._door.send(route, frames):
                 logger.debug("reply dropped route=%s", route.hex())
 
+    def _hear(self, feed: Feed) -> None:
+        """Who listens, and who no longer does."""
+        for _ in range(DRAIN_MAX):
+            if (change := feed.change()) is None:
+                return
+            joined, subject = change
+            self._driver.pushes.changed(joined=joined, subject=subject)
+
+    def _push(self, feed: Feed) -> None:
+        """After the replies: a publisher does not wait for the fan-out of its message."""
+        pushes = self._driver.pushes
+        if pushes.outgoing:
+            outgoing, pushes.outgoing = pushes.outgoing, []
+            for frames in outgoing:
+                feed.send(frames)
+
     def _timeout_ms(self, now: Micros) -> int:
         deadline = self._driver.next_deadline()
         if self._housekeeping.busy:
@@ -131,6 +162,8 @@ class Loop:
         while True:
             self._writer.reap()
             self._send()
+            if self._feed is not None:
+                self._push(self._feed)
             if self._writer.idle:
                 group = self._driver.commit(Micros(1 << 62))
                 if group is None:

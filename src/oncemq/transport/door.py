@@ -36,6 +36,10 @@ class Door:
         self._bell = bell
         self._poll.register(bell.descriptor, select.POLLIN)
 
+    def watch_too(self, descriptor: int) -> None:
+        """Also wake up when this becomes readable; whoever it belongs to looks after it."""
+        self._poll.register(descriptor, select.POLLIN)
+
     def wait(self, timeout_ms: int) -> None:
         """Sleep until a request comes, the bell rings or the time is over.
 

@@ -1,4 +1,5 @@
-"""Every socket option, with its reason. DEALER on the client, ROUTER on the server.
+"""Every socket option, with its reason. DEALER on the client, ROUTER on the server; for the live
+feed XPUB on the server, SUB on the client.
 
 Law: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
 that does not finish its handshake is gone after two seconds.
@@ -14,6 +15,8 @@ RECONNECT_MS = 20  # quick at first: a restarted server is back within a second
 RECONNECT_MAX_MS = 1_000
 LINGER_MS = 1_000  # at close, replies already owed may still leave
 SERVER_BACKLOG = 4_096
+FEED_MESSAGES = 128  # kept for a listener that does not keep up; what is more it pulls
+SUBJECT_BYTES_MAX = 1_024  # what a subscriber may say at a time
 
 
 def _common(socket: "zmq.Socket[bytes]") -> None:
@@ -49,6 +52,31 @@ def dealer(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
     socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
     socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
     socket.setsockopt(zmq.LINGER, 0)  # receipts say what arrived; nothing is sent blindly
+    return socket
+
+
+def publisher(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+    """The server's socket for the live feed, not yet bound."""
+    socket = context.socket(zmq.XPUB)
+    _common(socket)
+    # Times the most that is pushed at once, this is what a stopped listener costs the server.
+    socket.setsockopt(zmq.SNDHWM, FEED_MESSAGES)
+    # Every new subscription is told, not only the first: it is answered with the topic's end.
+    socket.setsockopt(zmq.XPUB_VERBOSE, 1)
+    socket.setsockopt(zmq.MAXMSGSIZE, SUBJECT_BYTES_MAX)
+    socket.setsockopt(zmq.BACKLOG, SERVER_BACKLOG)
+    socket.setsockopt(zmq.LINGER, 0)
+    return socket
+
+
+def subscriber(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+    """A listener's socket for the live feed, not yet connected."""
+    socket = context.socket(zmq.SUB)
+    _common(socket)
+    socket.setsockopt(zmq.RCVHWM, FEED_MESSAGES)
+    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
+    socket.setsockopt(zmq.LINGER, 0)
     return socket
 
 

@@ -1,0 +1,93 @@
+"""The feed's sockets: subjects, fan-out, who listens, and nobody who makes it wait."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pytest
+
+from oncemq.errors import PortInUse
+from oncemq.transport.ear import Ear
+from oncemq.transport.feed import Feed
+
+A, B = b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"
+PATIENCE = 20.0
+T = TypeVar("T")
+
+
+@pytest.fixture
+def feed() -> Iterator[Feed]:
+    feed = Feed("tcp://127.0.0.1:*")
+    yield feed
+    feed.close()
+
+
+@pytest.fixture
+def ears() -> Iterator[Callable[[], Ear]]:
+    made: list[Ear] = []
+
+    def make() -> Ear:
+        made.append(Ear())
+        return made[-1]
+
+    yield make
+    for ear in made:
+        ear.close()
+
+
+def until(look: Callable[[], T | None]) -> T:
+    """What it gives, as soon as it gives something."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := look()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return found
+
+
+def tuned(feed: Feed, ear: Ear, *subjects: bytes) -> Ear:
+    """Connected, and known to the feed."""
+    ear.tune(set(subjects))
+    ear.connect(feed.address)
+    assert until(ear.news) is True
+    heard = {until(feed.change) for _ in subjects}
+    assert heard == {(True, subject) for subject in subjects}
+    return ear
+
+
+def test_everyone_who_listens_to_a_subject_gets_what_is_sent_once(feed, ears) -> None:
+    first, second, other = (tuned(feed, ears(), each) for each in (A, A, B))
+    feed.send([A, b"head", b"body"])
+    feed.send([B, b"other"])
+    assert until(first.receive) == until(second.receive) == [A, b"head", b"body"]
+    assert until(other.receive) == [B, b"other"]
+    assert first.receive() is None
+
+
+def test_an_ear_is_tuned_while_it_listens(feed, ears) -> None:
+    ear = tuned(feed, ears(), A)
+    ear.tune({B})
+    assert {until(feed.change), until(feed.change)} == {(False, A), (True, B)}
+    feed.send([A, b"no longer"])
+    feed.send([B, b"now"])
+    assert until(ear.receive) == [B, b"now"]
+
+
+def test_the_feed_learns_that_the_last_listener_is_gone(feed, ears) -> None:
+    first, second = tuned(feed, ears(), A), tuned(feed, ears(), A)
+    first.connect("")
+    second.connect("")
+    assert until(feed.change) == (False, A)
+    assert feed.change() is None
+
+
+def test_a_send_waits_for_nobody(feed, ears) -> None:
+    tuned(feed, ears(), A)  # and never receives
+    started = time.monotonic()
+    for _ in range(5_000):
+        feed.send([A, b"x" * 10_000])
+    assert time.monotonic() - started < PATIENCE
+
+
+def test_an_address_that_is_taken_is_refused_with_a_way_out(feed) -> None:
+    with pytest.raises(PortInUse, match="--feed"):
+        Feed(feed.address)
