@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from oncemq.client.aio import AsyncClient
     from oncemq.client.blocking import Client
     from oncemq.client.values import Message, Receipt
+    from oncemq.databases.inbox import inbox_schema
     from oncemq.databases.outbox import outbox
     from oncemq.databases.outbox_schema import outbox_schema
     from oncemq.errors import (
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         Corrupt,
         DatabaseRefused,
         Fenced,
+        InboxGap,
         InvalidRequest,
         Locked,
         NoSuchTopic,
@@ -38,6 +40,7 @@ __all__ = [
     "Corrupt",
     "DatabaseRefused",
     "Fenced",
+    "InboxGap",
     "InvalidRequest",
     "Locked",
     "Message",
@@ -54,6 +57,7 @@ __all__ = [
     "StorageRefused",
     "Unreachable",
     "__version__",
+    "inbox_schema",
     "outbox",
     "outbox_schema",
 ]
@@ -64,6 +68,7 @@ _HOMES = {
     "Message": "oncemq.client.values",
     "Receipt": "oncemq.client.values",
     "Relay": "oncemq.relay.relay",
+    "inbox_schema": "oncemq.databases.inbox",
     "outbox": "oncemq.databases.outbox",
     "outbox_schema": "oncemq.databases.outbox_schema",
 }

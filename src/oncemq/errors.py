@@ -14,6 +14,7 @@ OnceMQError
 │   ├── Corrupt         a checksum, the chain or the order of the log does not hold
 │   └── Locked          another process has this directory open
 ├── DatabaseRefused     the connection to your database cannot be used as it is
+│   └── InboxGap        messages that it lacks are not kept any more
 ├── PortInUse           the address to listen on is taken
 └── ConfigError         a setting that cannot be used
 """
@@ -107,6 +108,12 @@ class DatabaseRefused(OnceMQError):
     """The user's own database, or the connection to it, cannot be used as it is."""
 
     code = "database_refused"
+
+
+class InboxGap(DatabaseRefused):
+    """The database stands behind the subscription, and what is between is gone."""
+
+    code = "inbox_gap"
 
 
 class PortInUse(OnceMQError):

@@ -6,12 +6,14 @@ Tests are written once and run with each: a desk hides whether there is somethin
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.databases.postgres import Postgres
 
+from oncemq import AsyncClient, Client
 from oncemq.databases import connections
 from oncemq.databases.connections import Connection, recognize
 from oncemq.databases.statements import Work
@@ -39,6 +41,35 @@ class Loop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+class OnALoop:
+    """An AsyncClient on the loop of its connections, driven without `await`."""
+
+    def __init__(self, loop: Loop, server: str, options: dict[str, Any]) -> None:
+        self._loop = loop
+
+        async def start() -> AsyncClient:
+            return await AsyncClient(server, **options).__aenter__()
+
+        self._client: AsyncClient = loop.run(start())
+
+    def __getattr__(self, verb: str) -> Any:
+        found: Any = getattr(self._client, verb)
+        if verb == "id":
+            return found
+        return lambda *args, **options: self._loop.run(found(*args, **options))
+
+    @contextmanager
+    def consume(self, *args: Any, **options: Any) -> Iterator[Any]:
+        block = self._client.consume(*args, **options)
+        messages = self._loop.run(block.__aenter__())
+        try:
+            yield messages
+        except BaseException as error:
+            self._loop.run(block.__aexit__(type(error), error, None))
+            raise
+        self._loop.run(block.__aexit__(None, None, None))
 
 
 class Desk:
@@ -117,6 +148,26 @@ class Desk:
         with psycopg.connect(self._postgres.dsn(self._schema)) as stranger:
             cursor = stranger.execute(sql)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
+
+    def change(self, sql: str) -> None:
+        """What a stranger does."""
+        if self.database == "sqlite":
+            stranger = sqlite3.connect(self.path, isolation_level=None)
+            stranger.execute(sql)
+            stranger.close()
+        else:
+            self.look(sql)
+
+    def client(self, server: str, **options: Any) -> Any:
+        """A client of the manner that fits; its verbs need no await here."""
+        if not self.awaitable:
+            client = Client(server, **options)
+            self._close.append(client.close)
+            return client
+        assert self._loop is not None
+        client = OnALoop(self._loop, server, options)
+        self._close.append(client.close)
+        return client
 
     def recognize(self, connection: Any) -> Connection:
         return recognize(connection, awaitable=self.awaitable)

@@ -6,7 +6,7 @@ Use it from the loop it was opened in.
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -21,6 +21,7 @@ from oncemq.client.state import open_state
 from oncemq.client.turns import monotonic_clock
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
+from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
 from oncemq.core.subscriber import several
@@ -52,6 +53,7 @@ class AsyncClient(AsyncPublishing):
         self._timeout = timeout
         self._turns = AsyncTurns(self._engine, timeout)
         self._getting = asyncio.Lock()
+        self._inbox = Inbox()
 
     @property
     def id(self) -> str:
@@ -94,12 +96,25 @@ class AsyncClient(AsyncPublishing):
 
     @asynccontextmanager
     async def consume(
-        self, topic: str | None = None, *, limit: int = 100, wait: float = 5.0
+        self,
+        topic: str | None = None,
+        *,
+        limit: int = 100,
+        wait: float = 5.0,
+        into: object | None = None,
     ) -> AsyncGenerator[list[Message]]:
-        """Messages that are settled when the block ends well, and come again when it raises."""
+        """Messages that are settled when the block ends well, and come again when it raises.
+
+        `into`: a connection to your own database, on which the block is one transaction: what
+        you write there and the cursor are committed together, exactly once.
+        """
         async with self._getting:
-            messages = await self._take(topic, limit, wait)
             try:
+                if into is not None:
+                    async with self._block(into, topic or "", limit, wait) as messages:
+                        yield messages
+                    return
+                messages = await self._take(topic, limit, wait)
                 yield messages
             except BaseException:
                 self._engine.subscriber.put_back(topic or "")
@@ -201,3 +216,11 @@ class AsyncClient(AsyncPublishing):
     async def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
         return await self._turns.run(verb, timeout=self._timeout + wait)
+
+    def _block(
+        self, into: object, topic: str, limit: int, wait: float
+    ) -> AbstractAsyncContextManager[list[Message]]:
+        from oncemq.client.inbox_blocks import block_awaitable  # loaded by those who use it
+
+        wait_until, engine, inbox = self._turns.wait_until, self._engine, self._inbox
+        return block_awaitable(wait_until, engine, inbox, into, topic, limit, wait=wait)

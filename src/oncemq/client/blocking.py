@@ -6,7 +6,7 @@ Law: no verb leaves the engine half-way: an interrupt ends the wait, never the s
 import random
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +20,7 @@ from oncemq.client.state import open_state
 from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
+from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
 from oncemq.core.subscriber import several
@@ -55,6 +56,7 @@ class Client(Publishing, Columnar):
         self._timeout = timeout
         self._turns = Turns(self._engine, timeout)
         self._getting = threading.RLock()
+        self._inbox = Inbox()
         if not self._engine.outflow.idle:
             self._turns.see_out()
 
@@ -102,10 +104,23 @@ class Client(Publishing, Columnar):
 
     @contextmanager
     def consume(
-        self, topic: str | None = None, *, limit: int = 100, wait: float = 5.0
+        self,
+        topic: str | None = None,
+        *,
+        limit: int = 100,
+        wait: float = 5.0,
+        into: object | None = None,
     ) -> Generator[list[Message]]:
-        """Messages that are settled when the block ends well, and come again when it raises."""
+        """Messages that are settled when the block ends well, and come again when it raises.
+
+        `into`: a connection to your own database, on which the block is one transaction: what
+        you write there and the cursor are committed together, exactly once.
+        """
         with self._getting, self._put_back_unless_settled(topic or ""):
+            if into is not None:
+                with self._block(into, topic=topic or "", limit=limit, wait=wait) as messages:
+                    yield messages
+                return
             messages = self._take(topic, limit, wait)
             yield messages
             with self._turns.lock:
@@ -220,3 +235,10 @@ class Client(Publishing, Columnar):
     def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
         return self._turns.run(verb, timeout=self._timeout + wait)
+
+    def _block(
+        self, into: object, *, topic: str, limit: int, wait: float
+    ) -> AbstractContextManager[list[Message]]:
+        from oncemq.client.inbox_blocks import block  # loaded by those who use it
+
+        return block(self._turns, self._engine, self._inbox, into, topic, limit, wait=wait)

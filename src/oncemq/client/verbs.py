@@ -37,6 +37,7 @@ from oncemq.core.requests import (
     ListTopics,
     Read,
     Request,
+    Settle,
     ShowTopic,
     Start,
     Status,
@@ -77,6 +78,13 @@ def start_of(where: Where) -> Start:
     raise InvalidRequest(
         f"a subscription starts at 'new', 'earliest', an offset or a time, not {where!r}"
     )
+
+
+def confirm(engine: Engine) -> Verb[None]:
+    """Ask whether this client is still the current one; Fenced when it is not."""
+    settled = engine.subscriber.untold()
+    yield from ask(engine, lambda client_epoch: Settle(engine.client, client_epoch, settled))
+    engine.subscriber.told(settled)
 
 
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:

@@ -238,6 +238,12 @@ class Subscriber(Generic[M]):
                 self._untold[topic] = None
                 self._feeds.clear()
 
+    def reached(self, topic: str, subscription_id: SubscriptionId) -> Offset:
+        """The next offset this client would hand out, as far as it knows the subscription."""
+        cursor = self._cursors.get(topic)
+        known = cursor is not None and cursor.subscription_id == subscription_id
+        return cursor.next if cursor is not None and known else Offset(0)
+
     def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
         """The server named the subscription; an unknown one begins where it says."""
         known = self._cursors.get(topic)

@@ -47,7 +47,8 @@ class Bound(Enum):
     """The bounds of a transaction; no answer."""
 
     BEGIN = "begin"  # a writing one; refused words when the connection cannot have one
-    COMMIT = "commit"  # raises when the user's code ended the transaction meanwhile
+    CHECK = "check"  # raises when the code inside has ended the transaction already
+    COMMIT = "commit"
     ROLLBACK = "rollback"
     FINISH = "finish"  # end a transaction in which nothing was written
 

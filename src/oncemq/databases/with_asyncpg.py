@@ -59,9 +59,10 @@ class Asyncpg:
                 transaction = self._connection.transaction()
                 await transaction.start()
                 self._transaction = transaction
-            case Bound.COMMIT:
+            case Bound.CHECK:
                 if not self.in_transaction:
                     raise DatabaseRefused(ENDED_INSIDE)
+            case Bound.COMMIT:
                 await self._transaction.commit()
             case Bound.ROLLBACK:
                 await self._transaction.rollback()

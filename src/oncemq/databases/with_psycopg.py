@@ -18,6 +18,8 @@ from oncemq.databases.statements import (
     TellMany,
     pyformat,
 )
+from oncemq.databases.with_sqlite3 import ENDED_INSIDE
+from oncemq.errors import DatabaseRefused
 
 _IDLE = 0  # psycopg.pq.TransactionStatus
 
@@ -59,14 +61,23 @@ class Psycopg:
                 self._transaction = self._connection.transaction()
                 name = "__aenter__" if self.awaitable else "__enter__"
                 return getattr(self._transaction, name)()
+            case Bound.CHECK:
+                return self._check()
             case Bound.COMMIT:
                 return self._leave(None)
             case Bound.ROLLBACK:
+                if self._transaction is None:  # its end was cut off
+                    return self._connection.rollback()
                 return self._leave(self._give_up())
             case Bound.FINISH:
                 return self._connection.commit()
             case _:
                 assert_never(step)
+
+    def _check(self) -> Any:
+        if not self.in_transaction:  # psycopg refuses commit(), not a COMMIT in so many words
+            raise DatabaseRefused(ENDED_INSIDE)
+        return _nothing() if self.awaitable else None
 
     def _leave(self, error: BaseException | None) -> Any:
         transaction, self._transaction = self._transaction, None
@@ -100,3 +111,7 @@ class Psycopg:
 
     def _tell_many(self, sql: str, parameters: Sequence[Parameters]) -> Any:
         return self._cursor().executemany(pyformat(sql), parameters)
+
+
+async def _nothing() -> None:
+    """There is nothing to await."""

@@ -79,8 +79,9 @@ class SqlAlchemy:
                 self._transaction = self._begin()
                 if self.kind == "sqlite" and not self._driver_in_transaction():
                     self._connection.execute(self._text("BEGIN IMMEDIATE"))
-            case Bound.COMMIT:
+            case Bound.CHECK:
                 self._check_active()
+            case Bound.COMMIT:
                 self._transaction.commit()
             case Bound.ROLLBACK:
                 self._connection.rollback()
@@ -100,8 +101,9 @@ class SqlAlchemy:
                 await self._execute(sql, many)
             case Bound.BEGIN:
                 self._transaction = await self._begin()
-            case Bound.COMMIT:
+            case Bound.CHECK:
                 self._check_active()
+            case Bound.COMMIT:
                 await self._transaction.commit()
             case Bound.ROLLBACK:
                 await self._connection.rollback()

@@ -65,8 +65,9 @@ class Sqlite3:
             case Bound.BEGIN:
                 cursor.execute("BEGIN IMMEDIATE")
                 cursor.execute(f"SAVEPOINT {_MARK}")
-            case Bound.COMMIT:
+            case Bound.CHECK:
                 self._release(cursor)
+            case Bound.COMMIT:
                 cursor.execute("COMMIT")
             case Bound.ROLLBACK | Bound.FINISH:
                 if self._connection.in_transaction:

@@ -1,0 +1,197 @@
+"""Consuming into the user's own database: the verbs, written once for both shells.
+
+They yield tickets to wait for, as the other verbs do, and steps for the database to carry out.
+Laws: the transaction opens only when there is something to hand out or the wait is over; after
+the commit the messages count as settled whatever happens next: the database's cursor wins when
+anything is found to stand elsewhere.
+"""
+
+import logging
+from collections.abc import Generator, Sequence
+from typing import Any, TypeVar
+
+from oncemq.client import verbs
+from oncemq.client.engine import Engine
+from oncemq.client.ticket import Awaited
+from oncemq.client.values import Message
+from oncemq.core.inbox import Inbox, Mark, Span
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.databases import inbox as table
+from oncemq.databases.connections import Connection, make_ready
+from oncemq.databases.inbox import Place
+from oncemq.databases.statements import Bound, Step
+from oncemq.errors import DatabaseRefused, Fenced, InboxGap, InvalidRequest, NoSuchTopic
+
+T = TypeVar("T")
+InboxVerb = Generator[Awaited | Step, Any, T]
+
+SURVEYS_MAX = 20  # in one block: each follows a change by someone else
+log = logging.getLogger("oncemq.client")
+
+
+def open_block(
+    engine: Engine, inbox: Inbox, connection: Connection, topic: str, limit: int, wait_ms: int
+) -> InboxVerb[list[Message]]:
+    """The next messages that the database lacks, with a transaction open on it."""
+    if not engine.state.lasting:
+        raise InvalidRequest(
+            "an inbox belongs to a subscription that outlives its process, and an anonymous "
+            "client has none: give the client an id"
+        )
+    yield from make_ready(connection)
+    deadline = engine.now() + wait_ms * 1000
+    for _ in range(SURVEYS_MAX):
+        yield from _agree(engine, inbox, connection, topic)
+        messages = yield from _again(engine, inbox, topic, limit)
+        if not messages:
+            left = max(0, (deadline - engine.now()) // 1000)
+            messages = yield from verbs.take(engine, topic, limit, left)
+        misfits = inbox.misfits(spans_of(messages))
+        if not misfits:
+            yield Bound.BEGIN
+            return messages
+        # Subscribed again since, or taken past the inbox by a plain get: look where all stand.
+        engine.subscriber.put_back(topic)
+        inbox.forget(misfits)
+    raise DatabaseRefused(
+        f"{topic or 'a topic'} is taken from beside this inbox all the time; use one or the other"
+    )
+
+
+def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxVerb[None]:
+    """Effect and cursor in one commit; then the client and the server learn of it."""
+    moves = inbox.moves(spans_of(messages))
+    inbox.doubtful = True
+    try:
+        yield from table.commit(engine.client, moves)
+    except Fenced as fenced:
+        engine.fail(fenced)
+        raise
+    inbox.committed(moves)
+    inbox.doubtful = False
+    _settle(engine, inbox, messages)
+
+
+def spans_of(messages: Sequence[Message]) -> list[Span]:
+    """The messages as spans, one a topic: offsets are dense within each."""
+    if not messages:
+        return []
+    first, last = messages[0], messages[-1]
+    if first.topic == last.topic and last.offset - first.offset == len(messages) - 1:
+        identity = _subscription(first)
+        if identity == _subscription(last):
+            return [Span(first.topic, identity, Offset(first.offset), Offset(last.offset + 1))]
+    spans: dict[tuple[str, SubscriptionId], Span] = {}
+    for message in messages:
+        key = (message.topic, _subscription(message))
+        begun = spans[key].first if key in spans else Offset(message.offset)
+        spans[key] = Span(*key, begun, Offset(message.offset + 1))
+    return list(spans.values())
+
+
+def _subscription(message: Message) -> SubscriptionId:
+    return message._origin.head.subscription_id  # pyright: ignore[reportPrivateUsage]
+
+
+def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
+    """The effect is committed: nothing that goes wrong here may say otherwise."""
+    try:
+        engine.settle(messages)
+    except Fenced as fenced:
+        engine.fail(fenced)  # the next call says it
+    except Exception as error:
+        inbox.doubtful = True
+        log.warning("state not written, the database knows client=%s: %s", engine.client, error)
+
+
+def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> InboxVerb[None]:
+    """See that the client knows where the database stands, and stands no earlier itself."""
+    if inbox.doubtful:
+        try:
+            cursors = yield from table.look(engine.client, inbox.marks)
+        except Fenced as fenced:
+            engine.fail(fenced)
+            raise
+        for name, cursor in cursors.items():
+            inbox.stands(name, cursor)
+            _catch_up(engine, name, inbox.marks[name])
+        inbox.doubtful = False
+    if inbox.knows(topic):
+        return
+    # A fenced client must not take anything over from the one that came after it.
+    yield from verbs.confirm(engine)
+    places = yield from _survey(engine, topic)
+    unknown = [place for place in places if place.topic not in inbox.marks]
+    if unknown:
+        marks = yield from table.take_over(connection, engine.client, unknown)
+        for name, mark in marks:
+            inbox.took(name, mark)
+            _catch_up(engine, name, mark)
+    if not topic:
+        inbox.surveyed()
+
+
+def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
+    """The subscriptions asked for, and how far this client or its server has come on each."""
+    try:
+        found = yield from verbs.subscriptions(engine, topic or None, engine.client)
+    except NoSuchTopic:
+        return []  # the get will say that there is no subscription
+    places: list[Place] = []
+    for each in found:
+        reached = engine.subscriber.reached(each.topic, each.subscription_id)
+        place = Place(each.topic, each.subscription_id, Offset(max(each.cursor, reached)))
+        places.append(place)
+    return places
+
+
+def _catch_up(engine: Engine, topic: str, mark: Mark) -> None:
+    """What the database has is settled: here, and at the server with the next request."""
+    identity, cursor = mark.subscription_id, mark.cursor
+    if engine.subscriber.reached(topic, identity) >= cursor:
+        return
+    assert engine.state.journal is not None, "a client with an inbox has state"
+    assert engine.client_epoch is not None, "the server has answered it"
+    try:
+        engine.state.journal.settle(engine.client_epoch, [(topic, identity, cursor)])
+    except Fenced as fenced:
+        engine.fail(fenced)
+        raise
+    engine.subscriber.recall({topic: (identity, cursor)})
+
+
+def _again(engine: Engine, inbox: Inbox, topic: str, limit: int) -> InboxVerb[list[Message]]:
+    """Messages that the client has passed and the database lacks, while they are kept."""
+    found = inbox.behind(topic)
+    if found is None:
+        return []
+    name, mark = found
+    log.warning(
+        "database behind client=%s topic=%s cursor=%d reached=%d: reading again",
+        *(engine.client, name, mark.cursor, mark.reached),
+    )
+    try:
+        count = min(limit, mark.reached - mark.cursor)
+        return (yield from verbs.read(engine, name, mark.cursor, count))
+    except InvalidRequest as refused:
+        if refused.code != "offset_out_of_range":
+            raise
+        inbox.forget([name])
+        low = (yield from verbs.topic(engine, name)).topic.low
+        raise InboxGap(_gap(engine.client, name, mark, low)) from None
+
+
+def _gap(client: str, topic: str, mark: Mark, low: Offset) -> str:
+    kept = min(low, mark.reached)
+    return (
+        f"the database stands at {topic}/{client}@{mark.cursor}, the subscription at "
+        f"@{mark.reached}, and the server keeps messages from @{low} on: the database was "
+        "restored from a backup, or messages were taken past it, and some of them are gone. To "
+        f"go on without them:\nUPDATE {table.TABLE} SET cursor = {kept} WHERE "
+        f"client = '{_quoted(client)}' AND topic = '{_quoted(topic)}' "
+        f"AND subscription_id = {mark.subscription_id};"
+    )
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")

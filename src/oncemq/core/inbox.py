@@ -1,0 +1,111 @@
+"""The rule of the inbox: the user's own database says where a subscription stands.
+
+Laws: nothing below the database's cursor is handed out, nothing at or above it is passed over
+(G5); messages are handed out only from exactly where it stands; once anything went wrong it is
+asked again before anything else is done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncemq.core.names import Offset, SubscriptionId
+
+NO_SUBSCRIPTION = SubscriptionId(0)  # of messages that were read by offset
+
+
+class Span(NamedTuple):
+    """Consecutive messages of one subscription: from `first` up to before `end`."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    first: Offset
+    end: Offset
+
+
+class Move(NamedTuple):
+    """A cursor of the database, from where it must stand to where it will."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    fence: int
+    before: Offset
+    after: Offset
+
+
+@dataclass(slots=True)
+class Mark:
+    """What the database says of one subscription; `fence` is ours, or was when we took it."""
+
+    subscription_id: SubscriptionId
+    fence: int
+    cursor: Offset
+    reached: Offset  # by the client, with or without this database
+
+
+class Inbox:
+    """Every subscription that one client has taken over in its database."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, Mark] = {}
+        self.doubtful = False  # the database may stand elsewhere: a commit failed, or seemed to
+        self._surveyed = False  # all subscriptions, for who asks for any
+
+    def knows(self, topic: str) -> bool:
+        """Whether messages of this topic (or, empty, of any) can be judged."""
+        return topic in self.marks if topic else self._surveyed
+
+    def surveyed(self) -> None:
+        """Every subscription there is has been taken over."""
+        self._surveyed = True
+
+    def took(self, topic: str, mark: Mark) -> None:
+        """The database's word on a subscription, now that no older process may move it."""
+        self.marks[topic] = mark
+
+    def stands(self, topic: str, cursor: Offset) -> None:
+        """Asked again, the database says this; the fence is still ours."""
+        mark = self.marks[topic]
+        mark.cursor = cursor
+        mark.reached = max(mark.reached, cursor)
+
+    def behind(self, topic: str) -> tuple[str, Mark] | None:
+        """A subscription whose database lacks messages that the client has passed."""
+        topics = [topic] if topic else list(self.marks)
+        for each in topics:
+            mark = self.marks.get(each)
+            if mark is not None and mark.cursor < mark.reached:
+                return each, mark
+        return None
+
+    def misfits(self, spans: Sequence[Span]) -> list[str]:
+        """Topics whose messages do not begin where the database stands, or are another's."""
+        return [span.topic for span in spans if not self._fits(span)]
+
+    def forget(self, topics: Sequence[str]) -> None:
+        """What is known of these is not so (any more)."""
+        for topic in topics:
+            self.marks.pop(topic, None)
+        self._surveyed = False
+
+    def moves(self, spans: Sequence[Span]) -> list[Move]:
+        """What the commit must change, in an order that all processes share."""
+        moves: list[Move] = []
+        for span in sorted(spans):
+            mark = self.marks[span.topic]
+            move = Move(span.topic, mark.subscription_id, mark.fence, mark.cursor, span.end)
+            moves.append(move)
+        return moves
+
+    def committed(self, moves: Sequence[Move]) -> None:
+        """The database has it."""
+        for move in moves:
+            self.stands(move.topic, move.after)
+
+    def _fits(self, span: Span) -> bool:
+        mark = self.marks.get(span.topic)
+        if mark is None or span.first != mark.cursor:
+            return False
+        if span.subscription_id == NO_SUBSCRIPTION:
+            return span.end <= mark.reached
+        return span.subscription_id == mark.subscription_id

@@ -1,0 +1,240 @@
+"""The table of the inbox: where each subscription stands, and which process may move it.
+
+Laws: a cursor moves in the transaction of the effect, from exactly where it stood; taking a
+subscription over raises its fence, in a transaction of its own, so that an older process fails
+its commit, whenever it wakes. A row belongs to one subscription for good: its id is never used
+again, neither when a client subscribes again nor when a topic is deleted and made again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from oncemq.core.inbox import Mark, Move
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.databases.connections import Connection
+from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
+from oncemq.errors import ConfigError, DatabaseRefused, Fenced
+
+TABLE = "oncemq_inbox"
+TRIES = 10  # to take over beside others who try the same
+
+_SCHEMA = """\
+CREATE TABLE IF NOT EXISTS oncemq_inbox (
+    client TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    subscription_id BIGINT NOT NULL, -- never used twice, by no server
+    cursor BIGINT NOT NULL,          -- the next offset whose effect is not here yet
+    fence BIGINT NOT NULL,           -- grows when a process takes the subscription over
+    updated {time} NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    PRIMARY KEY (client, topic, subscription_id)
+)"""
+_TIMES = {"sqlite": "TEXT", "postgresql": "TIMESTAMPTZ"}
+_THERE = {
+    "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'oncemq_inbox'",
+    "postgresql": "SELECT count(*) FROM pg_class WHERE oid = to_regclass('oncemq_inbox')",
+}
+_ROW = "client = :client AND topic = :topic AND subscription_id = :subscription_id"
+READ = f"SELECT cursor, fence FROM oncemq_inbox WHERE {_ROW}"
+ADD = (
+    "INSERT INTO oncemq_inbox (client, topic, subscription_id, cursor, fence) "
+    "VALUES (:client, :topic, :subscription_id, :cursor, 1)"
+)
+TAKE = (
+    "UPDATE oncemq_inbox SET fence = fence + 1, updated = CURRENT_TIMESTAMP "
+    f"WHERE {_ROW} AND fence = :fence AND cursor = :cursor"
+)
+MOVE = (
+    "UPDATE oncemq_inbox SET cursor = :after, updated = CURRENT_TIMESTAMP "
+    f"WHERE {_ROW} AND fence = :fence AND cursor = :before"
+)
+# A subscription's number is its log's identity in the upper half, a count in the lower.
+PRUNE = (
+    "DELETE FROM oncemq_inbox WHERE client = :client AND topic = :topic "
+    "AND subscription_id < :subscription_id AND subscription_id >= :log"
+)
+# Serialization failure, deadlock, and two processes that add the same row.
+_CONTENDED = {"40001", "40P01", "23505"}
+
+
+class Place(NamedTuple):
+    """A subscription as the client knows it, and how far it has come."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    reached: Offset
+
+
+class Overtaken(Exception):
+    """A row is not as it was read."""
+
+
+def inbox_schema(kind: Kind) -> str:
+    """The SQL that makes the inbox's table, for those whose programs may not make tables."""
+    if kind not in _TIMES:
+        raise ConfigError(f"no schema for {kind!r}; there is one for {' and '.join(_TIMES)}")
+    return _SCHEMA.format(time=_TIMES[kind])
+
+
+def sqlstate(error: BaseException) -> str:
+    """PostgreSQL's code for what went wrong, however deep a library wrapped it; or nothing."""
+    seen: BaseException | None = error
+    while seen is not None:
+        code: Any = getattr(seen, "sqlstate", None)
+        if isinstance(code, str):
+            return code
+        seen = getattr(seen, "orig", None) or seen.__cause__
+    return ""
+
+
+def take_over(
+    connection: Connection, client: str, places: Sequence[Place]
+) -> Work[list[tuple[str, Mark]]]:
+    """Become the one who may move these cursors; what the database says of each."""
+    yield from _see_to_table(connection)
+    for left in reversed(range(TRIES)):
+        try:
+            yield Bound.BEGIN
+            marks: list[tuple[str, Mark]] = []
+            for place in sorted(places):
+                mark = yield from _take(client, place)
+                marks.append((place.topic, mark))
+            yield Bound.COMMIT
+            return marks
+        except Exception as error:
+            yield from roll_back()
+            contended = isinstance(error, Overtaken) or sqlstate(error) in _CONTENDED
+            if not contended or not left:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def look(client: str, marks: dict[str, Mark]) -> Work[dict[str, Offset]]:
+    """Where subscriptions that were taken over stand now; Fenced when one is no longer ours."""
+    cursors: dict[str, Offset] = {}
+    yield Bound.BEGIN
+    try:
+        for topic, mark in marks.items():
+            row = yield from _row(client, topic, mark.subscription_id)
+            fault = _fault(client, topic, mark.fence, row)
+            if fault is not None:
+                raise fault
+            assert row is not None
+            cursors[topic] = row[0]
+    except Exception:
+        yield from roll_back()
+        raise
+    yield Bound.ROLLBACK
+    return cursors
+
+
+def commit(client: str, moves: Sequence[Move]) -> Work[None]:
+    """Move the cursors in the transaction that is open, and end it: all of it, or nothing."""
+    try:
+        yield Bound.CHECK
+        for move in moves:
+            if (yield Tell(MOVE, _move(client, move))) != 1:
+                raise Overtaken
+        yield Bound.COMMIT
+    except Exception as error:
+        yield from roll_back()
+        # A serializable transaction fails by itself when a row it writes was changed: ask why.
+        fault = yield from _blame(client, moves, surely=isinstance(error, Overtaken))
+        if fault is not None:
+            raise fault from (None if isinstance(error, Overtaken) else error)
+        raise
+
+
+def roll_back() -> Work[None]:
+    """Undo what is open; a connection that is lost has undone it already."""
+    try:
+        yield Bound.ROLLBACK
+    except Exception:
+        return
+
+
+def _take(client: str, place: Place) -> Work[Mark]:
+    keys = _keys(client, place.topic, place.subscription_id)
+    row = yield from _row(client, place.topic, place.subscription_id)
+    if row is None:
+        yield Tell(ADD, {**keys, "cursor": place.reached})
+        yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
+        return Mark(place.subscription_id, 1, place.reached, place.reached)
+    cursor, fence = row
+    if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor})) != 1:
+        raise Overtaken
+    return Mark(place.subscription_id, fence + 1, cursor, max(place.reached, cursor))
+
+
+def _row(
+    client: str, topic: str, subscription_id: SubscriptionId
+) -> Work[tuple[Offset, int] | None]:
+    rows = yield Ask(READ, _keys(client, topic, subscription_id))
+    return (Offset(rows[0][0]), int(rows[0][1])) if rows else None
+
+
+def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str, str | int]:
+    return {"client": client, "topic": topic, "subscription_id": subscription_id}
+
+
+def _move(client: str, move: Move) -> dict[str, str | int]:
+    keys = _keys(client, move.topic, move.subscription_id)
+    return {**keys, "fence": move.fence, "before": move.before, "after": move.after}
+
+
+def _blame(client: str, moves: Sequence[Move], *, surely: bool) -> Work[Exception | None]:
+    """Why a commit failed, if a row of ours was the cause."""
+    fault: Exception | None = None
+    try:
+        yield Bound.BEGIN
+        for move in moves:
+            row = yield from _row(client, move.topic, move.subscription_id)
+            fault = fault or _fault(client, move.topic, move.fence, row)
+            if fault is None and row is not None and surely and row[0] != move.before:
+                fault = DatabaseRefused(
+                    f"the cursor {move.topic}/{client}@{move.before} in {TABLE} was moved to "
+                    f"@{row[0]} by hand while messages were worked on; nothing was committed"
+                )
+    except Exception:
+        fault = None  # nobody can say
+    yield from roll_back()
+    return fault
+
+
+def _fault(client: str, topic: str, fence: int, row: tuple[Offset, int] | None) -> Exception | None:
+    if row is None:
+        return DatabaseRefused(
+            f"{TABLE} has no row for {topic}/{client} any more: the table was emptied, the "
+            "subscription was made anew by another process, or this connection goes to another "
+            "database than before. Nothing was committed; start this client again to go on"
+        )
+    if row[1] == fence:
+        return None
+    return Fenced(
+        f"another process of client {client!r} has taken over {topic!r} in this database (fence "
+        f"{row[1]}, ours is {fence}): nothing was committed, and this one must stop"
+    )
+
+
+def _see_to_table(connection: Connection) -> Work[None]:
+    """Make the table unless it is there, in a transaction of its own."""
+    if (yield from _is_there(connection)):
+        return
+    try:
+        yield Bound.BEGIN
+        yield Tell(inbox_schema(connection.kind), {})
+        yield Bound.COMMIT
+    except Exception as error:
+        yield from roll_back()
+        if (yield from _is_there(connection)):
+            return  # two made it at once
+        raise DatabaseRefused(
+            f"the table {TABLE} is not there and cannot be made ({error}). Have someone who may "
+            f"do so run:\n{inbox_schema(connection.kind)};"
+        ) from error
+
+
+def _is_there(connection: Connection) -> Work[bool]:
+    yield Bound.BEGIN
+    rows = yield Ask(_THERE[connection.kind], {})
+    yield Bound.ROLLBACK
+    return bool(rows[0][0])
