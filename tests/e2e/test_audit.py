@@ -11,7 +11,7 @@ import pytest
 
 from oncemq import Client, Corrupt, Message
 from oncemq.cli.audit import walk
-from oncemq.core.audit import Audit
+from oncemq.core.audit.checker import Audit
 from oncemq.core.names import Micros, Offset, TopicId
 from oncemq.core.records import Retention
 from oncemq.core.replies import TopicInfo
@@ -84,9 +84,9 @@ def test_a_journal_of_each_message_once_is_clean(once: Once, five: str, tmp_path
 @pytest.mark.parametrize(
     ("offsets", "counts"),
     [
-        ((0, 1, 2, 4), {"missing": 1}),
-        ((0, 1, 1, 2, 3, 4), {"duplicate": 1}),
-        ((0, 2, 1, 3, 4), {"out_of_order": 1}),
+        ((0, 1, 2, 4), {"lost_middle": 1}),
+        ((0, 1, 1, 2, 3, 4), {"redelivered": 1}),
+        ((0, 2, 1, 3, 4), {"reordered": 1}),
         ((0, 1, 2, 3, 4, 9), {"phantom": 1}),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_finding_is_shown_with_the_promise_it_breaks(
 ) -> None:
     ran = once("audit", five, "--journal", journal(tmp_path / "j", *ids(five, 0, 1, 2, 4)))
     assert ran.code == 6
-    assert "missing" in ran.text
+    assert "lost middle" in ran.text
     assert "G4" in ran.text
     assert f"{five}@3" in ran.text
 
@@ -119,7 +119,7 @@ def test_payloads_are_compared_by_their_digest(once: Once, five: str, tmp_path: 
     ]
     facts = json.loads(once("audit", "--journal", journal(tmp_path / "j", *lines), "--json").text)
     assert [(each["kind"], each["message"]) for each in facts["findings"]] == [
-        ("changed", f"{five}@2")
+        ("corrupt", f"{five}@2")
     ]
 
 

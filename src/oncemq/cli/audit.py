@@ -21,16 +21,9 @@ from oncemq.cli import output
 from oncemq.cli.command import command, topic_names
 from oncemq.cli.progress import Progress
 from oncemq.cli.session import Session
-from oncemq.core.audit import (
-    KINDS,
-    Applied,
-    Audit,
-    Fact,
-    Findings,
-    Held,
-    Skipped,
-    Stored,
-)
+from oncemq.core.audit.checker import Audit
+from oncemq.core.audit.facts import Fact, Given, Held, Skipped, Stored
+from oncemq.core.audit.findings import KINDS, Findings
 from oncemq.core.names import Micros, Offset, Sequence
 from oncemq.errors import Corrupt, InvalidRequest
 
@@ -148,7 +141,7 @@ class Journal:
         """As a person knows it."""
         return f"{self.path}:{self.table}:{self.column}" if self.table else str(self.path)
 
-    def effects(self) -> Iterator[Applied]:
+    def effects(self) -> Iterator[Given]:
         """Its effects, in the order they took place."""
         return self._rows() if self.table else self._lines()
 
@@ -157,7 +150,7 @@ class Journal:
         """Whether it says what the payloads were."""
         return not self.table and any(effect.digest for effect in self._lines())
 
-    def _lines(self) -> Iterator[Applied]:
+    def _lines(self) -> Iterator[Given]:
         decode = msgspec.json.Decoder(Line).decode
         with open(self.path, "rb") as stream:
             for number, raw in enumerate(stream, start=1):
@@ -168,21 +161,21 @@ class Journal:
                 except (msgspec.MsgspecError, ValueError) as error:
                     raise click.UsageError(f"{self.path}, line {number}: {error}") from error
 
-    def _effect(self, line: Line) -> Applied:
+    def _effect(self, line: Line) -> Given:
         digest = bytes.fromhex(line.payload_sha256)
         if line.id:
             return self._named(line.id, digest)
         if not line.topic or line.offset < 0:
             raise ValueError('a line has an "id", or a "topic" and an "offset"')
-        return Applied(self.name, line.topic, Offset(line.offset), digest)
+        return Given(self.name, line.topic, Offset(line.offset), digest)
 
-    def _named(self, name: object, digest: bytes = b"") -> Applied:
+    def _named(self, name: object, digest: bytes = b"") -> Given:
         found = _ID.fullmatch(name) if isinstance(name, str) else None
         if found is None:
             raise ValueError(f"{name!r} is not the id of a message, such as orders@42")
-        return Applied(self.name, found[1], Offset(int(found[2])), digest)
+        return Given(self.name, found[1], Offset(int(found[2])), digest)
 
-    def _rows(self) -> Iterator[Applied]:
+    def _rows(self) -> Iterator[Given]:
         database = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
         table, column = (each.replace('"', '""') for each in (self.table, self.column))
         try:
@@ -317,8 +310,13 @@ def as_object(run: Audit, findings: Findings) -> dict[str, object]:
             for name, log in run.logs.items()
         ],
         "journals": [
-            {"journal": journal, "topic": topic, "effects": each.effects, "freed": each.uncompared}
-            for (journal, topic), each in run.effects.items()
+            {
+                "journal": each.client,
+                "topic": each.topic,
+                "effects": each.course.count,
+                "freed": each.uncompared,
+            }
+            for each in run.journals
         ],
         "findings": [
             {
@@ -344,8 +342,7 @@ def _report(run: Audit, findings: Findings, *, journals: bool) -> str:
         if journals:
             heads.append("effects")
             for row in rows:
-                here = [each for (_, topic), each in run.effects.items() if topic == row[0]]
-                row.append(sum(each.effects for each in here))
+                row.append(sum(e.course.count for e in run.journals if e.topic == row[0]))
         parts.append(output.table(heads, rows))
     if findings.kept:
         rows = [
@@ -360,7 +357,7 @@ def _report(run: Audit, findings: Findings, *, journals: bool) -> str:
 
 def _verdict(run: Audit, findings: Findings, *, journals: bool) -> str:
     messages = sum(log.messages for log in run.logs.values())
-    effects = sum(each.effects for each in run.effects.values())
+    effects = sum(each.course.count for each in run.journals)
     looked = output.counted(messages, "message")
     looked += f", {output.counted(effects, 'effect')}" if journals else ""
     if not findings.counts:

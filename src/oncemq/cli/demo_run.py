@@ -16,7 +16,8 @@ from oncemq.cli.demo_ledger import Ledger
 from oncemq.cli.demo_process import Child, ChildFailed, ServerChild
 from oncemq.cli.demo_publisher import TIMEOUT, TOPIC, Board, read_board
 from oncemq.client.blocking import Client
-from oncemq.core.audit import Applied, Audit
+from oncemq.core.audit.checker import Audit
+from oncemq.core.audit.facts import Given
 from oncemq.core.names import Offset
 from oncemq.core.records import Retention
 
@@ -24,8 +25,8 @@ TURN_SECONDS = 0.02
 DEADLINE_SECONDS = 300.0
 DOWN_SECONDS_MAX = 0.15  # a victim stays dead for a random part of this
 
-GAPS = ("gap", "lost_sequence", "unkept", "missing", "corrupt", "changed")
-DUPLICATES = ("repeated_offset", "repeated_sequence", "duplicate", "phantom")
+GAPS = ("gap", "lost", "lost_sequence", "lost_prefix", "lost_middle", "lost_tail", "corrupt")
+DUPLICATES = ("duplicate", "redelivered", "phantom")
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ class Demo:
         audit.expect("ledger", TOPIC)
         for name, payload in ledger.effects():
             offset = Offset(int(name.rpartition("@")[2]))
-            audit.see(Applied("ledger", TOPIC, offset, sha256(payload).digest()))
+            audit.see(Given("ledger", TOPIC, offset, sha256(payload).digest()))
         findings = audit.finish()
         numbers = ledger.numbers()
         wanted = {
@@ -250,7 +251,6 @@ class Demo:
             rows=ledger.rows,
             gaps=max(gaps, len(wanted - numbers.keys())),
             duplicates=max(twice, again),
-            out_of_order=findings.counts.get("out_of_order", 0)
-            + findings.counts.get("time_back", 0),
+            out_of_order=findings.counts.get("reordered", 0) + findings.counts.get("time_back", 0),
             findings=[f"{each.topic}@{each.offset}: {each.detail}" for each in findings.kept],
         )

@@ -1,11 +1,28 @@
-"""What the applications of a simulated world saw, in the order they saw it: the judgement's input.
+"""What the applications of a simulated world saw, in the order they saw it: the checker's input.
 
 Law: an event is noted in the same moment it happens to the application, as if its own journal and
 OnceMQ's settled in one transaction. `moment` counts events, so of two the earlier is known.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from oncemq.core.audit import facts
+from oncemq.core.audit.facts import (
+    DISCARDED,
+    NEVER,
+    OPEN,
+    RECORDED,
+    REFUSED,
+    STORED,
+    Joined,
+    Joining,
+    Leaving,
+    Left,
+    Opened,
+    Tainted,
+)
+from oncemq.core.names import Offset
 from oncemq.errors import OnceMQError
 
 
@@ -27,45 +44,36 @@ class PutStory:
     stored: bool | None = None
     refused: str = ""  # the code of a refusal that promises it is not stored
 
+    @property
+    def told(self) -> str:
+        """What its publisher knows of it."""
+        if self.refused:
+            return REFUSED
+        if self.stored is not None:
+            return STORED if self.stored else DISCARDED
+        return RECORDED if self.recorded else OPEN
 
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """A subscribe begins; `Joined` or nothing follows."""
-
-    client: str
-    topic: str
-    earliest: bool
-    moment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The server confirmed the subscription."""
-
-    client: str
-    topic: str
-    subscription: int  # which one it is
-    process: int
-    asked: int
-    moment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """An unsubscribe begins; `Left` or nothing follows."""
-
-    client: str
-    topic: str
-    moment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """The server confirmed the end of the subscription."""
-
-    client: str
-    topic: str
-    moment: int
+    def fact(self, line: str) -> facts.Put:
+        """As the checker takes it."""
+        places = range(self.count)
+        return facts.Put(
+            topic=self.topic,
+            count=self.count,
+            told=self.told,
+            why=self.refused,
+            offset=None if self.first_offset is None else Offset(self.first_offset),
+            messages=tuple(_name(self.number, place) for place in places),
+            digests=tuple(
+                _digest(payload(self.number, place, self.size), key(self.number, place))
+                for place in places
+            ),
+            client=self.client,
+            process=self.process,
+            line=line,
+            lasting=self.lasting,
+            begun=self.begun,
+            answered=NEVER if self.answered is None else self.answered,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +90,19 @@ class Given:
     asked: int  # when the application asked
     moment: int
 
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A process got its epoch: every older process with this id is fenced from now on."""
-
-    client: str
-    process: int
-    client_epoch: int
-    moment: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tainted:
-    """The client's state was replaced by an old copy or thrown away: its cursors are not its own
-    any more, and what its outbox held is gone."""
-
-    client: str
-    moment: int
+    def fact(self) -> facts.Given:
+        """As the checker takes it."""
+        return facts.Given(
+            self.client,
+            self.topic,
+            Offset(self.offset),
+            _digest(self.payload, self.key),
+            name_of(self.payload),
+            self.subscription,
+            self.process,
+            self.asked,
+            self.moment,
+        )
 
 
 Seen = Joining | Joined | Leaving | Left | Given | Opened | Tainted
@@ -119,6 +122,15 @@ class History:
         """A point in the order of events, after all given before."""
         self._moment += 1
         return self._moment
+
+    def facts(self) -> Iterator[facts.Fact]:
+        """All of it, as the checker takes it."""
+        restless = self.twins | {one.client for one in self.seen if isinstance(one, Tainted)}
+        for put in self.puts.values():
+            alone = put.lasting and put.client not in restless
+            yield put.fact(put.client if alone else f"{put.client}, process {put.process}")
+        for seen in self.seen:
+            yield seen.fact() if isinstance(seen, Given) else seen
 
     def trouble(self, what: str) -> None:
         """Something happened that no fault excuses."""
@@ -148,9 +160,18 @@ def key(number: int, place: int) -> bytes | None:
     return b"key-%d-%d" % (number, place) if number % 3 == 0 else None
 
 
-def name_of(data: bytes) -> tuple[int, int] | None:
-    """The put and the place a payload names."""
+def name_of(data: bytes) -> bytes:
+    """The put and the place a payload names, as `12.0`; all of it, when it names none."""
     parts = data.split(b".", 2)
     if len(parts) == 3 and parts[0].isdigit() and parts[1].isdigit():
-        return int(parts[0]), int(parts[1])
-    return None
+        return _name(int(parts[0]), int(parts[1]))
+    return data
+
+
+def _name(number: int, place: int) -> bytes:
+    return b"%d.%d" % (number, place)
+
+
+def _digest(data: bytes, own_key: bytes | None) -> bytes:
+    """The bytes themselves: they are few, and a difference can be read."""
+    return data if own_key is None else own_key + b"=" + data

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from oncemq.client import outbox
+from oncemq.core.audit.checker import check
 from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
-from oncemq.testing.judgement import Judgement
 from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import Trap
 from oncemq.testing.network import Network
@@ -45,7 +45,7 @@ def run(schedule: Schedule) -> Outcome:
     history = simulation.history
     given = sum(isinstance(seen, saw.Given) for seen in history.seen)
     clock = simulation.clock
-    findings = Judgement(history).judge()
+    findings = [*history.troubles, *map(str, check(history.facts()).kept)]
     return Outcome(
         findings, simulation.world.told, clock.trace, clock.events, clock.now,
         len(history.puts), given,

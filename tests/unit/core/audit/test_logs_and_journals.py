@@ -1,24 +1,16 @@
-"""The audit finds each kind of broken promise, and nothing where none is broken."""
+"""A log and the journals of its effects: whole, in order, once; and how findings are told."""
 
 from collections import Counter
 
+import hypothesis
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core.audit import (
-    FINDINGS_KEPT,
-    FORGOTTEN_AFTER,
-    KINDS,
-    Applied,
-    Audit,
-    Extent,
-    Fact,
-    Held,
-    Put,
-    Skipped,
-    Stored,
-)
+from oncemq.core.audit.checker import Audit
+from oncemq.core.audit.course import Extent
+from oncemq.core.audit.facts import Fact, Given, Held, Put, Settled, Skipped, Stored
+from oncemq.core.audit.findings import FINDINGS_KEPT, KINDS
+from oncemq.core.audit.log import FORGOTTEN_AFTER
 from oncemq.core.names import Micros, Offset, Sequence
 
 SECOND = 1_000_000
@@ -37,8 +29,8 @@ def stored(
     return Stored("t", Offset(offset), producer, Sequence(number), time, digest)
 
 
-def applied(offset: int, *, topic: str = "t", digest: bytes = b"") -> Applied:
-    return Applied("ledger", topic, Offset(offset), digest)
+def given(offset: int, *, topic: str = "t", digest: bytes = b"") -> Given:
+    return Given("ledger", topic, Offset(offset), digest)
 
 
 def log_of(low: int, end: int) -> list[Fact]:
@@ -57,7 +49,7 @@ def found(facts: list[Fact]) -> list[tuple[str, int, int]]:
 
 def effects(*offsets: int) -> list[tuple[str, int, int]]:
     """What is found when a log of 0 to 5 took effect like this."""
-    return found([*log_of(0, 5), *(applied(offset) for offset in offsets)])
+    return found([*log_of(0, 5), *(given(offset) for offset in offsets)])
 
 
 # ------------------------------------------------------------------ nothing is wrong
@@ -89,7 +81,7 @@ def test_a_guest_that_was_forgotten_counts_from_one_again() -> None:
 
 
 def test_effects_of_messages_that_were_let_go_are_not_phantoms() -> None:
-    facts = [*log_of(3, 5), *(applied(offset) for offset in range(5))]
+    facts = [*log_of(3, 5), *(given(offset) for offset in range(5))]
     assert found(facts) == []
 
 
@@ -99,7 +91,7 @@ def test_a_journal_is_held_only_to_the_range_it_was_expected_to_have() -> None:
         audit.see(fact)
     audit.expect("ledger", "t", start=2, end=4)
     for offset in (2, 3, 4):
-        audit.see(applied(offset))
+        audit.see(given(offset))
     assert audit.finish().kept == []
 
 
@@ -112,7 +104,7 @@ def test_a_gap_in_the_log_is_found_with_its_length() -> None:
 
 
 def test_an_offset_stored_twice_is_found() -> None:
-    assert found([held(0, 1), stored(0, 1), stored(0, 2)]) == [("repeated_offset", 0, 1)]
+    assert found([held(0, 1), stored(0, 1), stored(0, 2)]) == [("duplicate", 0, 1)]
 
 
 def test_a_number_that_is_missing_is_found() -> None:
@@ -120,12 +112,12 @@ def test_a_number_that_is_missing_is_found() -> None:
 
 
 def test_a_number_stored_twice_is_found() -> None:
-    assert found([held(0, 2), stored(0, 3), stored(1, 3)]) == [("repeated_sequence", 1, 1)]
+    assert found([held(0, 2), stored(0, 3), stored(1, 3)]) == [("duplicate", 1, 1)]
 
 
 def test_numbers_from_one_again_within_a_day_are_found() -> None:
     facts = [held(0, 2), stored(0, 9, at=0), stored(1, 1, at=FORGOTTEN_AFTER - 1)]
-    assert found(facts) == [("repeated_sequence", 1, 1)]
+    assert found(facts) == [("duplicate", 1, 1)]
 
 
 def test_a_time_that_goes_back_is_found() -> None:
@@ -133,17 +125,22 @@ def test_a_time_that_goes_back_is_found() -> None:
 
 
 def test_a_promise_that_was_not_kept_is_found() -> None:
-    facts = [held(0, 1), Put("t", Offset(0)), Put("t", Offset(1)), stored(0)]
-    assert found(facts) == [("unkept", 1, 1)]
+    facts = [
+        held(0, 1),
+        Put(topic="t", offset=Offset(0)),
+        Put(topic="t", offset=Offset(1)),
+        stored(0),
+    ]
+    assert found(facts) == [("lost", 1, 1)]
 
 
 def test_a_promise_on_a_topic_that_is_not_there_is_found() -> None:
-    assert found([Put("u", Offset(0))]) == [("unkept", 0, 1)]
+    assert found([Put(topic="u", offset=Offset(0))]) == [("lost", 0, 1)]
 
 
 def test_a_stored_payload_other_than_the_one_put_is_found() -> None:
-    facts = [held(0, 1), Put("t", Offset(0), b"a"), stored(0, digest=b"b")]
-    assert found(facts) == [("changed", 0, 1)]
+    facts = [held(0, 1), Put(topic="t", offset=Offset(0), digests=(b"a",)), stored(0, digest=b"b")]
+    assert found(facts) == [("corrupt", 0, 1)]
 
 
 def test_damage_is_found_once_and_the_walk_goes_on_behind_it() -> None:
@@ -152,7 +149,7 @@ def test_damage_is_found_once_and_the_walk_goes_on_behind_it() -> None:
 
 
 def test_what_was_let_go_during_the_walk_is_no_gap() -> None:
-    facts = [held(0, 9), stored(0), Put("t", Offset(3)), Skipped("t", Offset(5))]
+    facts = [held(0, 9), stored(0), Put(topic="t", offset=Offset(3)), Skipped("t", Offset(5))]
     assert found([*facts, *(stored(offset) for offset in range(5, 9))]) == []
 
 
@@ -162,13 +159,13 @@ def test_what_was_let_go_during_the_walk_is_no_gap() -> None:
 @pytest.mark.parametrize(
     ("order", "expected"),
     [
-        ((0, 1, 2, 3), [("missing", 4, 1)]),
-        ((2, 3, 4), [("missing", 0, 2)]),
-        ((0, 1, 3, 4), [("missing", 2, 1)]),
-        ((0, 1, 1, 2, 3, 4), [("duplicate", 1, 1)]),
-        ((0, 2, 1, 3, 4), [("out_of_order", 1, 1)]),
+        ((0, 1, 2, 3), [("lost_tail", 4, 1)]),
+        ((2, 3, 4), [("lost_prefix", 0, 2)]),
+        ((0, 1, 3, 4), [("lost_middle", 2, 1)]),
+        ((0, 1, 1, 2, 3, 4), [("redelivered", 1, 1)]),
+        ((0, 2, 1, 3, 4), [("reordered", 1, 1)]),
         ((0, 1, 2, 3, 4, 5), [("phantom", 5, 1)]),
-        ((0, 2, 0, 4), [("duplicate", 0, 1), ("missing", 1, 1), ("missing", 3, 1)]),
+        ((0, 2, 0, 4), [("redelivered", 0, 1), ("lost_middle", 1, 1), ("lost_middle", 3, 1)]),
     ],
 )
 def test_an_effect_that_is_not_once_and_in_order_is_found(
@@ -182,16 +179,22 @@ def test_a_journal_that_mentions_nothing_misses_everything() -> None:
     for fact in log_of(0, 3):
         audit.see(fact)
     audit.expect("ledger", "t")
-    assert audit.finish().counts == {"missing": 3}
+    assert audit.finish().counts == {"lost_tail": 3}
+
+
+def test_what_a_killed_process_could_not_note_is_settled_by_its_own_state() -> None:
+    facts = [*log_of(0, 5), given(0), Settled("ledger", "t", Offset(3)), given(3), given(4)]
+    assert found(facts) == []
+    assert found([*facts, given(2)]) == [("redelivered", 2, 1)]
 
 
 def test_an_effect_on_a_topic_that_is_not_there_is_a_phantom() -> None:
-    assert found([applied(7, topic="u")]) == [("phantom", 7, 1)]
+    assert found([given(7, topic="u")]) == [("phantom", 7, 1)]
 
 
 def test_an_effect_with_other_bytes_is_found() -> None:
-    facts = [held(0, 1), stored(0, digest=b"a"), applied(0, digest=b"b")]
-    assert found(facts) == [("changed", 0, 1)]
+    facts = [held(0, 1), stored(0, digest=b"a"), given(0, digest=b"b")]
+    assert found(facts) == [("corrupt", 0, 1)]
 
 
 # ------------------------------------------------------------------ the telling
@@ -202,9 +205,9 @@ def test_findings_are_all_counted_and_the_first_are_told() -> None:
     audit.see(held(0, 1))
     audit.see(stored(0))
     for _ in range(FINDINGS_KEPT + 31):
-        audit.see(applied(0))
+        audit.see(given(0))
     findings = audit.finish()
-    assert findings.counts == {"duplicate": FINDINGS_KEPT + 30}
+    assert findings.counts == {"redelivered": FINDINGS_KEPT + 30}
     assert len(findings.kept) == FINDINGS_KEPT
 
 
@@ -219,7 +222,7 @@ def test_a_finding_names_the_promise_it_breaks() -> None:
 # ------------------------------------------------------------------ laws
 
 
-@given(st.lists(st.integers(0, 30)))
+@hypothesis.given(st.lists(st.integers(0, 30)))
 def test_an_extent_is_a_set_of_offsets(offsets: list[int]) -> None:
     extent, model = Extent(), set[int]()
     for offset in offsets:
@@ -229,16 +232,18 @@ def test_an_extent_is_a_set_of_offsets(offsets: list[int]) -> None:
     assert unseen == [each for each in range(5, 25) if each not in model]
 
 
-@given(st.lists(st.integers(0, 12), max_size=40))
+@hypothesis.given(st.lists(st.integers(0, 12), max_size=40))
 def test_the_effects_of_a_journal_are_counted_as_a_model_counts_them(order: list[int]) -> None:
     audit = Audit()
     for fact in log_of(0, 10):
         audit.see(fact)
     audit.expect("ledger", "t")
     for offset in order:
-        audit.see(applied(offset))
+        audit.see(given(offset))
     counts = Counter(audit.finish().counts)
     real = [each for each in order if each < 10]
     assert counts["phantom"] == len(order) - len(real)
-    assert counts["duplicate"] == len(real) - len(set(real))
-    assert counts["missing"] == 10 - len(set(real))
+    assert counts["redelivered"] == len(real) - len(set(real))
+    assert sum(count for kind, count in counts.items() if kind.startswith("lost_")) == 10 - len(
+        set(real)
+    )

@@ -1,0 +1,321 @@
+"""Each kind of finding by the smallest history that has it, and by one as near that has none."""
+
+from collections.abc import Callable
+
+import pytest
+
+from oncemq.core.audit.checker import check
+from oncemq.core.audit.facts import (
+    DISCARDED,
+    NEVER,
+    OPEN,
+    RECORDED,
+    REFUSED,
+    Fact,
+    Given,
+    Held,
+    Joined,
+    Joining,
+    Leaving,
+    Left,
+    Opened,
+    Put,
+    Stored,
+    Tainted,
+)
+from oncemq.core.audit.findings import KINDS
+from oncemq.core.names import Micros, Offset, Sequence
+
+
+class Story:
+    """A history told step by step: publisher p, subscriber s, topic t."""
+
+    def __init__(self) -> None:
+        self._puts: list[Fact] = []
+        self._logs: list[Fact] = []
+        self._lives: list[Fact] = []
+        self._moment = 0
+
+    def now(self) -> int:
+        self._moment += 1
+        return self._moment
+
+    def put(
+        self, *names: str, at: int | None = None, told: str = "stored", why: str = "",
+        answered: bool = True, process: int = 1, line: str = "p",
+    ) -> "Story":  # fmt: skip
+        begun = self.now()
+        self._puts.append(
+            Put(
+                topic="t", count=len(names), told=told, why=why,
+                offset=None if at is None else Offset(at),
+                messages=tuple(name.encode() for name in names),
+                digests=tuple(b"bytes of " + name.encode() for name in names),
+                client="p", process=process, line=line, lasting=True, begun=begun,
+                answered=self.now() if answered else NEVER,
+            )
+        )  # fmt: skip
+        return self
+
+    def joins(self, subscription: int = 1, *, confirmed: bool = True, old: bool = False) -> "Story":
+        asked = self.now()
+        self._lives.append(Joining("s", "t", old, asked))
+        if confirmed:
+            self._lives.append(Joined("s", "t", subscription, 1, asked, self.now()))
+        return self
+
+    def leaves(self, *, confirmed: bool = True) -> "Story":
+        self._lives.append(Leaving("s", "t", self.now()))
+        if confirmed:
+            self._lives.append(Left("s", "t", self.now()))
+        return self
+
+    def gets(
+        self, *named: str, at: int, subscription: int = 1, changed: bool = False,
+        asked: int | None = None, process: int = 1,
+    ) -> "Story":  # fmt: skip
+        for offset, name in enumerate(named, at):
+            when = self.now() if asked is None else asked
+            digest = b"other bytes" if changed else b"bytes of " + name.encode()
+            self._lives.append(
+                Given(
+                    "s", "t", Offset(offset), digest, name.encode(), subscription, process, when,
+                    self.now(),
+                )
+            )  # fmt: skip
+        return self
+
+    def opens(self, client: str, process: int) -> "Story":
+        self._lives.append(Opened(client, process, process, self.now()))
+        return self
+
+    def taints(self, client: str) -> "Story":
+        self._lives.append(Tainted(client, self.now()))
+        return self
+
+    def log(
+        self, *named: str, low: int = 0, end: int | None = None, numbers: tuple[int, ...] = (),
+        times: tuple[int, ...] = (), replica: str = "",
+    ) -> "Story":  # fmt: skip
+        high = low + len(named) if end is None else end
+        self._logs.append(Held("t", Offset(low), Offset(high), replica))
+        for place, name in enumerate(named):
+            self._logs.append(
+                Stored(
+                    "t", Offset(low + place), "producer",
+                    Sequence(numbers[place] if numbers else place + 1),
+                    Micros(times[place] if times else place), b"bytes of " + name.encode(),
+                    b"" if name.startswith("_") else name.encode(), replica,
+                )
+            )  # fmt: skip
+        return self
+
+    def found(self) -> list[tuple[str, int]]:
+        helds = [fact for fact in self._logs if isinstance(fact, Held)]
+        stored = [fact for fact in self._logs if not isinstance(fact, Held)]
+        findings = check([*helds, *self._puts, *stored, *self._lives])
+        return [(each.kind, each.offset) for each in findings.kept]
+
+
+def told(*order: str) -> Story:
+    """Three messages put after the subscription, and given in this order."""
+    story = Story().joins().put("a", at=0).put("b", at=1).put("c", at=2)
+    for name in order:
+        story.gets(name, at="abc".index(name))
+    return story
+
+
+Pair = tuple[Callable[[], Story], int, Callable[[], Story]]
+
+TABLE: dict[str, Pair] = {
+    "lost": (
+        lambda: Story().joins().put("a", told=RECORDED, answered=False),
+        0,
+        lambda: Story().joins().put("a", told=OPEN, answered=False),
+    ),
+    "lost_prefix": (
+        lambda: told("b", "c"),
+        0,
+        lambda: Story().put("a", at=0).joins().put("b", at=1).gets("b", at=1),
+    ),
+    "lost_middle": (lambda: told("a", "c"), 1, lambda: told("a", "b", "c")),
+    "lost_tail": (lambda: told("a", "b"), 2, lambda: told("a", "b").leaves()),
+    "gap": (lambda: Story().log("_a", end=2), 1, lambda: Story().log("_a", low=7, end=8)),
+    "lost_sequence": (
+        lambda: Story().log("_a", "_b", numbers=(1, 3)),
+        1,
+        lambda: Story().log("_a", "_b", numbers=(5, 6)),
+    ),
+    "duplicate": (
+        lambda: Story().joins().put("a", at=0).gets("a", "a", at=0),
+        1,
+        lambda: Story().joins().put("a", at=0).put("b", at=1).gets("a", "b", at=0),
+    ),
+    "redelivered": (
+        lambda: told("a", "b", "c").gets("c", at=2),
+        2,
+        lambda: told("a", "b", "c").taints("s").gets("c", at=2),
+    ),
+    "reordered": (lambda: told("a", "c", "b"), 1, lambda: told("a", "b", "c")),
+    "reordered_publisher": (
+        lambda: Story().put("a", at=1).put("b", at=0),
+        0,
+        lambda: Story().put("a", at=1).put("b", at=0, line="q"),
+    ),
+    "torn_batch": (
+        lambda: Story().joins().put("a", "b", told=OPEN).gets("a", at=0).put("c", at=1, line="q")
+        .gets("c", at=1).gets("b", at=2),
+        0,
+        lambda: Story().joins().put("a", "b", told=OPEN).gets("a", at=0).put("c", at=2, line="q")
+        .gets("b", at=1).gets("c", at=2),
+    ),
+    "time_back": (
+        lambda: Story().log("_a", "_b", times=(5, 4)),
+        1,
+        lambda: Story().log("_a", "_b", times=(5, 5)),
+    ),
+    "phantom": (
+        lambda: Story().joins().gets("a", at=0),
+        0,
+        lambda: Story().joins().put("a", told=OPEN, answered=False).gets("a", at=0),
+    ),
+    "corrupt": (
+        lambda: Story().joins().put("a", at=0).gets("a", at=0, changed=True),
+        0,
+        lambda: Story().joins().put("a", at=0).gets("a", at=0),
+    ),
+    "failed_but_delivered": (
+        lambda: Story().joins().put("a", told=REFUSED, why="storage_full").gets("a", at=0),
+        0,
+        lambda: Story().taints("p").joins().put("a", told=REFUSED, why="storage_full")
+        .gets("a", at=0),
+    ),
+    "discarded": (
+        lambda: Story().joins().put("a", told=DISCARDED),
+        0,
+        lambda: Story().joins(confirmed=False).put("a", told=DISCARDED),
+    ),
+    "conflict": (
+        lambda: Story().put("a", told=REFUSED, why="payload_conflict"),
+        0,
+        lambda: Story().taints("p").put("a", told=REFUSED, why="payload_conflict"),
+    ),
+    "boundary": (
+        lambda: Story().put("a", at=0).joins().gets("a", at=0),
+        0,
+        lambda: Story().put("a", at=0).joins(old=True).gets("a", at=0),
+    ),
+    "changed_receipt": (
+        lambda: Story().put("a", at=0).put("b", told=OPEN, line="q").log("b"),
+        0,
+        lambda: Story().put("a", at=0).log("a"),
+    ),
+    "diverged": (
+        lambda: Story().log("_a", "_b", replica="1").log("_a", "_c", replica="2"),
+        1,
+        lambda: Story().log("_a", "_b", replica="1").log("_a", replica="2"),
+    ),
+    "not_fenced": (
+        lambda: Story().opens("p", 2).put("a", at=0, process=1),
+        0,
+        lambda: Story().opens("p", 2).put("a", at=0, process=2),
+    ),
+}  # fmt: skip
+
+
+def test_every_kind_has_its_pair() -> None:
+    assert set(TABLE) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_a_finding_is_made_and_a_near_miss_is_none(kind: str) -> None:
+    bad, offset, near = TABLE[kind]
+    found = bad().found()
+    assert (kind, offset) in found
+    assert {each for each, _ in found} <= {kind, *ALONG.get(kind, ())}
+    assert near().found() == []
+
+
+# What cannot be broken without breaking something else, too.
+ALONG = {"changed_receipt": ("lost",)}
+
+
+# ------------------------------------------------------------------ the other ways
+
+
+def test_nothing_comes_after_an_unsubscribe_that_was_confirmed() -> None:
+    late = Story().joins().put("a", at=0).leaves().gets("a", at=0)
+    assert late.found() == [("boundary", 0)]
+    under_way = Story().joins().put("a", at=0)
+    asked = under_way.now()
+    assert under_way.leaves().gets("a", at=0, asked=asked).found() == []
+
+
+def test_a_message_without_any_subscription_is_outside_of_all() -> None:
+    assert Story().put("a", at=0).gets("a", at=0).found() == [("boundary", 0)]
+
+
+def test_a_subscription_made_again_is_another_one() -> None:
+    story = Story().joins().put("a", at=0).gets("a", at=0).leaves().put("b", at=1).joins(2)
+    assert story.put("c", at=2).gets("c", at=2, subscription=2).found() == []
+
+
+def test_a_subscription_that_is_suddenly_another_was_lost() -> None:
+    assert Story().joins(1).joins(2).found() == [("boundary", 0)]
+
+
+def test_a_subscribe_or_unsubscribe_without_an_answer_may_be_either_way() -> None:
+    unsure = Story().joins(confirmed=False).put("a", at=0)
+    assert unsure.found() == []
+    assert unsure.gets("a", at=0).found() == []
+    left = Story().joins().leaves(confirmed=False).put("a", at=0)
+    assert left.found() == []
+    assert left.joins(1).found() == [("lost_tail", 0)]  # it had never ended
+
+
+def test_what_a_subscription_that_never_ended_was_given_is_given_once() -> None:
+    story = Story().joins().put("a", at=0).gets("a", at=0).leaves(confirmed=False)
+    story.joins(confirmed=False).gets("a", at=0)
+    assert ("redelivered", 0) in story.joins(1).found()
+
+
+def test_a_put_without_an_answer_may_be_there_or_not_but_once() -> None:
+    story = Story().joins().put("a", told=OPEN, answered=False)
+    assert story.found() == []
+    assert story.gets("a", at=0).found() == []
+    assert story.gets("a", at=1).found() == [("duplicate", 1)]
+
+
+def test_an_acknowledged_put_must_be_in_the_log_where_its_receipt_says() -> None:
+    assert Story().put("a", at=0).put("b", at=1).log("a", "b").found() == []
+    assert Story().put("a", at=0).put("b", at=1).log("a").found() == [("lost", 1)]
+    assert Story().put("a", at=0).put("b", at=1).log("b", low=1).found() == []  # it was let go
+    assert Story().put("a", told=RECORDED).log().found() == [("lost", 0)]
+    moved = Story().put("a", at=1).put("b", at=0).log("a", "b").found()
+    assert {kind for kind, _ in moved} >= {"changed_receipt", "duplicate"}
+
+
+def test_a_message_in_the_log_that_nobody_put_or_that_failed_is_found() -> None:
+    assert Story().log("a").found() == [("phantom", 0)]
+    refused = Story().put("a", told=REFUSED, why="too_large").log("a")
+    assert refused.found() == [("failed_but_delivered", 0)]
+
+
+def test_two_readers_who_have_different_messages_in_one_place_diverge() -> None:
+    story = Story().joins().put("a", told=OPEN).put("b", told=OPEN)
+    assert ("diverged", 0) in story.gets("a", at=0).gets("b", at=0).found()
+
+
+def test_an_older_process_must_not_subscribe_or_be_given_anything() -> None:
+    assert Story().opens("s", 2).joins().found() == [("not_fenced", 0)]
+    story = Story().joins().put("a", at=0)
+    asked = story.now()
+    assert story.opens("s", 2).gets("a", at=0, asked=asked).found() == []  # it asked before
+    late = Story().joins().put("a", at=0).opens("s", 2).gets("a", at=0)
+    assert late.found() == [("not_fenced", 0)]
+
+
+def test_a_client_that_lost_its_cursors_still_gets_the_end() -> None:
+    story = told("a", "b").taints("s")
+    assert story.found() == [("lost_tail", 2)]
+    assert story.gets("a", "b", "c", at=0).found() == []
