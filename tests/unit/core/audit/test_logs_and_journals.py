@@ -244,6 +244,5 @@ def test_the_effects_of_a_journal_are_counted_as_a_model_counts_them(order: list
     real = [each for each in order if each < 10]
     assert counts["phantom"] == len(order) - len(real)
     assert counts["redelivered"] == len(real) - len(set(real))
-    assert sum(count for kind, count in counts.items() if kind.startswith("lost_")) == 10 - len(
-        set(real)
-    )
+    lost = sum(count for kind, count in counts.items() if kind.startswith("lost_"))
+    assert lost == 10 - len(set(real))
