@@ -15,7 +15,7 @@ from oncemq import errors
 
 COMMANDS = (
     "serve subscribe unsubscribe put get listen topics topic subscriptions status bench audit "
-    "demo config"
+    "demo config relay"
 ).split()
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "get": "Get the next messages, each exactly once.",
     "listen": "Stream messages until interrupted.",
     "flush": "Send what the outbox still holds.",
+    "relay": "Publish what commits in a database's outbox.",
     "topics": "List the topics.",
     "topic": "Show, create, configure or delete a topic.",
     "subscriptions": "List the subscriptions and how far each one is.",

@@ -12,7 +12,7 @@ import msgspec
 
 from oncemq.core.names import is_system, name_fault
 from oncemq.databases.connections import Connection, recognize, run, run_awaitable
-from oncemq.databases.outbox_schema import make_tables
+from oncemq.databases.outbox_schema import NO_OUTBOX, make_tables
 from oncemq.databases.statements import Tell, TellMany, Work
 from oncemq.errors import DatabaseRefused, InvalidRequest
 from oncemq.wire.batch import Headers, payload_of
@@ -147,10 +147,7 @@ def _put(
         yield TellMany(_INSERT, rows) if len(rows) > 1 else Tell(_INSERT, rows[0])
     except Exception as error:
         if "oncemq_outbox" in str(error) and ("no such" in str(error) or "exist" in str(error)):
-            raise DatabaseRefused(
-                "this database has no outbox yet: `oncemq.outbox(connection).create()` makes it, "
-                "outside a transaction; so does the relay when it starts"
-            ) from error
+            raise DatabaseRefused(NO_OUTBOX) from error
         raise
 
 

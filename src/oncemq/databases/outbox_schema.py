@@ -16,6 +16,10 @@ from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import DatabaseRefused
 
 WAKE = "oncemq_outbox"  # what PostgreSQL notifies of a commit
+NO_OUTBOX = (
+    "this database has no outbox yet: `oncemq.outbox(connection).create()` makes it, outside a "
+    "transaction; so does the relay when it starts"
+)
 
 _SQLITE = (
     """CREATE TABLE IF NOT EXISTS oncemq_outbox (
@@ -116,11 +120,16 @@ def outbox_schema(kind: str) -> str:
     return ";\n\n".join(_STATEMENTS[kind]) + ";\n"
 
 
+def is_made(kind: Kind) -> Work[bool]:
+    """Whether the database has an outbox."""
+    return bool((yield Ask(_IS_MADE[kind], {})))
+
+
 def make_tables(kind: Kind) -> Work[None]:
     """Make what is missing, in a transaction of its own."""
     yield Bound.BEGIN
     try:
-        if not (yield Ask(_IS_MADE[kind], {})):
+        if not (yield from is_made(kind)):
             if kind == "postgresql":  # two that make the same tables at once would collide
                 yield Ask("SELECT pg_advisory_xact_lock(hashtext('oncemq_outbox'))", {})
             for statement in _STATEMENTS[kind]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from oncemq.databases.connections import recognize, run, run_awaitable
-from oncemq.databases.outbox_schema import WAKE, make_tables
+from oncemq.databases.outbox_schema import WAKE
 from oncemq.databases.statements import Ask, Kind, Tell, Work
 from oncemq.errors import DatabaseRefused, Locked
 from oncemq.storage.disk import LocalDisk, Lock
@@ -100,7 +100,6 @@ class Desk:
     def _set_up(self) -> None:
         for statement in _SETTINGS[self.kind]:
             self.run(_tell(statement))
-        self.run(make_tables(self.kind))
 
 
 def _driver_connection(connection: Any) -> Any:

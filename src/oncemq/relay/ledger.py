@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from oncemq.core.names import ProducerId
+from oncemq.databases.outbox_schema import WAKE
 from oncemq.databases.statements import Ask, Bound, Kind, Parameters, Tell, Work
 from oncemq.relay.errand import Change, Errand, Plan, Row, Standing
 from oncemq.wire.batch import Headers, Item
@@ -144,6 +145,11 @@ class Ledger:
             for row, payload, key, headers in rows
         }
         return [by_id[each] for each in ids] if len(by_id) == len(ids) else None
+
+    def wake(self) -> Work[None]:
+        """Let the relay look at once when this transaction commits (SQLite tells by itself)."""
+        if self._kind == "postgresql":
+            yield Ask(f"SELECT pg_notify('{WAKE}', '')", {})
 
     def write(self, change: Change) -> Work[None]:
         """One change; Overtaken when someone else was here."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from oncemq.client.settings import DEFAULT_SERVER
+from oncemq.databases.outbox_schema import make_tables
 from oncemq.errors import Fenced, OnceMQError, StaleState
 from oncemq.relay.courier import Courier
 from oncemq.relay.desk import Connect, Desk
@@ -61,7 +62,7 @@ class Relay:
             except (Overtaken, StaleState) as error:
                 logger.warning("another relay was here, beginning again: %s", error)
             except Exception as error:
-                if not _of_the_database(error):
+                if not of_the_database(error):
                     raise
                 logger.warning("database away, beginning again: %s", error)
             well = time.monotonic() - began > LONGEST_PAUSE
@@ -112,6 +113,7 @@ class Relay:
         """From the connection to its end."""
         desk = Desk(self._connect)
         try:
+            desk.run(make_tables(desk.kind))
             if not self._our_turn(desk):
                 return
             name = self._id or desk.run(Ledger(desk.kind).name())
@@ -140,7 +142,7 @@ class Relay:
         return False
 
 
-def _of_the_database(error: Exception) -> bool:
+def of_the_database(error: Exception) -> bool:
     """Whether the database or the way to it failed, which time may mend."""
     if isinstance(error, OnceMQError):
         return False

@@ -44,7 +44,7 @@ class Session:
             self._send(due)
             if self._courier.under_way:
                 self._courier.wait(stopping)
-            elif not moved:
+            elif not moved and not any(each.change for each in due):
                 self._watch.wait(LOOK_SECONDS, stopping)
 
     def _due(self) -> list[Errand]:

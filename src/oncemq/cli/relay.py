@@ -1,0 +1,181 @@
+"""`once relay DATABASE`, and `once relay status|retry|schema`."""
+
+import secrets
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from oncemq.cli import output
+from oncemq.cli.command import OnceGroup, command, setting, settings
+from oncemq.cli.session import Session
+from oncemq.errors import DatabaseRefused, Refused
+
+if TYPE_CHECKING:
+    from oncemq.relay.desk import Desk
+
+HEADS = ("topic", "waiting", "set aside", "published", "state")
+database = click.argument("database", metavar="DATABASE")
+
+
+class RelayGroup(OnceGroup):
+    """A word that is none of its commands is the database to relay."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """`once relay app.db` is `once relay run app.db`."""
+        if args and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+@click.group("relay", cls=RelayGroup, context_settings={"ignore_unknown_options": True})
+def relay() -> None:
+    """Publish what commits in the outbox of DATABASE: `once relay DATABASE`.
+
+    DATABASE is postgresql://USER@HOST/NAME or the path of a SQLite file.
+    """
+
+
+@settings(
+    setting("log_level", "LEVEL", "debug, info (the default), warning or error."),
+    setting("log_format", "FORMAT", "text (the default) or json."),
+)
+@command("run")
+@database
+@click.option(
+    "--set-aside",
+    is_flag=True,
+    help="Set aside a row that the server refuses, and go on; else its topic stops.",
+)
+def run(session: Session, database: str, set_aside: bool) -> None:
+    """Relay until Ctrl-C or SIGTERM; several may run, one works.
+
+    Prints one line on stdout when the database is there, and logs to stderr. It needs no state
+    of its own: run it anywhere, end it anyhow, start it again.
+    """
+    from oncemq.cli import logs
+    from oncemq.databases.outbox_schema import make_tables
+    from oncemq.relay.places import connector
+    from oncemq.relay.relay import Relay
+
+    config = session.config
+    logs.start(config.log_level, config.log_format)
+    with _desk(database) as desk:  # what is wrong with the database is said at once
+        desk.run(make_tables(desk.kind))
+    worker = Relay(connector(database), server=config.server, id=config.id, set_aside=set_aside)
+
+    def stop(*_: object) -> None:
+        worker.stop()
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+    text = f"relaying {_shown(database)} to {session.servers}"
+    session.answer({"ready": True, "detail": text}, f"once relay: {text}")
+    sys.stdout.flush()
+    worker.run()
+
+
+@command("status")
+@database
+def status(session: Session, database: str) -> None:
+    """Show what waits in the outbox of DATABASE, and what stopped or was set aside, and why."""
+    from oncemq.relay.ledger import Ledger
+    from oncemq.relay.overview import overview
+
+    with _outbox(database) as desk:
+        found = desk.run(overview(Ledger(desk.kind)))
+    rows = [
+        (each.topic, each.waiting, each.set_aside, each.published,
+         output.painted("stopped", sys.stdout, 31) if each.stopped else "going on")
+        for each in found
+    ]  # fmt: skip
+    session.listing(found, HEADS, rows)
+    if session.json:
+        return
+    for each in found:
+        if each.reason:
+            session.say(f"\n{each.topic}: {each.reason}")
+    if not found:
+        session.note("nothing was ever put into this outbox")
+
+
+@command("retry")
+@database
+@click.argument("topics", metavar="[TOPIC]...", nargs=-1)
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="Number the topics named from the start, under another name: rows that were under way "
+    "are published even if they were before.",
+)
+def retry(session: Session, database: str, topics: tuple[str, ...], anew: bool) -> None:
+    """Let stopped topics of DATABASE go on, and rows that were set aside.
+
+    Exit code 1: there was nothing to retry.
+    """
+    from oncemq.core.names import PRODUCER_BYTES, ProducerId
+    from oncemq.relay.ledger import Ledger
+    from oncemq.relay.overview import retry as try_again
+
+    if anew and not topics:
+        raise click.UsageError("--anew may publish rows twice; name the topics it is for")
+    fresh = (lambda: ProducerId(secrets.token_bytes(PRODUCER_BYTES))) if anew else None
+    with _outbox(database) as desk:
+        concerned = desk.run(try_again(Ledger(desk.kind), topics, fresh))
+    if not concerned:
+        raise Refused("nothing is stopped or set aside there", code="nothing_to_retry")
+    session.answer({"retried": concerned}, f"going on with {', '.join(concerned)}")
+
+
+@command("schema")
+@click.argument("kind", type=click.Choice(["sqlite", "postgresql"]))
+def schema(session: Session, kind: str) -> None:
+    """Print the SQL that makes the tables of an outbox."""
+    from oncemq.databases.outbox_schema import outbox_schema
+
+    session.answer({"schema": outbox_schema(kind)}, outbox_schema(kind).rstrip("\n"))
+
+
+@contextmanager
+def _desk(place: str) -> "Generator[Desk]":
+    """The database, reached; or why not, in words."""
+    from oncemq.relay.desk import Desk
+    from oncemq.relay.places import connector
+    from oncemq.relay.relay import of_the_database
+
+    connect = connector(place)
+    try:
+        desk = Desk(connect)
+    except Exception as error:
+        if not of_the_database(error):
+            raise
+        raise DatabaseRefused(f"cannot use the database {_shown(place)}: {error}") from error
+    with closing(desk):
+        yield desk
+
+
+@contextmanager
+def _outbox(place: str) -> "Generator[Desk]":
+    """The database, which must have an outbox: looking makes none."""
+    from oncemq.databases.outbox_schema import NO_OUTBOX, is_made
+
+    with _desk(place) as desk:
+        if not desk.run(is_made(desk.kind)):
+            raise DatabaseRefused(NO_OUTBOX)
+        yield desk
+
+
+def _shown(place: str) -> str:
+    """Without a password."""
+    scheme, found, rest = place.partition("://")
+    user, at, host = rest.rpartition("@")
+    return f"{scheme}://{user.partition(':')[0]}{at}{host}" if found and at else place
+
+
+for _command in (run, status, retry, schema):
+    relay.add_command(_command)

@@ -1,0 +1,221 @@
+"""The rules of one topic, one by one: above all, what stops it."""
+
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
+from oncemq.relay.errand import Ask, Errand, Plan, Row, Send, Standing
+from oncemq.relay.ledger import format_ids, parse_ids
+
+ROWS = [Row(5, 1, 10), Row(6, 1, 10), Row(4, 2, 10)]
+UNDER_WAY = Standing("orders", b"p", topic_id=7, acknowledged=10, planned=(5, 6), version=3)
+
+
+def committed(errand: Errand) -> Standing:
+    assert errand.change is not None
+    assert errand.change.after.version == errand.change.before.version + 1
+    errand.committed()
+    return errand.standing
+
+
+def sure(standing: Standing, **how: bool) -> Errand:
+    """An errand that the server has confirmed."""
+    errand = Errand(standing, **how)
+    errand.resumed(Resumed(standing.topic_id, standing.acknowledged))
+    assert errand.change is None
+    return errand
+
+
+def accepted(first: int = 0, *, stored: bool = True, duplicate: bool = False) -> PutAccepted:
+    return PutAccepted(7, first, 2, stored, duplicate, 0)
+
+
+def test_the_way_of_two_rows() -> None:
+    errand = Errand(Standing("orders", b"p"))
+    assert errand.next() == Ask()
+    errand.resumed(Resumed(0, 0))
+    assert errand.next() == Plan()
+    errand.plan(ROWS, rows_max=2, bytes_max=100)
+    assert errand.next() is None, "the plan is not committed yet"
+    assert committed(errand).planned == (5, 6)
+    assert errand.next() == Send(1, (5, 6))
+    errand.accepted(accepted())
+    assert errand.change is not None
+    assert errand.change.freed == (5, 6)
+    assert errand.next() is None, "the receipt is not committed yet"
+    after = committed(errand)
+    assert (after.topic_id, after.acknowledged, after.planned) == (7, 2, ())
+    assert errand.next() == Plan()
+
+
+@pytest.mark.parametrize(("rows_max", "bytes_max", "planned"), [
+    (3, 100, (5, 6, 4)), (1, 100, (5,)), (3, 20, (5, 6)), (3, 5, (5,)),
+])  # fmt: skip
+def test_a_plan_keeps_its_bounds(rows_max: int, bytes_max: int, planned: tuple[int, ...]) -> None:
+    errand = sure(Standing("orders", b"p"))
+    errand.plan(ROWS, rows_max=rows_max, bytes_max=bytes_max)
+    assert committed(errand).planned == planned
+
+
+def test_nothing_waits() -> None:
+    errand = sure(Standing("orders", b"p"))
+    errand.plan([], rows_max=2, bytes_max=100)
+    assert errand.change is None
+
+
+@pytest.mark.parametrize("last", [10, 12])
+def test_after_a_crash_the_same_rows_are_sent_under_the_same_numbers(last: int) -> None:
+    errand = Errand(UNDER_WAY)
+    errand.resumed(Resumed(7, last))
+    assert errand.next() == Send(11, (5, 6))
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Resumed(7, 9), "messages are missing there"),
+        (Resumed(7, 11), "older copy"),
+        (Resumed(7, 13), "older copy"),
+        (Resumed(8, 0), "deleted, or made again"),
+        (Resumed(0, 0), "deleted, or made again"),
+    ],
+)
+def test_what_does_not_fit_stops_the_topic(reply: Resumed, words: str) -> None:
+    errand = Errand(UNDER_WAY)
+    errand.resumed(reply)
+    assert words in committed(errand).stopped
+    assert errand.standing.planned == (5, 6), "nothing is let go of"
+    assert errand.next() is None
+
+
+def test_a_topic_made_again_while_nothing_is_under_way_is_numbered_from_the_start() -> None:
+    errand = Errand(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand.resumed(Resumed(8, 0))
+    after = committed(errand)
+    assert (after.topic_id, after.acknowledged, after.stopped) == (8, 0, "")
+
+
+def test_rows_that_met_the_new_topic_first_go_into_it() -> None:
+    """One copy was sent, and it was answered: no other can be in the old topic."""
+    errand = sure(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand.plan(ROWS, rows_max=2, bytes_max=100)
+    committed(errand)
+    errand.sends = 1
+    errand.refused(Refused("topic_changed", ""))
+    assert errand.next() == Ask()
+    errand.resumed(Resumed(8, 0))
+    assert errand.next() is None, "the new numbers are not committed yet"
+    committed(errand)
+    assert errand.next() == Send(1, (5, 6))
+
+
+def test_a_duplicate_that_the_server_has_long_forgotten_is_not_ours() -> None:
+    errand = sure(UNDER_WAY)
+    errand.accepted(accepted(NO_OFFSET, duplicate=True))
+    assert errand.change is not None
+    assert errand.change.freed == ()
+    assert "another copy of this database" in committed(errand).stopped
+
+
+@pytest.mark.parametrize("reply", [
+    accepted(4, duplicate=True), accepted(NO_OFFSET, stored=False),
+    accepted(NO_OFFSET, stored=False, duplicate=True),
+])  # fmt: skip
+def test_other_receipts_free_the_rows(reply: PutAccepted) -> None:
+    errand = sure(UNDER_WAY)
+    errand.accepted(reply)
+    assert errand.change is not None
+    assert errand.change.freed == (5, 6)
+
+
+def test_a_full_server_is_tried_again_later() -> None:
+    errand = sure(UNDER_WAY)
+    errand.refused(Refused("storage_full", ""))
+    assert errand.next() is None
+    errand.put_off = False
+    assert errand.next() == Send(11, (5, 6))
+
+
+def test_a_refusal_stops_the_topic_and_says_why() -> None:
+    errand = sure(UNDER_WAY)
+    errand.refused(Refused("name_invalid", "no such name"))
+    assert committed(errand).stopped == "name_invalid: no such name"
+
+
+def test_a_refused_row_is_looked_for_and_set_aside() -> None:
+    errand = sure(UNDER_WAY, sets_aside=True)
+    errand.refused(Refused("not_allowed", "not you"))
+    assert errand.next() == Ask(), "another copy may be stored: ask first"
+    errand.resumed(Resumed(7, 10))
+    assert committed(errand).planned == (), "which of the two?"
+    errand.plan(ROWS, rows_max=2, bytes_max=100)
+    assert committed(errand).planned == (5,)
+    errand.refused(Refused("not_allowed", "not you"))
+    errand.resumed(Resumed(7, 10))
+    assert errand.change is not None
+    assert errand.change.set_aside == (5,)
+    assert errand.change.reason == "not_allowed: not you"
+    assert committed(errand).acknowledged == 10
+
+
+def test_a_refused_row_that_is_stored_after_all_is_published() -> None:
+    errand = sure(UNDER_WAY, sets_aside=True)
+    errand.refused(Refused("limit", ""))
+    errand.resumed(Resumed(7, 12))
+    assert errand.next() == Send(11, (5, 6))
+    errand.accepted(accepted(4, duplicate=True))
+    assert committed(errand).acknowledged == 12
+
+
+def test_other_bytes_under_used_numbers_always_stop_the_topic() -> None:
+    errand = sure(UNDER_WAY, sets_aside=True)
+    errand.refused(Refused("payload_conflict", "other bytes"))
+    assert "payload_conflict" in committed(errand).stopped
+
+
+def test_a_row_that_cannot_be_sent_stops_the_topic_or_is_set_aside() -> None:
+    rows = [Row(5, 1, 10, "too large"), Row(6, 1, 10)]
+    errand = sure(Standing("orders", b"p"))
+    errand.plan(rows, rows_max=2, bytes_max=100)
+    assert committed(errand).stopped == "row 5: too large"
+    errand = sure(Standing("orders", b"p"), sets_aside=True)
+    errand.plan(rows, rows_max=2, bytes_max=100)
+    assert errand.change is not None
+    assert errand.change.set_aside == (5,)
+    errand = sure(Standing("orders", b"p"))
+    errand.plan(rows[::-1], rows_max=2, bytes_max=100)
+    assert committed(errand).planned == (6,), "those before it go"
+
+
+def test_rows_removed_by_another_hand_stop_the_topic() -> None:
+    errand = sure(UNDER_WAY)
+    errand.missing()
+    assert "another hand" in committed(errand).stopped
+
+
+def test_a_person_lets_it_go_on() -> None:
+    errand = Errand(UNDER_WAY)
+    errand.resumed(Resumed(7, 99))
+    stopped = committed(errand)
+    assert stopped.again().stopped == ""
+    anew = stopped.anew(b"q")
+    assert (anew.producer, anew.acknowledged, anew.topic_id, anew.stopped) == (b"q", 0, 0, "")
+    assert anew.planned == (5, 6)
+    errand = Errand(anew)
+    errand.resumed(Resumed(7, 0))
+    committed(errand)
+    assert errand.next() == Send(1, (5, 6))
+
+
+@given(st.lists(st.integers(1, 1 << 62)))
+def test_ids_are_kept_in_their_order(ids: list[int]) -> None:
+    assert parse_ids(format_ids(ids)) == tuple(ids)
+
+
+def test_runs_of_ids_are_short() -> None:
+    assert format_ids([5, 6, 7, 3, 9, 10]) == "5-7,3,9-10"
+    assert format_ids([]) == ""
