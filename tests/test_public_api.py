@@ -44,7 +44,7 @@ def listed_commands() -> list[str]:
 
 def test_the_package_offers_exactly_its_public_names() -> None:
     names = {"Client", "AsyncClient", "Message", "Receipt", "__version__", *public_exceptions()}
-    names |= {"inbox_schema", "outbox", "outbox_schema", "Relay"}
+    names |= {"App", "inbox_schema", "outbox", "outbox_schema", "Relay"}
     assert public_exceptions(), "oncemq.errors defines no public exception"
     assert sorted(oncemq.__all__) == sorted(names)
 

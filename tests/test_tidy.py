@@ -51,7 +51,13 @@ FILES = ("storage/disk.py", "config.py", "assembly.py", "cli/", "testing/", "cli
 # library: the places that may import it
 DOORS: dict[str, tuple[str, ...]] = {
     "zmq": ("transport/",),
-    "sqlite3": ("client/", "relay/places.py", "cli/audit.py", "cli/demo_ledger.py"),
+    "sqlite3": (
+        "client/",
+        "databases/opening.py",
+        "relay/places.py",
+        "cli/audit.py",
+        "cli/demo_ledger.py",
+    ),
     "click": ("cli/",),
     "pyspark": ("spark/",),
     "starlette": ("gateway/",),

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oncemq.apps.app import App
     from oncemq.client.aio import AsyncClient
     from oncemq.client.blocking import Client
     from oncemq.client.values import Message, Receipt
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "App",
     "AsyncClient",
     "Client",
     "ConfigError",
@@ -63,6 +65,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "App": "oncemq.apps.app",
     "AsyncClient": "oncemq.client.aio",
     "Client": "oncemq.client.blocking",
     "Message": "oncemq.client.values",

@@ -24,6 +24,8 @@ COMMANDS = {
     "put": "Put a message, or one per line of a file.",
     "get": "Get the next messages, each exactly once.",
     "listen": "Stream messages until interrupted.",
+    "run": "Run the handlers of an app.",
+    "dead": "List, show, retry or drop dead letters.",
     "flush": "Send what the outbox still holds.",
     "relay": "Publish what commits in a database's outbox.",
     "topics": "List the topics.",

@@ -27,14 +27,15 @@ def as_object(message: "Message") -> dict[str, object]:
     return {
         "topic": message.topic,
         "offset": message.offset,
-        **_text("key", message.key),
+        **text_of("key", message.key),
         "headers": message.headers or {},
         "timestamp": output.moment(message.timestamp),
-        **_text("payload", message.payload),
+        **text_of("payload", message.payload),
     }
 
 
-def _text(name: str, raw: bytes | None) -> dict[str, object]:
+def text_of(name: str, raw: bytes | None) -> dict[str, object]:
+    """Bytes under this name, as text where they are text."""
     if raw is None:
         return {name: None}
     try:

@@ -78,6 +78,14 @@ def recognize(connection: Any, *, awaitable: bool | None, joins: bool = False) -
     return found
 
 
+def is_connection(candidate: Any) -> bool:
+    """Whether it is a connection at all, and not a function that opens one (some are callable)."""
+    names = _names(candidate)
+    return any(
+        name.rpartition(".")[2].lower().endswith(("connection", "session")) for name in names
+    )
+
+
 def run(connection: Connection, work: Work[T]) -> T:
     """Carry out work on a blocking connection; what the library raises, the work may catch."""
     try:

@@ -1,0 +1,1 @@
+"""Apps: decorated handlers, retries, dead letters. Users hold `oncemq.App`."""

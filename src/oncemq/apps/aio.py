@@ -1,0 +1,69 @@
+"""The hands of an awaitable handler: a client of its own, in a task of its own."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from oncemq.apps.blocking import FOREVER, POLL_SECONDS
+from oncemq.apps.connecting import AsyncAttachment
+from oncemq.apps.handler import Handler
+from oncemq.apps.work import Taken
+from oncemq.client.aio import AsyncClient
+from oncemq.client.values import Headers, Message
+from oncemq.errors import Refused
+
+
+class AsyncHands:
+    """A client's verbs, awaited."""
+
+    def __init__(self, handler: Handler, client: AsyncClient, stop: asyncio.Event) -> None:
+        self._handler = handler
+        self._client = client
+        self._stop = stop
+        into = handler.options.into
+        self._attachment = None if into is None else AsyncAttachment(into)
+
+    async def subscribe(self) -> bool:
+        """Have the subscription; whether it was made now."""
+        return await self._client.subscribe(self._handler.topic, start=self._handler.options.start)
+
+    @asynccontextmanager
+    async def take(self, limit: int) -> AsyncGenerator[Taken]:
+        """Messages, settled with whatever the block did."""
+        topic, wait = self._handler.topic, POLL_SECONDS
+        into = None if self._attachment is None else await self._attachment.get()
+        async with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
+            yield Taken(messages, connection=into)
+
+    async def call(self, payload: Any, extras: dict[str, Any]) -> None:
+        """The handler itself."""
+        await self._handler.function(payload, **extras)
+
+    async def bury(self, message: Message, headers: Headers, key: str) -> None:
+        """Put a dead letter, once; what is there already under its key stays."""
+        dead = self._handler.dead
+        made = await self._client.create_topic(dead, FOREVER)
+        if not made and not (await self._client.topic(dead)).topic.retention.keeps:
+            await self._client.configure_topic(dead, FOREVER)
+        try:
+            await self._client.put(
+                dead, message.payload, key=message.key, headers=headers, idempotency_key=key
+            )
+        except Refused as refused:
+            if refused.code != "payload_conflict":
+                raise  # else: put before, by a start whose note was lost
+
+    async def sound(self) -> bool:
+        """Whether a failure was the handler's: nothing that it stands on is broken."""
+        return self._attachment is None or await self._attachment.is_sound()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; not longer than until the app is to stop."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stop.wait(), seconds)
+
+    async def aclose(self) -> None:
+        """Let go of the database."""
+        if self._attachment is not None:
+            await self._attachment.close()

@@ -1,0 +1,90 @@
+"""The hands of a blocking handler: a client of its own, on a thread of its own."""
+
+import threading
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from oncemq.apps.connecting import Attachment
+from oncemq.apps.handler import Handler
+from oncemq.apps.work import Taken
+from oncemq.client.blocking import Client
+from oncemq.client.values import Headers, Message
+from oncemq.core.records import Retention
+from oncemq.errors import Refused
+
+T = TypeVar("T")
+
+FOREVER = Retention(forever=True)
+POLL_SECONDS = 0.2  # one long poll; a stop is noticed after it
+
+
+class BlockingHands:
+    """A client's verbs, carried out at once."""
+
+    def __init__(self, handler: Handler, client: Client, stop: threading.Event) -> None:
+        self._handler = handler
+        self._client = client
+        self._stop = stop
+        into = handler.options.into
+        self._attachment = None if into is None else Attachment(into)
+
+    async def subscribe(self) -> bool:
+        """Have the subscription; whether it was made now."""
+        return self._client.subscribe(self._handler.topic, start=self._handler.options.start)
+
+    @asynccontextmanager
+    async def take(self, limit: int) -> AsyncGenerator[Taken]:
+        """Messages, settled with whatever the block did."""
+        topic, wait = self._handler.topic, POLL_SECONDS
+        into = None if self._attachment is None else self._attachment.get()
+        with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
+            yield Taken(messages, connection=into)
+
+    async def call(self, payload: Any, extras: dict[str, Any]) -> None:
+        """The handler itself."""
+        self._handler.function(payload, **extras)
+
+    async def bury(self, message: Message, headers: Headers, key: str) -> None:
+        """Put a dead letter, once; what is there already under its key stays."""
+        keep_forever(self._client, self._handler.dead)
+        try:
+            self._client.put(
+                self._handler.dead,
+                message.payload,
+                key=message.key,
+                headers=headers,
+                idempotency_key=key,
+            )
+        except Refused as refused:
+            if refused.code != "payload_conflict":
+                raise  # else: put before, by a start whose note was lost
+
+    async def sound(self) -> bool:
+        """Whether a failure was the handler's: nothing that it stands on is broken."""
+        return self._attachment is None or self._attachment.is_sound()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait; not longer than until the app is to stop."""
+        self._stop.wait(seconds)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if self._attachment is not None:
+            self._attachment.close()
+
+
+def keep_forever(client: Client, topic: str) -> None:
+    """Have a topic that keeps what nobody subscribes to; one that keeps anything is left so."""
+    made = client.create_topic(topic, FOREVER)
+    if not made and not client.topic(topic).topic.retention.keeps:
+        client.configure_topic(topic, FOREVER)
+
+
+def drive(work: Coroutine[Any, Any, T]) -> T:
+    """Run work whose hands are blocking: it goes through in one go."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("blocking hands wait for no event loop")

@@ -1,0 +1,127 @@
+"""One decorated function: its topic, how it is called, and what happens when it fails."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oncemq.apps import letters, signature
+from oncemq.apps.connecting import opening
+from oncemq.apps.retrying import Backoff, Limits, Wait
+from oncemq.apps.signature import CONNECTION, Function, Signature
+from oncemq.client.verbs import Where
+from oncemq.core.names import is_system, name_fault
+from oncemq.errors import ConfigError, DatabaseRefused
+
+PLAIN, INBOX = "plain", "inbox"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the decorator was told. `limit`: messages in one transaction, or in one list."""
+
+    name: str | None = None
+    into: Any = None
+    limit: int = 100
+    retries: int = 5
+    backoff: float | Wait = Backoff()
+    crashes: int = 10
+    give_up_on: tuple[type[Exception], ...] = ()
+    dead: str | None = None
+    start: Where = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function and what it is for."""
+
+    topic: str
+    function: Function
+    signature: Signature
+    options: Options
+
+    @property
+    def name(self) -> str:
+        """What makes its client's id, after the app's: the topic, unless a name was given."""
+        return self.options.name or self.topic
+
+    @property
+    def kind(self) -> str:
+        """In what its effect and its cursor are committed."""
+        return PLAIN if self.options.into is None else INBOX
+
+    @property
+    def limit(self) -> int:
+        """How many messages it is given at once, or has in one transaction.
+
+        A plain handler of single messages settles each: after a crash only the one in hand comes
+        again.
+        """
+        alone = self.kind == PLAIN and not self.signature.batch
+        return 1 if alone else self.options.limit
+
+    @property
+    def limits(self) -> Limits:
+        """When to stop trying."""
+        return Limits(retries=self.options.retries, crashes=self.options.crashes)
+
+    @property
+    def backoff(self) -> Wait:
+        """How long to wait before the next attempt."""
+        given = self.options.backoff
+        return given if callable(given) else Backoff(first=given)
+
+    @property
+    def dead(self) -> str:
+        """The topic of its dead letters."""
+        return self.options.dead or letters.dead_topic(self.topic)
+
+
+def make(topic: str, function: Callable[..., Any], options: Options) -> Handler:
+    """A handler, or ConfigError that says what does not go."""
+    handler = Handler(topic, function, signature.read(function), options)
+    faults = (_name_faults(handler), _number_faults(options), _kind_faults(handler))
+    for fault in (*faults, _into_faults(handler)):
+        if fault is not None:
+            raise ConfigError(f"handler {handler.signature.name}: {fault}")
+    return handler
+
+
+def _name_faults(handler: Handler) -> str | None:
+    for name in (handler.topic, handler.dead):
+        fault = name_fault(name)
+        if fault is None and is_system(name):
+            fault = f"the topic {name!r} begins with '_', which is the system's"
+        if fault is not None:
+            return fault
+    if handler.dead == handler.topic:
+        return f"its dead letters would come back to it: '{handler.topic}' is its own topic"
+    return None
+
+
+def _number_faults(options: Options) -> str | None:
+    if options.limit < 1:
+        return f"limit is how many messages at once, at least 1, not {options.limit}"
+    if options.retries < 0 or options.crashes < 0:
+        return "retries and crashes are 0 or more"
+    if not callable(options.backoff) and options.backoff < 0:
+        return f"backoff is the first wait in seconds, or a function, not {options.backoff}"
+    return None
+
+
+def _kind_faults(handler: Handler) -> str | None:
+    asked, options = handler.signature, handler.options
+    if asked.wants(CONNECTION) and options.into is None:
+        return "it asks for a connection; say which with into= (a connection, a function, a URL)"
+    if asked.yields:
+        return "it yields, and nobody would take what it yields; return"
+    return None
+
+
+def _into_faults(handler: Handler) -> str | None:
+    if handler.options.into is None:
+        return None
+    try:
+        opening(handler.options.into, awaitable=handler.signature.awaitable)
+    except DatabaseRefused as refused:
+        return refused.detail
+    return None

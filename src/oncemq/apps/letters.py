@@ -1,0 +1,130 @@
+"""Dead letters: messages that a handler could not handle, kept with the reason. Pure.
+
+A letter is the message again (payload, key and headers as they were) with headers of ours. It is
+in the topic `orders.dead`; what became of a letter is said in `orders.dead.done`, so that the
+open ones are a fold of the two.
+
+Law: a letter and what became of it are put under keys of their own, so that whoever is killed
+half-way and begins again adds nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from oncemq.apps.retrying import Verdict
+from oncemq.client.values import Headers, Message
+
+DEAD = ".dead"
+DONE = ".done"
+PREFIX = "oncemq-dead-"
+ONLY = "oncemq-only"  # the client id of the one handler that a retried message is for
+
+RETRIED, DROPPED = "retried", "dropped"
+
+TRACEBACK_CHARACTERS = 4_000  # the tail says where it happened
+REASON_CHARACTERS = 1_000
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """One dead letter, as `once dead` shows it."""
+
+    id: str
+    handler: str
+    topic: str
+    offset: int
+    key: bytes | None
+    payload: bytes
+    headers: Headers
+    reason: str
+    traceback: str
+    attempts: int
+    time: str
+
+    @property
+    def origin(self) -> str:
+        """The message that died: `orders@42`."""
+        return f"{self.topic}@{self.offset}"
+
+
+def dead_topic(topic: str) -> str:
+    """Where the dead letters of a topic are, unless a handler says otherwise."""
+    return topic + DEAD
+
+
+def headers_of(message: Message, handler: str, verdict: Verdict) -> Headers:
+    """The headers of a letter: the message's own, and ours."""
+    ours = {
+        "handler": handler,
+        "topic": message.topic,
+        "offset": str(message.offset),
+        "key": "" if message.key is None else message.key.hex(),
+        "reason": verdict.reason[:REASON_CHARACTERS],
+        "traceback": verdict.traceback[-TRACEBACK_CHARACTERS:],
+        "attempts": str(verdict.attempts),
+        "time": verdict.time,
+    }
+    theirs = _theirs(message.headers)
+    return theirs | {PREFIX + name: text for name, text in ours.items()}
+
+
+def letter_key(message: Message, handler: str) -> str:
+    """The idempotency key of a letter: one for each message (of this very topic) and handler."""
+    return _key("dead", handler, message.id, message.timestamp.isoformat())
+
+
+def retry_key(letter: Letter) -> str:
+    """The key under which a letter goes back to its topic, and is noted as done."""
+    return _key("retry", letter.id, letter.handler, letter.time)
+
+
+def read(message: Message) -> Letter | None:
+    """The letter that a message of a dead-letter topic is; None when it is none."""
+    headers = message.headers
+    try:
+        ours = {name: headers[PREFIX + name] for name in _NAMES}
+        return Letter(
+            id=message.id,
+            handler=ours["handler"],
+            topic=ours["topic"],
+            offset=int(ours["offset"]),
+            key=message.key,
+            payload=message.payload,
+            headers=_theirs(headers),
+            reason=ours["reason"],
+            traceback=ours["traceback"],
+            attempts=int(ours["attempts"]),
+            time=ours["time"],
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def retry_headers(letter: Letter) -> Headers:
+    """The headers of a message that goes back: its own, and for which handler it is."""
+    return letter.headers | {ONLY: letter.handler}
+
+
+def is_for(message_headers: Mapping[str, str], handler: str) -> bool:
+    """Whether a handler should handle a message: a retried one is for the one that failed."""
+    return message_headers.get(ONLY, handler) == handler
+
+
+def still_open(letters: Iterable[Letter], done: Iterable[Message]) -> list[Letter]:
+    """Those of which nothing became yet. What is done is named by the letter's id."""
+    closed = {each.key.decode() for each in done if each.key is not None}
+    return [each for each in letters if each.id not in closed]
+
+
+def _key(*words: str) -> str:
+    """Names may be as long as a key may be: a digest always fits."""
+    return f"{words[0]} {blake2b(chr(0).join(words).encode(), digest_size=16).hexdigest()}"
+
+
+_NAMES = ("handler", "topic", "offset", "reason", "traceback", "attempts", "time")
+
+
+def _theirs(headers: Mapping[str, str]) -> Headers:
+    ours = (PREFIX, ONLY)
+    return {name: text for name, text in headers.items() if not name.startswith(ours)}

@@ -1,0 +1,247 @@
+"""One handler at work: take messages, call it, settle, try again, bury.
+
+Written once, as a coroutine over `Hands`. Under a blocking handler nothing in it ever waits on an
+event loop (see `blocking.drive`); under an awaitable one it is a task.
+
+Laws: a message leaves by success or by a dead letter; a verdict is on disk before it is carried
+out and is not taken back, so that a letter and an effect exclude each other; a failure that is not
+the handler's (no server, no database) counts against no message.
+"""
+
+import logging
+import random
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from oncemq.apps import letters, payloads
+from oncemq.apps.handler import INBOX, Handler
+from oncemq.apps.notes import Notes
+from oncemq.apps.retrying import Backoff, Trouble, Verdict
+from oncemq.apps.signature import CONNECTION, MESSAGE
+from oncemq.client.values import Headers, Message
+from oncemq.errors import OnceMQError, StorageFull, Unreachable
+
+AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
+
+logger = logging.getLogger("oncemq.app")
+
+
+@dataclass(slots=True)
+class Taken:
+    """Messages in hand, and what they are committed in."""
+
+    messages: list[Message]
+    connection: Any = None
+
+
+class Hands(Protocol):
+    """What the work does in the world; a client's verbs, blocking or awaitable."""
+
+    def take(self, limit: int) -> AbstractAsyncContextManager[Taken]: ...
+    async def subscribe(self) -> bool: ...
+    async def call(self, payload: Any, extras: dict[str, Any]) -> None: ...
+    async def bury(self, message: Message, headers: Headers, key: str) -> None: ...
+    async def sound(self) -> bool: ...
+    async def pause(self, seconds: float) -> None: ...
+
+
+class Failed(Exception):
+    """The handler raised on this message: nothing of the round is kept."""
+
+    def __init__(self, place: int, error: Exception) -> None:
+        super().__init__(place, error)
+        self.place = place
+        self.error = error
+
+
+class Work:
+    """One handler of a running app."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        hands: Hands,
+        *,
+        client: str,
+        directory: Path,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._handler = handler
+        self._hands = hands
+        self._client = client
+        self._stopping = stopping
+        self._notes = Notes(directory)
+        self._trouble = Trouble(handler.limits, self._notes.read())
+        self._away = 0  # looks in a row that found no server or no database
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Until told to stop; the message in hand is finished first."""
+        try:
+            while not self._stopping() and not await self._met(self._subscribe):
+                pass
+            ready()
+            while not self._stopping():
+                await self._met(self._round)
+        finally:
+            self._notes.close()
+
+    async def _met(self, step: Callable[[], Any]) -> bool:
+        """Carry out a step; False when the world was not there for it, after a wait."""
+        try:
+            await step()
+        except (Unreachable, StorageFull) as error:
+            await self._wait_for_the_world(error)
+            return False
+        self._away = 0
+        return True
+
+    async def _wait_for_the_world(self, error: Exception) -> None:
+        self._away += 1
+        if self._away == 1:
+            logger.warning("handler waits handler=%s for=%s", self._client, type(error).__name__)
+        await self._hands.pause(AWAY(self._away, random.random()))
+
+    async def _subscribe(self) -> None:
+        made = await self._hands.subscribe()
+        what = "made" if made else "resumed"
+        logger.info("subscription %s handler=%s topic=%s", what, self._client, self._handler.topic)
+
+    async def _round(self) -> None:
+        """Take some messages and carry them through, or none of them."""
+        messages: list[Message] = []
+        try:
+            async with self._hands.take(self._trouble.limit(self._handler.limit)) as taken:
+                messages = taken.messages
+                if messages:
+                    await self._carry_out(taken)
+        except Failed as failed:
+            await self._failed(messages, failed.place, failed.error)
+        except OnceMQError:
+            raise
+        except Exception as error:  # of the user's database: at its begin, or at its commit
+            if self._handler.kind != INBOX:
+                raise
+            await self._failed(messages, len(messages) - 1, error)
+        else:
+            self._trouble.settled(len(messages))
+
+    async def _carry_out(self, taken: Taken) -> None:
+        first = taken.messages[0]
+        micros = int(first.timestamp.timestamp() * 1_000_000)
+        note = self._trouble.take(first.offset, micros, len(taken.messages))
+        verdict = note.verdict
+        if verdict is None and self._trouble.crashed_too_often:
+            reason = f"the process died {note.crashes} times while it handled this message"
+            verdict = self._judge(Verdict(reason, "", note.attempts, _now()))
+        if verdict is not None:
+            await self._bury(first, verdict)
+            return
+        self._notes.write(self._trouble.begin())
+        if self._handler.signature.batch:
+            await self._call_with_all(taken)
+        else:
+            for place in range(len(taken.messages)):
+                await self._call_with_one(taken, place)
+
+    # Calling
+
+    async def _call_with_one(self, taken: Taken, place: int) -> None:
+        message = taken.messages[place]
+        if not letters.is_for(message.headers, self._client):
+            return
+        try:
+            payload = self._handler.signature.payload(message)
+            await self._hands.call(payload, self._extras(taken, message))
+        except Exception as error:
+            raise Failed(place, error) from error
+
+    async def _call_with_all(self, taken: Taken) -> None:
+        messages = [each for each in taken.messages if letters.is_for(each.headers, self._client)]
+        if not messages:
+            return
+        place = len(taken.messages) - 1
+        try:
+            decoded = [self._handler.signature.payload(each) for each in messages]
+            await self._hands.call(decoded, self._extras(taken, messages))
+        except Exception as error:
+            raise Failed(place, error) from error
+
+    def _extras(self, taken: Taken, message: Message | list[Message]) -> dict[str, Any]:
+        given = {MESSAGE: message, CONNECTION: taken.connection}
+        return {name: given[what] for name, what in self._handler.signature.extras.items()}
+
+    # Failing
+
+    async def _failed(self, messages: list[Message], place: int, error: Exception) -> None:
+        if not messages or not await self._hands.sound():
+            await self._wait_for_the_world(error)  # the database went away: nobody's fault here
+            return
+        if len(messages) > 1:
+            suspects = len(messages) if self._handler.signature.batch else place + 1
+            self._trouble.failed_among(suspects)
+            _log_failure("handler failed among others", self._client, messages[place], error)
+            return
+        message, options = messages[0], self._handler.options
+        final = isinstance(error, (payloads.Malformed, *options.give_up_on))
+        if self._trouble.failed(final=final):
+            note = self._trouble.note
+            attempts = note.attempts if note else 1
+            self._judge(Verdict(_reason(error), _traceback(error), attempts, _now()))
+            return
+        note = self._trouble.note
+        assert note is not None
+        self._notes.write(note)
+        _log_failure("handler failed", self._client, message, error, attempt=note.attempts)
+        await self._hands.pause(self._handler.backoff(note.attempts, random.random()))
+
+    def _judge(self, verdict: Verdict) -> Verdict:
+        """From here on the message goes to the dead letters, whatever crashes."""
+        self._notes.write(self._trouble.judged(verdict), sync=True)
+        return verdict
+
+    async def _bury(self, message: Message, verdict: Verdict) -> None:
+        headers = letters.headers_of(message, self._client, verdict)
+        await self._hands.bury(message, headers, letters.letter_key(message, self._client))
+        logger.error(
+            "message buried handler=%s message=%s dead=%s attempts=%d",
+            self._client,
+            message.id,
+            self._handler.dead,
+            verdict.attempts,
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, payloads.Malformed):
+        return f"malformed payload: {error}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _traceback(error: Exception) -> str:
+    return "".join(traceback.format_exception(error, limit=-10))
+
+
+def _log_failure(
+    what: str, client: str, message: Message, error: Exception, *, attempt: int = 0
+) -> None:
+    """Which error and where, never its words: a payload may be among them."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
+    logger.warning(
+        "%s handler=%s message=%s attempt=%d error=%s at=%s",
+        what,
+        client,
+        message.id,
+        attempt,
+        type(error).__name__,
+        where,
+    )

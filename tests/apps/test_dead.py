@@ -1,0 +1,317 @@
+"""Dead letters: when a message becomes one, what is in it, and that each is there once."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+from tests.e2e.processes import until
+
+from oncemq import App, Client, Message
+from oncemq.apps import graveyard, letters
+from oncemq.apps.notes import Notes
+from oncemq.apps.retrying import Note
+from oncemq.cli.main import cli
+from oncemq.core.records import Retention
+from oncemq.testing import Chaos
+
+Connect = Callable[..., Client]
+
+
+class Order(msgspec.Struct, frozen=True):
+    id: int
+
+
+@pytest.fixture
+def app(oncemq_server: str, tmp_path: Path) -> App:
+    return App(oncemq_server, id="shop", state=tmp_path / "state")
+
+
+@pytest.fixture
+def mq(oncemq_client: Connect) -> Client:
+    return oncemq_client()
+
+
+def once(*arguments: str) -> Result:
+    """The command, on the server of this test (by ONCEMQ_SERVER)."""
+    return CliRunner().invoke(cli, arguments)
+
+
+def settled(mq: Client, client: str) -> int:
+    return mq.subscriptions(client=client)[0].cursor
+
+
+def order(number: int) -> bytes:
+    return msgspec.json.encode(Order(number))
+
+
+Handle = Callable[[Order, Message], None]
+
+
+def fails_on_odd_ones(order: Order, message: Message) -> None:
+    if order.id % 2:
+        raise ValueError(f"{message.id}: cannot make {order.id} cups")
+
+
+async def fails_awaitably(order: Order, message: Message) -> None:
+    fails_on_odd_ones(order, message)
+
+
+@pytest.mark.parametrize("function", [fails_on_odd_ones, fails_awaitably])
+def test_what_fails_to_the_end_becomes_a_letter_and_the_next_goes_on(
+    app: App, mq: Client, function: Any
+) -> None:
+    app.handler("orders", retries=2, backoff=0.001)(function)
+    with app.running():
+        mq.put("orders", order(1), key=b"table 1", headers={"from": "bar"})
+        mq.put("orders", order(2))
+        until(lambda: settled(mq, "shop.orders") == 2)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letter.payload == order(1)
+    assert (letter.key, letter.headers) == (b"table 1", {"from": "bar"})
+    assert (letter.id, letter.origin, letter.handler) == (
+        "orders.dead@0",
+        "orders@0",
+        "shop.orders",
+    )
+    assert letter.attempts == 3
+    assert letter.reason == "ValueError: orders@0: cannot make 1 cups"
+    assert "in fails_on_odd_ones" in letter.traceback
+    assert letter.time.endswith("+00:00")
+
+
+def test_a_malformed_payload_is_a_letter_at_once(app: App, mq: Client) -> None:
+    called: list[Order] = []
+
+    @app.handler("orders", backoff=600)
+    def handle(order: Order) -> None:
+        called.append(order)
+
+    with app.running():
+        mq.put("orders", b"what?")
+        mq.put("orders", order(1))
+        until(lambda: called)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letter.payload == b"what?"
+    assert letter.reason.startswith("malformed payload: JSON is malformed")
+    assert letter.attempts == 1
+    assert called == [Order(1)]
+
+
+def test_what_no_retry_mends_is_a_letter_at_once(app: App, mq: Client) -> None:
+    app.handler("orders", backoff=600, give_up_on=ValueError, dead="graveyard")(fails_on_odd_ones)
+    with app.running():
+        mq.put("orders", order(1))
+        until(lambda: settled(mq, "shop.orders") == 1)
+    assert [each.origin for each in graveyard.open_letters(mq, "graveyard")] == ["orders@0"]
+
+
+def test_of_a_list_only_the_bad_one_becomes_a_letter(app: App, mq: Client) -> None:
+    got: list[int] = []
+
+    @app.handler("orders", retries=0)
+    def handle(orders: list[Order]) -> None:
+        if any(each.id == 2 for each in orders):
+            raise RuntimeError("not two")
+        got.extend(each.id for each in orders)
+
+    with app.running():
+        mq.put_many("orders", [order(n) for n in range(3)] + [b"what?"] + [order(4)])
+        until(lambda: settled(mq, "shop.orders") == 5)
+    assert got == [0, 1, 4]
+    found = graveyard.open_letters(mq, "orders.dead")
+    assert [each.origin for each in found] == ["orders@2", "orders@3"]
+
+
+def test_a_topic_that_would_not_keep_letters_is_told_to(app: App, mq: Client) -> None:
+    mq.create_topic("orders.dead")
+    app.handler("orders", retries=0)(fails_on_odd_ones)
+    with app.running():
+        mq.put("orders", order(1))
+        until(lambda: settled(mq, "shop.orders") == 1)
+    assert mq.topic("orders.dead").topic.retention == Retention(forever=True)
+    assert len(graveyard.open_letters(mq, "orders.dead")) == 1
+
+
+def test_a_message_that_took_ten_processes_along_is_a_letter(app: App, mq: Client) -> None:
+    called: list[int] = []
+
+    @app.handler("orders", start="earliest")
+    def handle(order: Order) -> None:
+        called.append(order.id)
+
+    mq.create_topic("orders", Retention(forever=True))
+    mq.put_many("orders", [order(0), order(1)])
+    assert app.state is not None
+    micros = int(mq.read("orders", 0)[0].timestamp.timestamp() * 1_000_000)
+    notes = Notes(app.state / "shop.orders")
+    notes.write(Note(0, micros, crashes=10, at_work=True))
+    notes.close()
+    with app.running():
+        until(lambda: called)
+    assert called == [1]
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letter.reason == "the process died 11 times while it handled this message"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("knob", ["crash_after_append", "crash_before_sync", "crash_after_sync"])
+def test_a_letter_is_there_once_though_the_server_dies_under_it(
+    app: App, mq: Client, oncemq_chaos: Chaos, knob: str
+) -> None:
+    @app.handler("orders", retries=0)
+    def handle(order: Order) -> None:
+        if order.id:
+            getattr(oncemq_chaos, knob)(0.5, times=3)
+            raise ValueError("no")
+
+    with app.running():
+        mq.put_many("orders", [order(n) for n in (0, 1, 0, 1, 1, 0)])
+        until(lambda: settled(mq, "shop.orders") == 6)
+        oncemq_chaos.calm()
+    found = graveyard.open_letters(mq, "orders.dead")
+    assert [each.origin for each in found] == ["orders@1", "orders@3", "orders@4"]
+    assert oncemq_chaos.injected[knob.replace("_", " ")] > 0
+
+
+# ------------------------------------------------------------------ retrying and dropping
+
+
+def a_letter(app: App, mq: Client, *numbers: int) -> threading.Event:
+    """Letters of a handler that fails until the event is set."""
+    mended = threading.Event()
+
+    @app.handler("orders", retries=0)
+    def handle(order: Order) -> None:
+        if not mended.is_set():
+            raise RuntimeError("the machine is broken")
+
+    with app.running():
+        for number in numbers:
+            mq.put("orders", order(number), headers={"from": "bar"}, key=b"k")
+        until(lambda: settled(mq, "shop.orders") == len(numbers))
+    return mended
+
+
+def test_a_letter_is_listed_shown_retried_and_then_done(app: App, mq: Client) -> None:
+    mended = a_letter(app, mq, 7)
+    listed = once("dead", "list", "--json")
+    (shown,) = json.loads(listed.stdout)
+    assert shown["letter"] == "orders.dead@0"
+    assert shown["payload"] == '{"id":7}'
+    assert once("dead", "list", "orders").stdout.splitlines()[1].startswith("orders.dead@0")
+    assert "RuntimeError: the machine is broken" in once("dead", "show", "orders.dead@0").stdout
+    mended.set()
+    assert once("dead", "retry", "orders.dead@0").stdout == "orders.dead@0: put back to 'orders'\n"
+    assert once("dead", "list").stdout == ""
+    with app.running():
+        until(lambda: settled(mq, "shop.orders") == 2)
+    assert once("dead", "list").stdout == ""
+    again = once("dead", "retry", "orders.dead@0")
+    assert again.exit_code == 1
+    assert "orders.dead@0 was retried at" in again.stderr
+
+
+def test_a_retry_is_for_the_handler_that_gave_up(app: App, mq: Client) -> None:
+    mended = a_letter(app, mq, 7)
+    mended.set()
+    others: list[str] = []
+
+    @app.handler("orders", name="others")
+    def other(message: Message) -> None:
+        others.append(message.id)
+
+    @app.handler("orders", name="lists")
+    async def many(messages: list[Message]) -> None:
+        others.extend(each.id for each in messages)
+
+    with app.running():
+        once("dead", "retry", "orders", "--all")
+        mq.put("orders", order(8))
+        until(lambda: settled(mq, "shop.orders") == 3 and len(others) == 2)
+    assert others == ["orders@2", "orders@2"], "the others had it the first time"
+    assert graveyard.open_letters(mq, "orders.dead") == []
+
+
+def test_a_retry_that_is_killed_half_way_and_run_again_puts_once(
+    app: App, mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a_letter(app, mq, 7)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for step in ("_note", "keep_forever"):
+        with monkeypatch.context() as patched:
+            patched.setattr(graveyard, step, killed)
+            with pytest.raises(KeyboardInterrupt):
+                graveyard.retry(mq, letter)
+        assert len(graveyard.open_letters(mq, "orders.dead")) == 1
+    graveyard.retry(mq, letter)
+    graveyard.retry(mq, letter)
+    assert mq.topic("orders").topic.end == 2
+    assert graveyard.open_letters(mq, "orders.dead") == []
+
+
+def test_a_letter_that_is_dropped_is_done(app: App, mq: Client) -> None:
+    a_letter(app, mq, 7, 8)
+    assert once("dead", "drop", "orders.dead@0").stdout == "orders.dead@0: dropped\n"
+    assert [each.id for each in graveyard.open_letters(mq, "orders.dead")] == ["orders.dead@1"]
+    assert once("dead", "drop", "orders", "--all").exit_code == 0
+    assert once("dead", "list").stdout == ""
+    assert mq.topic("orders").topic.end == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["list", "teas"], 1, "'teas' has no dead letters"),
+        (["show", "orders"], 1, "'orders' is not the name of a letter, as orders.dead@7 is"),
+        (["show", "orders.dead@9"], 1, "'orders.dead' holds offsets 0 up to 1, not 9"),
+        (["show", "notes@0"], 1, "notes@0 is no dead letter; `once dead list` shows them"),
+        (["retry", "orders"], 2, "say --all for every open letter of 'orders'"),
+        (["retry"], 2, "missing argument"),
+        (["drop", "nothing.dead@0"], 1, "nothing.dead"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_said(
+    app: App, mq: Client, arguments: list[str], code: int, said: str
+) -> None:
+    a_letter(app, mq, 7)
+    mq.subscribe("notes")
+    mq.put("notes", b"hello")
+    ran = once("dead", *arguments)
+    assert ran.exit_code == code
+    assert said in ran.stderr
+
+
+def test_a_retry_that_nobody_would_handle_is_refused(app: App, mq: Client, tmp_path: Path) -> None:
+    a_letter(app, mq, 7)
+    with Client(app.server, id="shop.orders", state=tmp_path / "state" / "shop.orders") as handler:
+        handler.unsubscribe("orders")
+    ran = once("dead", "retry", "orders.dead@0")
+    assert ran.exit_code == 1
+    assert "orders.dead@0 stays: handler shop.orders is not subscribed to 'orders'" in ran.stderr
+    assert "nobody subscribes to" in once("dead", "retry", "orders.dead@0", "--for-all").stderr
+    mq.subscribe("orders")
+    assert once("dead", "retry", "orders.dead@0", "--for-all").exit_code == 0
+    (message,) = mq.get("orders", wait=10)
+    assert (message.payload, message.headers, message.key) == (order(7), {"from": "bar"}, b"k")
+
+
+def test_what_somebody_else_put_into_the_topic_is_no_letter(app: App, mq: Client) -> None:
+    a_letter(app, mq, 7)
+    mq.put("orders.dead", b"hello")
+    assert len(graveyard.open_letters(mq, "orders.dead")) == 1
+
+
+def test_headers_of_ours_do_not_pile_up(app: App, mq: Client) -> None:
+    a_letter(app, mq, 7)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letters.retry_headers(letter) == {"from": "bar", "oncemq-only": "shop.orders"}
