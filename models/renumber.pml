@@ -1,89 +1,117 @@
 /* A put that is refused for good, the ones behind it that get its numbers, and late copies.
  *
  * Shows (G2, "what a put's answers mean"): nothing is stored twice under two numbers, and what the
- * publisher was told is not stored never is. Of core/publisher.refused and resumed. A put may be
- * sent several times; the network keeps every copy for good. The server's disk is full now and then.
+ * publisher was told is not stored never is. Of core/publisher.refused and resumed, core/permits,
+ * core/intake. The network keeps every copy of a put and of a resume for good: each may arrive at
+ * any time, any number of times. The server's disk is full now and then, and it forgets permits.
  *
- * FOUND_RENUMBER_IN_ONE_EPOCH is the shipped rule: the first "storage_full" is final, and the
- * numbers are given again at once. The rule here: take a new epoch first, which shuts late copies
- * out, then ask where the server stands, and only then believe that the put was refused.
+ * BUG_RENUMBER_AT_ONCE was once shipped: the first "storage_full" was final, and the numbers were
+ * given again without asking.
  */
-#define N 2 /* messages */
+#define N 2       /* messages */
+#define PERMITS 4 /* so many resumes are answered */
 #define BIT(n) (1 << (n))
-#define AT(e, s) ((e) * (N + 1) + s)
+#define AT(p, s) ((p) * (N + 1) + s)
 
-byte number[N + 1];           /* the publisher: the sequence of each message under way, or 0 */
-byte epoch = 1;               /* ... and its epoch */
-byte sent[(N + 2) * (N + 1)]; /* the network: the messages ever sent under epoch and number */
-byte refused;                 /* messages the user was told are not stored */
-byte server_epoch = 1, last, log[N + 1], stored;
-byte accepted, denied;        /* replies on their way, one bit for each message */
+byte number[N + 1];                 /* the publisher: the sequence of each message under way, or 0 */
+byte permit;                        /* ... under which it sends */
+byte doubted;                       /* ... messages that were refused, perhaps */
+bool resuming, has_resumed;         /* ... whether it waits for a resume; whether it ever did */
+byte sent[(PERMITS + 1) * (N + 1)]; /* the network: the messages ever sent under permit and number */
+byte refused;                       /* messages the user was told are not stored */
+byte newest, issued, last, log[N + 1], stored; /* the server; newest 0: no permit is remembered */
+bool has_forgotten;
+byte accepted, denied, outdated;        /* replies on their way, one bit for each message */
+byte answer, answer_last;           /* the reply to a resume: its permit, and where the server stands */
 
 inline send() {
   for (i : 1 .. N) {
     if
-    :: number[i] -> sent[AT(epoch, number[i])] = sent[AT(epoch, number[i])] | BIT(i)
+    :: number[i] -> sent[AT(permit, number[i])] = sent[AT(permit, number[i])] | BIT(i)
     :: else -> skip
     fi
   }
   i = 0
 }
 
+inline renumber() { /* core/publisher.resumed; what is above s was not found */
+  for (i : 1 .. N) {
+    if
+    :: number[i] && number[i] <= s -> number[i] = 0 /* stored after all */
+    :: number[i] > s && (doubted & BIT(i)) ->
+       assert(!(stored & BIT(i))); number[i] = 0; refused = refused | BIT(i)
+    :: else -> skip
+    fi
+  }
+  for (i : 1 .. N) {
+    if
+    :: number[i] -> s++; number[i] = s
+    :: else -> skip
+    fi
+  }
+  s = 0; doubted = 0; accepted = 0; denied = 0; outdated = 0; send()
+}
+
 active proctype publisher() {
   byte i, m, s;
   atomic { number[1] = 1; number[2] = 2; send() }
+end_sent:
   do
-  :: atomic { select(m : 1 .. N);
+  :: atomic { !resuming && (accepted | denied | outdated) -> select(m : 1 .. N);
      if
      :: (accepted & BIT(m)) && number[m] -> number[m] = 0
-     :: (denied & BIT(m)) && number[m] ->
-#ifdef FOUND_RENUMBER_IN_ONE_EPOCH
-        refused = refused | BIT(m); number[m] = 0;
+     :: (denied & BIT(m)) && number[m] -> doubted = doubted | BIT(m);
+#ifdef BUG_RENUMBER_AT_ONCE
+        s = last; renumber()
 #else
 #ifdef BUG_REFUSAL_BELIEVED_AT_ONCE
         refused = refused | BIT(m); number[m] = 0;
 #endif
-        epoch++; server_epoch = epoch; /* a hello, and its answer */
+        resuming = true; has_resumed = true; answer = 0
 #endif
-        accepted = 0; denied = 0; s = last; /* resume: what the server has, and the numbers after */
-        for (i : 1 .. N) {
-          if
-          :: number[i] && number[i] <= s -> number[i] = 0 /* stored after all */
-          :: number[i] > s && i == m -> number[i] = 0; refused = refused | BIT(i)
-          :: else -> skip
-          fi
-        }
-        for (i : 1 .. N) {
-          if
-          :: number[i] -> s++; number[i] = s
-          :: else -> skip
-          fi
-        }
-        s = 0; assert(!(refused & stored)); send()
+     :: (outdated & BIT(m)) && number[m] -> resuming = true; has_resumed = true; answer = 0
      :: else -> skip
      fi;
-     m = 0 }
-  :: !number[1] && !number[2] -> break
+     accepted = accepted & ~BIT(m); denied = denied & ~BIT(m); outdated = outdated & ~BIT(m); m = 0 }
+  :: atomic { resuming && answer ->
+     permit = answer; s = answer_last; resuming = false; answer = 0; answer_last = 0; renumber() }
   od
 }
 
 active proctype server() {
-  byte e, s, m;
+  byte p, s, m;
 end_served:
   do
-  :: atomic { select(e : 1 .. N + 1); select(s : 1 .. N); select(m : 1 .. N);
+  :: atomic { select(p : 0 .. PERMITS); select(s : 1 .. N); select(m : 1 .. N); /* a put */
      if
-     :: e < server_epoch || !(sent[AT(e, s)] & BIT(m)) -> skip
+     :: !(sent[AT(p, s)] & BIT(m)) -> skip
      :: else ->
         if
+        :: s == last + 1 -> denied = denied | BIT(m) /* no room; that is looked at first */
         :: s == last + 1 ->
-           assert(!(stored & BIT(m)) && !(refused & BIT(m)));
-           last = s; log[s] = m; stored = stored | BIT(m); accepted = accepted | BIT(m)
-        :: s == last + 1 -> denied = denied | BIT(m)
+           if
+#ifndef BUG_ANY_PERMIT_HOLDS
+           :: newest && p != newest -> outdated = outdated | BIT(m)
+#ifndef BUG_TRUSTS_WHAT_IT_FORGOT
+           :: !newest && has_forgotten -> outdated = outdated | BIT(m)
+#endif
+#endif
+           :: else ->
+              assert(!(stored & BIT(m)) && !(refused & BIT(m)));
+              last = s; log[s] = m; stored = stored | BIT(m); accepted = accepted | BIT(m)
+           fi
         :: s <= last && log[s] == m -> accepted = accepted | BIT(m)
-        :: s > last + 1 || s <= last && log[s] != m -> skip /* a gap, a conflict */
+        :: s > last + 1 -> outdated = outdated | BIT(m) /* a gap: the publisher asks where it stands, too */
+        :: s <= last && log[s] != m -> skip /* a conflict, of an old copy: nobody waits for that */
         fi
      fi;
-     e = 0; s = 0; m = 0 }
+     p = 0; s = 0; m = 0 }
+  :: atomic { has_resumed && issued < PERMITS -> /* a resume, or an old copy where it forgot */
+     issued++; newest = issued;
+     if
+     :: resuming && !answer -> answer = newest; answer_last = last
+     :: skip
+     fi }
+  :: atomic { newest -> newest = 0; has_forgotten = true }
   od
 }

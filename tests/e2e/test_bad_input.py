@@ -402,7 +402,7 @@ def test_an_old_epoch_is_refused_everywhere(ground: Ground) -> None:
         put = put_of(b"one", client=ada, client_epoch=epoch, lasting=True)
         refused(raw.ask(*put), code, "'ada'")
         requests: list[Request] = [
-            Resume(ada, epoch, "orders", PRODUCER),  # type: ignore[arg-type]
+            Resume(ada, epoch, "orders", PRODUCER, 1),  # type: ignore[arg-type]
             Get(ada, epoch, "orders"),
             Settle(ada, epoch, ()),
             Subscribe(ada, epoch, "orders"),

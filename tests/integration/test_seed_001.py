@@ -365,7 +365,7 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         Hello(client, none, 7),
         CreateTopic("orders", Retention(forever=True)),
         ConfigureTopic("orders", Retention(keep_ms=60_000)),
-        Resume(guest, none, "orders", producer),
+        Resume(guest, none, "orders", producer, 1),
         Subscribe(guest, none, "orders"),
         Get(guest, none, "orders"),
         Settle(guest, none, ()),

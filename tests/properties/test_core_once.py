@@ -232,13 +232,14 @@ class OnceMachine(RuleBasedStateMachine):
         for lane in self.publisher.lanes():
             if lane.is_lost(self.publisher.from_disk):
                 producer = lane.parcels[0].producer
-                resume = Resume(WRITER, Epoch(0), lane.topic, producer)
+                resume = Resume(WRITER, Epoch(0), lane.topic, producer, self.tokens)
                 if lane.resume_token not in self.open:
                     lane.resume_token = self.ask(resume, partial(self.resumed, lane, producer))
             for parcel in list(self.publisher.ready(lane)):
                 put = Put(
                     WRITER, Epoch(0), parcel.topic, lane.topic_id, parcel.producer, parcel.lasting,
                     parcel.first_sequence, parcel.count, 0, parcel.checksum,
+                    lane.permits.get(parcel.producer, 0),
                 )  # fmt: skip
                 parcel.token = self.tokens + 1
                 self.ask(put, lambda reply, p=parcel: self.answered(p, reply), bytes(parcel.body))
@@ -249,7 +250,7 @@ class OnceMachine(RuleBasedStateMachine):
 
     def answered(self, parcel: Parcel, reply: Reply | Deliver) -> None:
         if isinstance(reply, Refused):
-            assert reply.code == "sequence_gap", reply
+            assert reply.code in ("sequence_gap", "outdated"), reply
             assert self.publisher.refused(parcel, reply) is False
             for token in self.publisher.cancelled:
                 self.open.pop(token, None)

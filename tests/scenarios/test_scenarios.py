@@ -56,6 +56,7 @@ class Conversation:
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[str, str], int] = {}
         self.topic_ids: dict[tuple[str, str], int] = {}
+        self.permits: dict[tuple[str, str], int] = {}
         self.subscriptions: dict[tuple[str, str], int] = {}
         self.start()
 
@@ -105,7 +106,8 @@ class Conversation:
         return Hello(ClientId(who), last_epoch, int(nonce or len(self.records) + 100)), None
 
     def resume(self, who: str, topic: str) -> tuple[Request, None]:
-        return Resume(ClientId(who), self.epoch(who), topic, self.producer(who)), None
+        number = self.permits.get((who, topic), 0) + 1
+        return Resume(ClientId(who), self.epoch(who), topic, self.producer(who), number), None
 
     @staticmethod
     def producer(who: str) -> ProducerId:
@@ -119,6 +121,7 @@ class Conversation:
         put = Put(
             ClientId(who), self.epoch(who), topic, TopicId(self.topic_ids.get((who, topic), 0)),
             self.producer(who), True, Sequence(number), len(items), 0, batch.checksum(body, seed),
+            self.permits.get((who, topic), 0),
         )  # fmt: skip
         return put, body
 
@@ -175,6 +178,7 @@ class Conversation:
                     assert isinstance(request, Resume)
                     self.topic_ids[who, request.topic] = owed.answer.topic_id
                     self.sequences[who, request.topic] = owed.answer.last_sequence
+                    self.permits[who, request.topic] = owed.answer.permit
                 case _:
                     pass
 

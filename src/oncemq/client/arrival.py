@@ -1,7 +1,8 @@
 """How a start of a client is let in: its hellos, and what it does when another was let in instead.
 
-Law: a refusal ends this start only after its own claim was asked about, and the words say whether
-a twin on the same disk went ahead of it or the state itself is out of date.
+Laws: a refusal ends this start only after its own claim was asked about. Where another start went
+ahead of it meanwhile, it claims anew; where that was a later one on the same disk, it is fenced;
+only a state that was out of date from the beginning is called so.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from oncemq.core.greeting import Greeting
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch
 from oncemq.core.replies import Refused, Reply, Taken, Welcome
 from oncemq.core.step import Body
-from oncemq.errors import Fenced, OnceMQError
+from oncemq.errors import Fenced
 
 if TYPE_CHECKING:
     from oncemq.client.engine import Engine
@@ -29,13 +30,10 @@ class Arrival:
     def begin(self) -> None:
         """Say hello, if that is due and not under way."""
         if self._engine.client_epoch is None and self._greeting is None:
-            self._greet()
-
-    def _greet(self, over: Epoch = ANONYMOUS_EPOCH) -> None:
-        self._greeting = self._engine.state.greeting(over)
-        self._say_hello(self._greeting)
+            self._say_hello(self._engine.state.greeting())
 
     def _say_hello(self, greeting: Greeting) -> None:
+        self._greeting = greeting
         self.token = self._engine.begin_put(lambda: (greeting.hello(), None), self._answered)
 
     def _answered(self, reply: Reply, _: Sequence[Body]) -> None:
@@ -52,19 +50,24 @@ class Arrival:
                 self._say_hello(greeting)
         elif greeting.refused(reply):
             self._say_hello(greeting)
-        elif isinstance(reply, Taken) and not self._is_overtaken(greeting):
-            self._greet(reply.client_epoch)
+        elif isinstance(reply, Taken):
+            self._claim_anew(greeting, reply.client_epoch)
+        elif reply.code == "stale_state" and self._was_overtaken(greeting):
+            self._claim_anew(greeting)
         else:
-            engine.fail(self._why(reply, greeting))
+            engine.fail(error_of(reply))
 
-    def _is_overtaken(self, greeting: Greeting) -> bool:
-        """Whether a twin on the same disk was let in since this start made its claim."""
+    def _was_overtaken(self, greeting: Greeting) -> bool:
+        """Whether the state was good when this start read it, and another went ahead since."""
         journal = self._engine.state.journal
         assert journal is not None
-        return journal.last_epoch() > greeting.recorded
+        return greeting.was_good or journal.last_epoch() > greeting.recorded
 
-    def _why(self, reply: Taken | Refused, greeting: Greeting) -> OnceMQError:
-        stale = isinstance(reply, Refused) and reply.code == "stale_state"
-        if isinstance(reply, Taken) or (stale and self._is_overtaken(greeting)):
-            return Fenced("a newer client with the same id uses this state; this one must stop")
-        return error_of(reply)
+    def _claim_anew(self, before: Greeting, over: Epoch = ANONYMOUS_EPOCH) -> None:
+        """Start once more, unless a later start of the same state was let in meanwhile."""
+        greeting = self._engine.state.greeting(over)
+        if greeting.follows(before):
+            self._say_hello(greeting)
+        else:
+            fenced = "a newer client with the same id uses this state; this one must stop"
+            self._engine.fail(Fenced(fenced))

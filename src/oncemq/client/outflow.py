@@ -69,7 +69,7 @@ class Outflow:
         self._publisher = Publisher()
         self._gatherings: dict[tuple[str, bool], Gathering] = {}
         self._slots: dict[ProducerId, Slot] = {}
-        self._sends = count(1)  # numbers what is sent, so that late copies are known
+        self._resumes = count(1)
         self.unsent_bytes = 0
         self.duplicates = 0
         self._failed: list[Ticket[Any]] = []
@@ -267,19 +267,19 @@ class Outflow:
         self._publisher.add(parcel)
 
     def _make(self, parcel: Parcel) -> tuple[Request, Body]:
-        engine = self._engine
+        engine, lane = self._engine, self._publisher.lane(parcel.topic)
         put = Put(
             client=engine.client,
             client_epoch=engine.client_epoch or ANONYMOUS_EPOCH,
             topic=parcel.topic,
-            topic_id=self._publisher.lane(parcel.topic).topic_id,
+            topic_id=lane.topic_id,
             producer=parcel.producer,
             lasting=parcel.lasting,
             first_sequence=parcel.first_sequence,
             count=parcel.count,
             columns=parcel.columns,
             checksum=parcel.checksum,
-            number=next(self._sends),
+            permit=lane.permits.get(parcel.producer, 0),
         )
         return put, parcel.body
 
@@ -324,10 +324,11 @@ class Outflow:
             return
         producer = lane.parcels[0].producer
         engine = self._engine
+        number = next(self._resumes)
 
         def make() -> tuple[Request, None]:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            return Resume(engine.client, epoch, lane.topic, producer, next(self._sends)), None
+            return Resume(engine.client, epoch, lane.topic, producer, number), None
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
 

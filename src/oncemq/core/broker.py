@@ -164,6 +164,7 @@ class Broker:
         """The log was folded and is durable: begin."""
         self.shard.recovered()
         self._upkeep.recovered(now)
+        self._intake.recovered(now)
 
     def _visited(self, client: ClientId, now: Micros) -> None:
         if is_anonymous(client) and client in self.shard.by_client:

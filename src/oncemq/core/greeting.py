@@ -28,6 +28,7 @@ class Greeting:
         self._last_epoch = last_epoch or over  # a state never let in takes over from there
         self._earlier = list(earlier)  # newest last: asked first
         self.claim = claim
+        self.was_good = False  # the newest grant was one of this state's
         self.granted: Epoch | None = None
 
     def hello(self) -> Hello:
@@ -35,9 +36,14 @@ class Greeting:
         nonce = self._earlier[-1] if self._earlier else self.claim
         return Hello(self._client, self._last_epoch, nonce)
 
+    def follows(self, before: "Greeting") -> bool:
+        """Whether no later claim than that one's was granted: it would be cleared up then."""
+        return before.claim in self._earlier
+
     def welcomed(self, welcome: Welcome) -> bool:
         """An answer; True when this start has its epoch."""
         self._last_epoch = max(self._last_epoch, welcome.client_epoch)
+        self.was_good = True
         if self._earlier:
             self._earlier.clear()  # the newest that was granted; older ones came before it
             return False

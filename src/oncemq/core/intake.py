@@ -1,10 +1,8 @@
 """Puts: judged by sequence, stored once (G2), in one order (G3), or refused with a reason.
 
-Law: what a resume did not find is not stored later: copies sent before it are refused. So a
-client that resumes after a refusal knows that its put is not stored, and may use its numbers again.
+Law: what a resume did not find is not stored later (`core/permits`).
 """
 
-from collections import OrderedDict
 from typing import assert_never
 
 from oncemq.core.catalog import Counters
@@ -12,14 +10,13 @@ from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     NAME_BYTES_MAX,
     PRODUCER_BYTES,
-    Epoch,
     Micros,
     Offset,
-    ProducerId,
     Sequence,
     TopicId,
     key_producer,
 )
+from oncemq.core.permits import Permits
 from oncemq.core.producers import Conflict, Duplicate, Gap, New, Recent, Verdict, judge
 from oncemq.core.records import (
     KeyedDiscarded,
@@ -34,8 +31,6 @@ from oncemq.core.scribe import Scribe
 from oncemq.core.step import Body, Caller, Step
 from oncemq.core.topic import Topic
 
-RESUMES_KEPT = 10_000  # producers whose newest resume is remembered: copies come late by seconds
-
 
 class Intake:
     """The publishers' side of the broker."""
@@ -45,8 +40,11 @@ class Intake:
         self._shard = scribe.shard
         self._rules = scribe.rules
         self._counters = counters
-        # In memory only: what was under way to an earlier start of this server was lost with it.
-        self._resumes: OrderedDict[tuple[str, ProducerId], tuple[Epoch, int]] = OrderedDict()
+        self._permits = Permits()
+
+    def recovered(self, now: Micros) -> None:
+        """The server starts."""
+        self._permits.begin(now)
 
     def put(self, step: Step, caller: Caller, put: Put, body: Body, now: Micros) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
@@ -58,7 +56,7 @@ class Intake:
         verdict = self._judge(topic, put)
         match verdict:
             case New():
-                if refusal := self._too_many_keys(topic, put):
+                if refusal := self._outdated(put) or self._too_many_keys(topic, put):
                     self._scribe.answer(step, caller, refusal)
                     return None
                 topic = topic or self._scribe.create(step, put.topic, now)
@@ -90,16 +88,12 @@ class Intake:
         refusal = self._shard.clients.refusal(resume.client, resume.client_epoch)
         if refusal:
             return refusal
-        if resume.number:
-            self._resumes[resume.topic, resume.producer] = resume.client_epoch, resume.number
-            self._resumes.move_to_end((resume.topic, resume.producer))
-            if len(self._resumes) > RESUMES_KEPT:
-                self._resumes.popitem(last=False)
+        permit = self._permits.issue(resume)
         topic = self._shard.by_name.get(resume.topic)
         if topic is None:  # whether it may be made is for the put to hear: each gets its answer
-            return Resumed(TopicId(0), Sequence(0))
+            return Resumed(TopicId(0), Sequence(0), permit)
         entry = topic.producers.get(resume.producer)
-        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0))
+        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0), permit)
 
     def _refusal(self, topic: Topic | None, put: Put) -> Refused | None:
         refusal = self._shard.clients.refusal(put.client, put.client_epoch)
@@ -111,7 +105,7 @@ class Intake:
         if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
             refusal = Refused("topic_changed", detail)
-        return refusal or _key_fault(put) or self._outdated(put)
+        return refusal or _key_fault(put)
 
     def _too_many_keys(self, topic: Topic | None, put: Put) -> Refused | None:
         most = self._rules.idempotency_keys_max
@@ -126,11 +120,12 @@ class Intake:
         )
 
     def _outdated(self, put: Put) -> Refused | None:
-        """Why a copy comes too late: its producer has asked since where it stands."""
-        resumed = self._resumes.get((put.topic, put.producer)) if put.number else None
-        if resumed is None or resumed[0] != put.client_epoch or put.number > resumed[1]:
+        """Why it comes too late: its producer has asked since where it stands."""
+        # Under a key nothing is resumed: the key alone decides.
+        if put.idempotency_key or self._permits.holds(put.topic, put.producer, put.permit):
             return None
-        return Refused("outdated", f"{put.topic!r}: its producer has resumed since this was sent")
+        detail = "its producer has resumed since this was sent, or has to: resume on the topic"
+        return Refused("outdated", f"{put.topic!r}: {detail}")
 
     def _store(self, step: Step, topic: Topic, put: Put, body: Body, now: Micros) -> PutAccepted:
         timestamp = self._shard.next_timestamp(now)

@@ -16,7 +16,7 @@ from oncemq.core.producers import RECENT_MAX
 from oncemq.core.replies import PutAccepted, Refused, Resumed
 from oncemq.core.step import Body
 
-AGAIN = frozenset({"topic_changed", "sequence_gap"})  # ask where we stand, renumber, go on
+AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})  # ask where we stand, renumber
 RETRY = frozenset({"checksum", "unknown_client"})  # send the same again
 LATER = frozenset({"storage_full", "limit"})  # another copy may be stored where this one was not
 
@@ -48,6 +48,7 @@ class Lane:
     parcels: deque[Parcel] = field(default_factory=deque[Parcel])
     next_sequences: dict[ProducerId, Sequence] = field(default_factory=dict[ProducerId, Sequence])
     lost: bool = False  # the server disagrees about the numbers: resume before sending
+    permits: dict[ProducerId, int] = field(default_factory=dict[ProducerId, int])
     resume_token: int = 0
     put_off: bool = False  # the server has no room: send nothing until told to try again
     sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
@@ -151,6 +152,7 @@ class Publisher:
         lane.topic_id = reply.topic_id
         lane.lost = False
         lane.resume_token = 0
+        lane.permits[producer] = reply.permit
         lane.sure.add(producer)
         sequence = Sequence(reply.last_sequence + 1)
         refused: list[Parcel] = []

@@ -39,11 +39,15 @@ class Welcome(Reply, frozen=True, array_like=True):
 
 
 class Resumed(Reply, frozen=True, array_like=True):
-    """`topic_id` 0: there is no such topic yet, and the first put makes it."""
+    """`topic_id` 0: there is no such topic yet, and the first put makes it.
+
+    `permit`: to be named by the producer's puts from now on; those under another are void.
+    """
 
     opcode = 66
     topic_id: TopicId
     last_sequence: Sequence
+    permit: int = 0
 
 
 class PutAccepted(Reply, frozen=True, array_like=True):

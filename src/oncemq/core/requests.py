@@ -40,7 +40,7 @@ class Hello(Request, frozen=True, array_like=True):
 class Resume(Request, frozen=True, array_like=True):
     """Where did this producer stop on this topic? Copies of its puts from before are void then.
 
-    `number` as in Put.
+    `number` grows with each Resume of a client's start; a repeated one keeps it. 0: not numbered.
     """
 
     opcode = 2
@@ -55,7 +55,7 @@ class Put(Request, frozen=True, array_like=True):
     """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
 
     `lasting`: the producer's numbers are on the client's disk; else they end with its process.
-    `number` grows with everything a client sends for its puts; 0: not numbered.
+    `permit`: the one that its producer's last Resumed on the topic gave; 0: it never resumed.
     `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
     """
 
@@ -70,7 +70,7 @@ class Put(Request, frozen=True, array_like=True):
     count: int
     columns: int
     checksum: int
-    number: int = 0
+    permit: int = 0
     idempotency_key: str = ""
 
 

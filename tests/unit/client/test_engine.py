@@ -7,9 +7,18 @@ import pytest
 from oncemq.client import verbs
 from oncemq.client.keyed import check_key, put_keyed
 from oncemq.client.ticket import Ticket
+from oncemq.core.names import Micros
 from oncemq.core.records import Retention
 from oncemq.core.replies import Done
-from oncemq.errors import Corrupt, Fenced, InvalidRequest, NotSubscribed, Refused, StaleState
+from oncemq.errors import (
+    Corrupt,
+    Fenced,
+    InvalidRequest,
+    NotSubscribed,
+    Refused,
+    StaleState,
+    StorageFull,
+)
 from oncemq.wire import batch
 
 
@@ -219,6 +228,47 @@ def test_a_put_that_waits_for_room_is_not_sent_again_at_once(world, shop, monkey
     after.turn()
     assert world.server.stored("orders") == [b"a"]
     assert often <= 2
+
+
+@pytest.mark.parametrize("lasting", [True, False])
+def test_copies_of_a_refused_put_and_of_those_behind_it_are_stored_never_and_once(
+    world, shop, monkeypatch, lasting
+) -> None:
+    copies: list[list[bytes]] = []
+    send = shop.wire.send
+
+    def sends(frames) -> bool:
+        copies.append([bytes(frame) for frame in frames])
+        return send(frames)
+
+    shop.wire.send = sends
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: fact)
+    refused = shop.put("orders", b"refused", lasting=lasting)
+    behind = shop.put("orders", b"behind", lasting=lasting)
+    shop.pump()
+    monkeypatch.undo()
+    shop.turn(12)
+    with pytest.raises(StorageFull):
+        refused.result()
+    assert ids(behind) == ["orders@0"]
+    for frames in copies:  # in any order they are too late
+        world.server.driver.receive(b"old route", frames, Micros(world.server.now))
+    world.server.commit()
+    assert world.server.stored("orders") == [b"behind"]
+
+
+def test_a_resume_that_is_answered_late_and_sent_often_is_enough(world, shop, reader) -> None:
+    shop.put("orders", b"a")
+    shop.turn()
+    reader.run(verbs.delete_topic(reader.engine, "orders"))
+    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    ticket = shop.put("orders", b"b")
+    for _ in range(12):  # every answer takes longer than a client waits before it asks again
+        for _ in range(3):
+            shop.engine.pump()
+            world.server.now += 4_000_000
+        shop.turn(1)
+    assert ids(ticket) == ["orders@0"]
 
 
 # ------------------------------------------------------------------ getting

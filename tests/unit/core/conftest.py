@@ -19,7 +19,7 @@ from oncemq.core.names import (
     key_producer,
 )
 from oncemq.core.records import Record, Retention
-from oncemq.core.replies import Reply, Subscribed, Welcome
+from oncemq.core.replies import Reply, Resumed, Subscribed, Welcome
 from oncemq.core.requests import (
     ConfigureTopic,
     CreateTopic,
@@ -57,6 +57,7 @@ class Desk:
         self.now = 1_000 * SECOND
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[str, bytes], int] = {}
+        self.permits: dict[tuple[str, bytes], int] = {}
         self.tokens = count(1)
 
     # asking
@@ -138,6 +139,7 @@ class Desk:
             count=len(payloads),
             columns=0,
             checksum=batch.checksum(body, batch.seed(topic, producer, first, len(payloads))),
+            permit=self.permits.get((topic, producer), 0),
         )
         return put, body
 
@@ -159,7 +161,11 @@ class Desk:
 
     def resume(self, topic: str, client: str = "publisher") -> Reply | Deliver:
         producer = ProducerId(b"p".ljust(16, b"."))
-        return self.ask(Resume(ClientId(client), self.epoch(client), topic, producer))
+        number = next(self.tokens)
+        answer = self.ask(Resume(ClientId(client), self.epoch(client), topic, producer, number))
+        if isinstance(answer, Resumed):
+            self.permits[topic, producer] = answer.permit
+        return answer
 
     def subscribe(
         self, topic: str, client: str = "billing", start: Start | None = None

@@ -269,7 +269,7 @@ def _requests(desk, client: str, epoch: int):
         (Subscribe(name, granted, "refunds"), None),
         (Unsubscribe(name, granted, "orders"), None),
         (Settle(name, granted, ()), None),
-        (Resume(name, granted, "orders", put.producer), None),
+        (Resume(name, granted, "orders", put.producer, 1), None),
     ]
 
 

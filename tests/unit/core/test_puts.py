@@ -53,7 +53,7 @@ def test_a_put_to_a_topic_nobody_subscribes_to_makes_the_topic_and_keeps_nothing
 
 def test_the_sequence_advances_also_when_nothing_is_kept(desk) -> None:
     desk.put("orders", b"a", b"b")
-    assert desk.resume("orders") == Resumed(ID, Sequence(2))
+    assert stands(desk.resume("orders")) == (ID, 2)
     assert refusal(desk.put("orders", b"x", first=4)) == "sequence_gap"
     assert desk.put("orders", b"c", first=3) == accepted(NO_OFFSET, stored=False)
 
@@ -223,7 +223,7 @@ def test_a_put_meant_for_the_topic_before_is_told_to_resume_on_the_new_one(desk)
     desk.delete("orders")
     desk.create("orders")
     assert refusal(desk.put("orders", b"b", first=2, topic_id=topic_id)) == "topic_changed"
-    assert desk.resume("orders") == Resumed(NEXT_ID, Sequence(0))
+    assert stands(desk.resume("orders")) == (NEXT_ID, 0)
     again = desk.put("orders", b"b", first=1, topic_id=NEXT_ID)
     assert again == accepted(NO_OFFSET, stored=False, topic=NEXT_ID)
 
@@ -235,12 +235,12 @@ def test_a_topic_made_again_has_another_identity(desk) -> None:
 
 
 def test_resume_on_a_topic_that_is_not_there_says_the_first_put_makes_it(desk) -> None:
-    assert desk.resume("orders") == Resumed(TopicId(0), Sequence(0))
+    assert stands(desk.resume("orders")) == (TopicId(0), 0)
 
 
 def test_resume_of_an_unknown_producer_begins_at_nothing(desk) -> None:
     desk.create("orders")
-    assert desk.resume("orders") == Resumed(ID, Sequence(0))
+    assert stands(desk.resume("orders")) == (ID, 0)
 
 
 # ------------------------------------------------------------------ outside the rules
@@ -263,7 +263,7 @@ def test_a_name_is_only_a_name(desk, name) -> None:
 def test_resume_lets_the_put_itself_be_refused_so_that_every_put_behind_it_is_answered_too(
     desk, name
 ) -> None:
-    assert desk.resume(name) == Resumed(TopicId(0), Sequence(0))
+    assert stands(desk.resume(name)) == (TopicId(0), 0)
 
 
 def test_a_sequence_counts_from_1_and_a_producer_has_16_bytes(desk) -> None:
@@ -278,13 +278,69 @@ def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
     assert desk.put("a", b"y").duplicate is False
 
 
-def test_a_copy_from_before_a_resume_is_not_stored_after_it(desk) -> None:
+def stands(reply) -> tuple[TopicId, int]:
+    """Where a producer stopped, whatever its permit is."""
+    assert isinstance(reply, Resumed)
+    return reply.topic_id, reply.last_sequence
+
+
+def resumed(desk, put, number: int | None = None) -> int:
+    """The permit of a resume by the producer of a put."""
+    number = next(desk.tokens) if number is None else number
+    return desk.ask(Resume(put.client, put.client_epoch, put.topic, put.producer, number)).permit
+
+
+def test_a_resume_repeated_gets_the_same_permit_and_a_late_one_changes_nothing(desk) -> None:
     desk.subscribe("orders")
     put, body = desk.putting("orders", b"a", first=1)
-    copy = structs.replace(put, number=1)
-    resume = Resume(put.client, put.client_epoch, "orders", put.producer, number=2)
-    assert desk.ask(resume).last_sequence == 0
-    assert desk.ask(copy, body).code == "outdated"
-    assert desk.ask(structs.replace(put, number=3), body).stored
-    other, body = desk.putting("orders", b"a", first=1, producer=b"other")
-    assert desk.ask(structs.replace(other, number=1), body).stored  # another's resume
+    first = resumed(desk, put, 5)
+    assert resumed(desk, put, 5) == first
+    second = resumed(desk, put, 6)
+    assert second != first
+    assert resumed(desk, put, 5) == second
+    assert desk.ask(structs.replace(put, permit=second), body).stored
+
+
+@pytest.mark.parametrize("client", ["publisher", "_anonymous-1"])
+def test_a_copy_from_before_a_resume_is_not_stored_after_it(desk, client) -> None:
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"a", first=1, client=client)
+    first, second = resumed(desk, put), resumed(desk, put)
+    for permit in (0, first):
+        assert refusal(desk.ask(structs.replace(put, permit=permit), body)) == "outdated"
+    assert desk.ask(structs.replace(put, permit=second), body).stored
+    other, body = desk.putting("orders", b"a", first=1, client=client, producer=b"other")
+    assert desk.ask(other, body).stored  # it was another's resume
+
+
+def test_a_repeat_of_what_is_stored_gets_its_receipt_under_any_permit(desk) -> None:
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"a", first=1)
+    desk.ask(put, body)
+    resumed(desk, put)
+    assert desk.ask(put, body).duplicate is True
+
+
+def test_permits_that_were_forgotten_are_asked_for_again(desk, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.core.permits.KEPT", 2)
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"a", first=1)
+    late = structs.replace(put, permit=resumed(desk, put))
+    assert resumed(desk, put) > late.permit
+    for name in (b"x", b"y"):  # the producer's own is forgotten
+        resumed(desk, desk.putting("orders", b"a", first=1, producer=name)[0])
+    assert refusal(desk.ask(late, body)) == "outdated"
+    fresh, body = desk.putting("orders", b"a", first=1, producer=b"fresh")
+    assert refusal(desk.ask(fresh, body)) == "outdated"  # it is told to resume first
+    assert desk.ask(structs.replace(fresh, permit=resumed(desk, fresh)), body).stored
+
+
+def test_a_server_that_starts_again_gives_other_permits(desk) -> None:
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"a", first=1)
+    before = resumed(desk, put)
+    desk.sync()
+    after = desk.crash()
+    after.broker.recovered(after.now + 1)
+    assert resumed(after, put) not in (before, 0)
+    assert refusal(after.ask(structs.replace(put, permit=before), body)) == "outdated"

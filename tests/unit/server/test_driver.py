@@ -403,7 +403,7 @@ def test_when_even_the_reserve_is_used_only_what_writes_nothing_goes_on(full, mo
         ShowTopic("orders"),
         Read("orders", Offset(0)),
         Watch((("orders", Offset(0)),)),
-        Resume(guest, Epoch(0), "orders", b"p" * 16),
+        Resume(guest, Epoch(0), "orders", b"p" * 16, 1),
     ):
         assert not isinstance(full.ask(request), Refused)
     full.driver.upkeep(Micros(full.now))

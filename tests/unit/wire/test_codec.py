@@ -69,7 +69,7 @@ SUBSCRIPTION = SubscriptionInfo("orders", "me", SubscriptionId(9), Offset(3), Of
 
 ALL_REQUESTS = [
     Hello("me", 3, 2**62),
-    Resume("me", 1, "orders", b"p" * 16),
+    Resume("me", 1, "orders", b"p" * 16, 2),
     PUT,
     Get("me", 1, "orders", SETTLED, 4, 5, 6, 7),
     Settle("me", 1, SETTLED),

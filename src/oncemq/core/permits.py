@@ -1,0 +1,54 @@
+"""Which resume of a producer on a topic is the newest, and which puts were sent after it.
+
+Every resume is answered with a permit, and a put names the one it was sent under. Laws: once a
+resume is answered, no put that was sent before it is stored: so what it did not find never will
+be, its refusal may be believed, and its numbers may be used again. A resume that is repeated gets
+the same permit: however slow the answers are, the first one counts.
+
+In memory only: what was under way to an earlier start of the server was lost with it. Permits may
+be forgotten, never mixed up: after that a producer that has none here is asked to resume first.
+"""
+
+from collections import OrderedDict
+
+from oncemq.core.names import Epoch, Micros, ProducerId
+from oncemq.core.requests import Resume
+
+KEPT = 100_000  # newest permits, about 30 MB; beyond, a put may cost one resume more
+
+Key = tuple[str, ProducerId]  # the topic's name: it may be another topic by then
+
+
+class Permits:
+    """The newest permit of each producer on each topic."""
+
+    def __init__(self) -> None:
+        # With the start of the client that has it, and the number of its resume.
+        self._newest: OrderedDict[Key, tuple[int, Epoch, int]] = OrderedDict()
+        self._last = 0
+        self._has_forgotten = False
+
+    def begin(self, now: Micros) -> None:
+        """The server starts: its permits are not those of an earlier start."""
+        self._last = int(now)
+
+    def issue(self, resume: Resume) -> int:
+        """A producer resumes: whatever it sent under another permit is void."""
+        key = resume.topic, resume.producer
+        newest = self._newest.get(key)
+        if newest is not None:
+            permit, client_epoch, number = newest
+            if client_epoch == resume.client_epoch and 0 < resume.number <= number:
+                return permit  # a copy, of that one or of one before
+        self._last += 1
+        self._newest[key] = self._last, resume.client_epoch, resume.number
+        self._newest.move_to_end(key)
+        if len(self._newest) > KEPT:
+            self._newest.popitem(last=False)
+            self._has_forgotten = True
+        return self._last
+
+    def holds(self, topic: str, producer: ProducerId, permit: int) -> bool:
+        """Whether a put that was sent under this permit (0: none) may be stored."""
+        newest = self._newest.get((topic, producer))
+        return not self._has_forgotten if newest is None else permit == newest[0]
