@@ -365,7 +365,6 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         Hello(client, none, 7),
         CreateTopic("orders", Retention(forever=True)),
         ConfigureTopic("orders", Retention(keep_ms=60_000)),
-        Resume(guest, none, "orders", producer, 1),
         Subscribe(guest, none, "orders"),
         Get(guest, none, "orders"),
         Settle(guest, none, ()),
@@ -379,7 +378,8 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         Watch((("orders", Offset(0)),)),
         Unsubscribe(guest, none, "orders"),
     ]
-    return [*((each, None) for each in bare), put_of(b"one"), (DeleteTopic("orders"), None)]
+    last: list[Request] = [Resume(guest, none, "orders", producer, 1), DeleteTopic("orders")]
+    return [*((each, None) for each in bare), put_of(b"one"), *((each, None) for each in last)]
 
 
 def test_every_request_is_confirmed_by_exactly_one_answer(server: str) -> None:
