@@ -16,7 +16,7 @@ from oncemq.client.blocking_puts import Publishing
 from oncemq.client.columns import Columnar
 from oncemq.client.engine import Engine
 from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
-from oncemq.client.state import open_state
+from oncemq.client.state import State, open_state
 from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
@@ -42,12 +42,12 @@ class Client(Publishing, Columnar):
         server: str | Sequence[str] = DEFAULT_SERVER,
         *,
         id: str | None = None,
-        state: str | Path | None = None,
+        state: str | Path | State | None = None,
         timeout: float = 30.0,
         outbox_bytes_max: int = 256 << 20,
     ) -> None:
         settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
-        self._state = open_state(id, state)
+        self._state = state if isinstance(state, State) else open_state(id, state)
         try:
             self._engine = Engine(settings, self._state, Link(), monotonic_clock)
         except BaseException:

@@ -14,8 +14,8 @@ from oncemq.client.values import verified
 from oncemq.client.verbs import ask
 from oncemq.core.names import Offset, TopicId
 from oncemq.core.records import Run
-from oncemq.core.replies import Ends, Messages, TopicEnd
-from oncemq.core.requests import Read, Watch
+from oncemq.core.replies import Done, Ends, Messages, TopicEnd
+from oncemq.core.requests import Read, Settle, Settled, Watch
 from oncemq.core.step import Body
 from oncemq.errors import Corrupt
 
@@ -130,3 +130,10 @@ class Columnar:
         verb = ask(self._engine, lambda _: Watch(named, wait_ms), patience_ms=wait_ms)
         reply: Ends = self._turns.run(verb, timeout=self._timeout + wait)
         return list(reply.topics)
+
+    def settle_below(self, settled: Sequence[Settled]) -> bool:
+        """Everything below these cursors took effect elsewhere; False when that was known."""
+        engine = self._engine
+        verb = ask(engine, lambda client_epoch: Settle(engine.client, client_epoch, tuple(settled)))
+        reply: Done = self._turns.run(verb)
+        return reply.changed

@@ -1,56 +1,13 @@
-"""A client's journal in memory: what `client.journal.Journal` keeps, without SQLite.
+"""A client's journal in memory that can be copied, as a backup would.
 
 Law: what a call returned from is durable. It survives its process, and a twin shares it.
 """
 
-from collections.abc import Iterable
-
-from oncemq.client.state import Standing
-from oncemq.core.names import Epoch, Offset, SubscriptionId
-from oncemq.errors import Fenced
+from oncemq.client import memory_journal
 
 
-class MemoryJournal:
+class MemoryJournal(memory_journal.MemoryJournal):
     """What one client must not forget."""
-
-    def __init__(self) -> None:
-        self._client_epoch = Epoch(0)
-        self._claims: list[int] = []
-        self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
-
-    def last_epoch(self) -> Epoch:
-        """The newest epoch this state has seen granted."""
-        return self._client_epoch
-
-    def claim(self, nonce: int) -> Standing:
-        """This nonce will be sent: remember it first; what stood before, as of the same moment."""
-        standing = Standing(self._client_epoch, tuple(self._claims))
-        self._claims.append(nonce)
-        return standing
-
-    def granted(self, client_epoch: Epoch, claim: int) -> None:
-        """The server granted this epoch: this claim, and every one before it, is settled."""
-        self._client_epoch = max(self._client_epoch, client_epoch)
-        if claim in self._claims:
-            del self._claims[: self._claims.index(claim) + 1]
-
-    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
-        """Where this client stands."""
-        return dict(self._cursors)
-
-    def settle(
-        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
-    ) -> None:
-        """Move cursors, all or none; only for the client that is current."""
-        if client_epoch != self._client_epoch:
-            raise Fenced("a newer client with the same id uses this state; this one must stop")
-        for topic, subscription_id, cursor in moved:
-            self._cursors[topic] = (subscription_id, cursor)
-
-    def forget(self, client_epoch: Epoch, topic: str) -> None:
-        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
-        if client_epoch == self._client_epoch:
-            self._cursors.pop(topic, None)
 
     def copy(self) -> "MemoryJournal":
         """The journal as a backup taken now would have it."""

@@ -290,6 +290,10 @@ def join(bodies: Sequence[tuple[Bytes, int, int]]) -> tuple[int, bytes]:
     payloads: list[bytes] = []
     keys: list[bytes | None] = []
     headers: list[bytes] = []
+    if not any(columns for _, _, columns in bodies):
+        for body, count, _ in bodies:
+            payloads += payloads_of(body, count, 0)
+        return 0, encode_payloads(payloads)
     for body, count, columns in bodies:
         payloads += payloads_of(body, count, columns)
         own_keys, own_headers = _sides(body, count, columns)

@@ -1,0 +1,71 @@
+"""A client with an id and no directory: what it must not forget is kept elsewhere.
+
+Spark's source is one: its cursors are in the query's checkpoint. The server tells such a client
+its epoch anew with each start, and fences the one before.
+"""
+
+import secrets
+from collections.abc import Iterable
+
+from oncemq.client.state import Standing, State
+from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.errors import Fenced
+
+
+class MemoryJournal:
+    """What `client.journal.Journal` keeps, for as long as this object lasts."""
+
+    def __init__(self) -> None:
+        self._client_epoch = Epoch(0)
+        self._claims: list[int] = []
+        self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
+
+    def last_epoch(self) -> Epoch:
+        """The newest epoch this state has seen granted."""
+        return self._client_epoch
+
+    def claim(self, nonce: int) -> Standing:
+        """This nonce will be sent: remember it first; what stood before, as of the same moment."""
+        standing = Standing(self._client_epoch, tuple(self._claims))
+        self._claims.append(nonce)
+        return standing
+
+    def granted(self, client_epoch: Epoch, claim: int) -> None:
+        """The server granted this epoch: this claim, and every one before it, is settled."""
+        self._client_epoch = max(self._client_epoch, client_epoch)
+        if claim in self._claims:
+            del self._claims[: self._claims.index(claim) + 1]
+
+    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
+        """Where this client stands."""
+        return dict(self._cursors)
+
+    def settle(
+        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
+    ) -> None:
+        """Move cursors, all or none; only for the client that is current."""
+        if client_epoch != self._client_epoch:
+            raise Fenced("a newer client with the same id uses this state; this one must stop")
+        for topic, subscription_id, cursor in moved:
+            self._cursors[topic] = (subscription_id, cursor)
+
+    def forget(self, client_epoch: Epoch, topic: str) -> None:
+        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
+        if client_epoch == self._client_epoch:
+            self._cursors.pop(topic, None)
+
+
+def state_in_memory(client: str) -> State:
+    """The state of a client with this id, for one process."""
+    return State(
+        client,
+        journal=MemoryJournal(),
+        slots=[],
+        directory="",
+        random_bytes=secrets.token_bytes,
+        close=_nothing,
+    )
+
+
+def _nothing() -> None:
+    """There is nothing to let go of."""

@@ -1,0 +1,12 @@
+"""Spark: topics as tables and streams, read and written exactly once, without a JAR.
+
+    import oncemq.spark
+    spark = oncemq.spark.session()
+    spark.readStream.format("oncemq").option("subscribe", "orders").load()
+
+Needs the extra: pip install 'oncemq[spark]'.
+"""
+
+from oncemq.spark.session import package_zip, register, session
+
+__all__ = ["package_zip", "register", "session"]

@@ -1,0 +1,55 @@
+"""The durable subscription of a query: what it has not committed is not freed.
+
+Laws: its name is in the query's checkpoint before it is made to last, so none is left behind
+by a query that never began; its cursor moves only to what Spark has committed; two live
+queries with one name fence each other, and the older one is told.
+"""
+
+from collections.abc import Mapping
+
+from oncemq.client.blocking import Client
+from oncemq.client.memory_journal import state_in_memory
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.requests import Settled
+from oncemq.errors import Refused
+
+
+class Hold:
+    """The subscription of one query on its topics, under one name."""
+
+    def __init__(self, server: str, timeout: float, name: str) -> None:
+        self.name = name
+        self._mq = Client(server, timeout=timeout, state=state_in_memory(name))
+        self._ids: dict[str, SubscriptionId] = {}
+
+    def keep(self, places: Mapping[str, int]) -> None:
+        """From now on nothing from these offsets on is freed; where it is held, it stays so."""
+        missing = [topic for topic in places if topic not in self._ids]
+        for topic in missing:
+            try:
+                self._mq.subscribe(topic, start=places[topic])
+            except Refused as refused:
+                if refused.code != "offset_out_of_range":
+                    raise  # else there is nothing left to hold: the reader says so
+        if missing:
+            self._recall()
+
+    def settle(self, places: Mapping[str, int]) -> None:
+        """Everything below these offsets is committed: let it go."""
+        if not self._ids:
+            self._recall()  # the first commit after a restart is of the batch before it
+        self._mq.settle_below(
+            [
+                Settled(topic, self._ids[topic], Offset(offset))
+                for topic, offset in places.items()
+                if topic in self._ids
+            ]
+        )
+
+    def _recall(self) -> None:
+        mine = self._mq.subscriptions(client=self.name)
+        self._ids = {each.topic: each.subscription_id for each in mine}
+
+    def close(self) -> None:
+        """Let go of the connection; the subscription stays."""
+        self._mq.close()

@@ -1,0 +1,33 @@
+"""Rows that were to be read and are no longer there: a failure that names them, or a warning."""
+
+import logging
+
+from oncemq.errors import OnceMQError
+
+log = logging.getLogger(__name__)
+
+WAY_OUT = (
+    "To go on without them set the option failOnDataLoss to false; to keep messages until they "
+    "are read give the topic retention, or the query its own subscription"
+)
+
+
+class DataLost(OnceMQError):
+    """Messages of a range are not kept any more, or their topic is another one now."""
+
+    code = "data_lost"
+
+
+def lost(what: str, *, fail: bool) -> None:
+    """Fail, or say so and go on without."""
+    if fail:
+        raise DataLost(f"{what}. {WAY_OUT}")
+    log.warning("rows skipped, as failOnDataLoss is false: %s", what)
+
+
+def no_longer_kept(topic: str, start: int, stop: int, *, low: int, end: int) -> str:
+    """In words: which offsets of which topic are gone."""
+    return (
+        f"offsets {start} up to {stop} of {topic!r} are no longer kept: the server holds {low} "
+        f"up to {end}"
+    )

@@ -1,0 +1,75 @@
+"""How far a streaming query is, as Spark keeps it in the checkpoint: a JSON object.
+
+    {"version": 1, "subscription": "spark-6f…",
+     "topics": {"orders": {"id": 77, "offset": 42, "since": 0}}}
+
+`offset` is the next one to be read; `id` tells a topic from another of the same name; `since`
+is where the query's reading of the topic began. `subscription` is the name under which the
+server keeps what the query has not committed: it is in the checkpoint, so it is the query's
+for as long as the checkpoint is. Law: equal progress is equal text, which is what Spark
+compares.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from oncemq.errors import ConfigError
+
+VERSION = 1
+
+
+class Place(msgspec.Struct, frozen=True):
+    """How far one topic was read."""
+
+    id: int
+    offset: int
+    since: int
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far all topics of a query were read."""
+
+    version: int
+    subscription: str | None
+    topics: dict[str, Place]
+
+    def to_spark(self) -> dict[str, Any]:
+        """As Spark stores it."""
+        topics = {name: self.topics[name] for name in sorted(self.topics)}
+        return msgspec.to_builtins(msgspec.structs.replace(self, topics=topics))
+
+    def moved(self, topics: dict[str, Place]) -> "Progress":
+        """The same query, further on."""
+        return msgspec.structs.replace(self, topics=topics)
+
+
+def progress_of(stored: Mapping[str, Any]) -> Progress:
+    """What `to_spark` gave, from the checkpoint."""
+    try:
+        progress = msgspec.convert(stored, Progress)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"the checkpoint has an offset that is not oncemq's: {error}. A checkpoint belongs to "
+            "one query: give this one a checkpointLocation of its own"
+        ) from None
+    if progress.version != VERSION:
+        raise ConfigError(
+            f"the checkpoint is of version {progress.version} of oncemq's offsets, this is "
+            f"{VERSION}: go on with the version of oncemq that wrote it"
+        )
+    return progress
+
+
+def share(backlogs: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
+    """How many rows of each topic to take, in proportion to what waits there.
+
+    A topic with a backlog advances by one row at least, so that none starves; with more topics
+    than rows asked for, that is a little over the limit, as with Spark's Kafka source.
+    """
+    total = sum(backlogs.values())
+    if rows_max is None or total <= rows_max:
+        return dict(backlogs)
+    shares = {name: rows * rows_max // total for name, rows in backlogs.items()}
+    return {name: max(1, shares[name]) if rows else 0 for name, rows in backlogs.items()}

@@ -1,0 +1,85 @@
+# pyright: basic
+# pyspark's builders are typed loosely.
+"""A Spark session with everything in place: Java, the Python of the workers, the source."""
+
+import os
+import sys
+import tempfile
+import zipfile
+from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oncemq.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES = ("oncemq", "pyspark_oncemq")
+SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.pyspark.python": sys.executable,
+}
+
+
+def session(
+    master: str = "local[*]",
+    *,
+    app: str = "oncemq",
+    config: dict[str, str] | None = None,
+    remote: str | None = None,
+) -> "SparkSession":
+    """A Spark session that knows `format("oncemq")`; the one there is already, if there is one.
+
+    Java 17 or newer is found, or the one that pip brought is used; the workers run this Python;
+    executors on other machines are sent this package (they need msgspec, pyzmq and pyarrow of
+    their own). `remote` is the address of a Spark Connect server instead of `master`.
+    """
+    require()
+    from pyspark.sql import SparkSession
+
+    os.environ["JAVA_HOME"] = java_home()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(app)
+    builder = builder.remote(remote) if remote else builder.master(master)
+    for name, setting in {**SETTINGS, **(config or {})}.items():
+        builder = builder.config(name, setting)
+    spark = builder.getOrCreate()
+    if not remote and not master.startswith("local["):
+        spark.sparkContext.addPyFile(str(package_zip()))
+    register(spark)
+    return spark
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `format("oncemq")` known to a session that was made elsewhere.
+
+    Needed where Spark does not find the source by itself: when this package was sent to the
+    executors and is not installed there, or when another `pyspark_*` package is broken.
+    """
+    require()
+    from oncemq.spark.source import OnceMQDataSource
+
+    spark.dataSource.register(OnceMQDataSource)
+
+
+def require() -> None:
+    """Say what to install when Spark is not there; it is an extra."""
+    for name in ("pyspark", "pyarrow"):
+        if util.find_spec(name) is None:
+            raise ImportError(f"oncemq.spark needs {name}: pip install 'oncemq[spark]'")
+
+
+def package_zip() -> Path:
+    """This package as one file, for executors that do not have it: `spark.addPyFile(...)`."""
+    directory = Path(tempfile.mkdtemp(prefix="oncemq-spark-"))
+    path = directory / "oncemq.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in PACKAGES:
+            spec = util.find_spec(name)
+            assert spec is not None, f"{name} is installed with oncemq"
+            root = Path(spec.origin or "").parent
+            for file in sorted(root.rglob("*.py")):
+                archive.write(file, Path(name) / file.relative_to(root))
+    return path

@@ -1,0 +1,34 @@
+"""The data source `oncemq`: what Spark asks for, handed to the readers and writers.
+
+Spark makes an instance of it on the driver and in planning processes of its own, and pickles it:
+it holds the options and nothing else.
+"""
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from oncemq.spark.batch_reader import BatchReader
+from oncemq.spark.columns import schema_text
+from oncemq.spark.options import source_options
+from oncemq.spark.stream_reader import StreamReader
+
+
+class OnceMQDataSource(DataSource):
+    """Topics of OnceMQ as tables and streams: `spark.readStream.format("oncemq")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format()` takes."""
+        return "oncemq"
+
+    def schema(self) -> str:
+        """The columns, when the user names none."""
+        return schema_text(source_options(self.options, streaming=None))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        return BatchReader(source_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """For `spark.readStream`."""
+        return StreamReader(source_options(self.options, streaming=True), schema)

@@ -1,0 +1,246 @@
+# pyright: basic
+# pyarrow carries no types.
+"""`spark.readStream`: plans micro-batches on the driver; copies of it read in the tasks.
+
+Laws: a range that Spark has in its checkpoint is the same rows for ever; what is not committed
+is not freed (see `hold`); 'latest' is a place in the checkpoint before anything after it is
+read, so rows that race the start of the query are not lost.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from oncemq.client.blocking import Client
+from oncemq.core.replies import TopicEnd
+from oncemq.spark import planning
+from oncemq.spark.columns import Layout
+from oncemq.spark.hold import Hold
+from oncemq.spark.loss import lost, no_longer_kept
+from oncemq.spark.options import LATEST, SourceOptions
+from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
+from oncemq.spark.ranges import Range, Stretch, ranges
+from oncemq.spark.reading import read
+
+POLL_SECONDS = 0.5  # an idle query asks this often, and is told at once when something comes
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's source. On the driver it lives as long as the query runs."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._layout = Layout(options, schema)
+        self._initial: Progress | None = None
+        self._pin = False  # the first batch is empty: it puts the beginning into the checkpoint
+        self._target: dict[str, TopicEnd] | None = None  # of Trigger.AvailableNow
+        self._seen: Progress | None = None  # where the topics ended when last looked at
+        self._guests: set[str] = set()  # topics kept by this process until the hold keeps them
+        self._hold: Hold | None = None
+        self._mq: Client | None = None  # not shared: the guest's subscriptions are this query's
+
+    # Planning, on the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins. Spark asks twice, and keeps the second answer."""
+        if self._initial is None:
+            self._initial = self._begin()
+        return self._initial.to_spark()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """How far the next batch goes; waits a moment when there is nothing new."""
+        progress = progress_of(start)
+        if self._pin and self._initial == progress:
+            self._pin = False
+            return progress.to_spark()
+        ends = self._look(progress)
+        places = self._judged(progress, ends)
+        self._seen = progress.moved(
+            {name: Place(each.id, ends[name].end, each.since) for name, each in places.items()}
+        )
+        backlogs = {name: ends[name].end - each.offset for name, each in places.items()}
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        taken = share(backlogs, rows_max)
+        return progress.moved(
+            {
+                name: Place(each.id, each.offset + taken[name], each.since)
+                for name, each in places.items()
+            }
+        ).to_spark()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What maxOffsetsPerTrigger says."""
+        rows_max = self._options.trigger_rows_max
+        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Where the topics end, for Spark's progress report: the lag. From memory."""
+        return None if self._seen is None else self._seen.to_spark()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on nothing new is there: the query ends when it has read up to here."""
+        mq = self._client()
+        here = [(name, -1) for name in planning.names(mq, self._options)]
+        self._target = {each.name: each for each in mq.ends(here)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch whose end is in the checkpoint now."""
+        self._pin = False
+        first, last = progress_of(start), progress_of(end)
+        stretches = [
+            Stretch(name, place.id, _from(first, name, place), place.offset)
+            for name, place in last.topics.items()
+        ]
+        stretches = self._kept([each for each in stretches if each.rows >= 0])
+        self._keep(last, {each.topic: each.start for each in stretches})
+        options = self._options
+        return list(
+            ranges(stretches, tasks_min=options.tasks_min, task_rows_max=options.task_rows_max)
+        )
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is done for good: the server may free what it held for it."""
+        progress = progress_of(end)
+        if progress.subscription is not None:
+            places = {name: place.offset for name, place in progress.topics.items()}
+            self._holding(progress.subscription).settle(places)
+
+    def stop(self) -> None:
+        """The query ended; its subscription stays for the next start."""
+        for each in (self._hold, self._mq):
+            if each is not None:
+                each.close()
+
+    # Reading, in the tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        assert isinstance(partition, Range)
+        return read(self._options, self._layout, partition)
+
+    # Inside
+
+    def _client(self) -> Client:
+        if self._mq is None:
+            self._mq = Client(self._options.server, timeout=self._options.timeout)
+        return self._mq
+
+    def _begin(self) -> Progress:
+        options, mq = self._options, self._client()
+        keep = options.subscription is not None
+        places: dict[str, Place] = {}
+        for name, topic in planning.held(mq, planning.names(mq, options)).items():
+            offset = planning.begin(mq, options, topic, keep=keep)
+            places[name] = Place(topic.topic_id, offset, offset)
+            if keep:
+                self._guests.add(name)
+        start = options.start
+        self._pin = start.timestamp is not None or LATEST in (start.others, *start.topics.values())
+        return Progress(VERSION, options.subscription or _own_name(keep=keep), places)
+
+    def _look(self, progress: Progress) -> dict[str, TopicEnd]:
+        """Where the topics end; when all end where the query is, as soon as one does not."""
+        if self._target is not None:
+            return self._target
+        mq = self._client()
+        here = {name: place.offset for name, place in progress.topics.items()}
+        for name in planning.names(mq, self._options) if self._options.pattern else ():
+            here.setdefault(name, 0)
+        return {each.name: each for each in mq.ends(list(here.items()), wait=POLL_SECONDS)}
+
+    def _judged(self, progress: Progress, ends: dict[str, TopicEnd]) -> dict[str, Place]:
+        """Where the query stands on each topic that is there; what is amiss is said."""
+        fail = self._options.fail_on_data_loss
+        places: dict[str, Place] = {}
+        for name, place in progress.topics.items():
+            topic = ends.get(name)
+            if topic is None:
+                lost(f"topic {name!r} was deleted", fail=fail)
+            elif topic.topic_id != place.id:
+                lost(f"topic {name!r} was deleted and made again", fail=fail)
+            elif topic.end < place.offset and self._target is None:
+                lost(
+                    f"{name!r} ends at {topic.end}, but this query has read up to "
+                    f"{place.offset}: the server lost what it once gave out",
+                    fail=fail,
+                )
+            else:
+                ends[name] = _no_less(topic, place.offset)
+                places[name] = place
+        for name in ends.keys() - places.keys():
+            places[name] = self._joins(name, ends[name])
+        return places
+
+    def _joins(self, name: str, topic: TopicEnd) -> Place:
+        """A topic that is new to the query: it is read from what it holds on."""
+        if self._options.subscription is not None and name not in self._guests:
+            self._client().subscribe(name, start="earliest")
+            self._guests.add(name)
+        return Place(topic.topic_id, topic.low, topic.low)
+
+    def _kept(self, stretches: list[Stretch]) -> list[Stretch]:
+        """What is still there of what the batch is to read."""
+        held = {each.name: each for each in self._client().ends([(s.topic, -1) for s in stretches])}
+        found: list[Stretch] = []
+        for each in stretches:
+            topic = held.get(each.topic)
+            if topic is not None and topic.topic_id == each.topic_id and topic.low > each.start:
+                stop = min(topic.low, each.stop)
+                if each.start < stop:
+                    gone = no_longer_kept(
+                        each.topic, each.start, stop, low=topic.low, end=topic.end
+                    )
+                    lost(gone, fail=self._options.fail_on_data_loss)
+                each = Stretch(each.topic, each.topic_id, stop, each.stop)
+            if topic is not None:
+                found.append(each)
+            elif each.rows:
+                lost(f"topic {each.topic!r} was deleted", fail=self._options.fail_on_data_loss)
+        return found
+
+    def _keep(self, progress: Progress, places: Mapping[str, int]) -> None:
+        """The name is in the checkpoint now: let the subscription under it last."""
+        if progress.subscription is None:
+            return
+        self._holding(progress.subscription).keep(places)
+        for name in self._guests & places.keys():
+            self._client().unsubscribe(name)
+            self._guests.discard(name)
+
+    def _holding(self, name: str) -> Hold:
+        if self._hold is None or self._hold.name != name:
+            if self._hold is not None:
+                self._hold.close()
+            self._hold = Hold(self._options.server, self._options.timeout, name)
+        return self._hold
+
+
+def _own_name(*, keep: bool) -> str | None:
+    """The name of a query that was given none: random, and in its checkpoint from now on."""
+    return f"spark-{secrets.token_hex(8)}" if keep else None
+
+
+def _from(start: Progress, name: str, place: Place) -> int:
+    """Where a batch begins to read a topic that it reads up to `place`.
+
+    A start beyond the end is an empty range: a first batch run again, whose beginning was
+    resolved anew.
+    """
+    before = start.topics.get(name)
+    begin = place.since if before is None or before.id != place.id else before.offset
+    return min(begin, place.offset)
+
+
+def _no_less(topic: TopicEnd, offset: int) -> TopicEnd:
+    """A frozen target that the query is beyond already is where the query is."""
+    return TopicEnd(topic.name, topic.topic_id, topic.low, max(topic.end, offset))  # type: ignore[arg-type]
