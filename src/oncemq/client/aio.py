@@ -24,8 +24,8 @@ from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
-from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, Unreachable
+from oncemq.transport.ear import Ear
 from oncemq.transport.link import Link
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class AsyncClient(AsyncPublishing):
         settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
         self._state = open_state(id, state)
         try:
-            self._engine = Engine(settings, self._state, Link(), monotonic_clock)
+            self._engine = Engine(settings, self._state, Link(), monotonic_clock, Ear())
         except BaseException:
             self._state.close()
             raise
@@ -123,17 +123,17 @@ class AsyncClient(AsyncPublishing):
 
     async def listen(self, *topics: str, wait: float = 20.0) -> AsyncIterator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for."""
-        topic = several(topics)
-        while not self._turns.closed:
-            async with self._getting:
-                messages = await self._take(topic, 100, wait)
-                try:
-                    for message in messages:
+        listening = self._engine.listening
+        try:
+            while not self._turns.closed:
+                async with self._getting:
+                    taking = listening.take(topics, 100, int(wait * 1000))
+                    for message in await self._turns.run(taking, timeout=self._timeout + wait):
                         yield message
                         verbs.settle(self._engine, [message])
-                except GeneratorExit:
-                    self._engine.subscriber.put_back(topic)
-                    raise
+        finally:
+            listening.put_back(topics)
+            listening.leave(topics)
 
     async def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""

@@ -23,8 +23,8 @@ from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
-from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, Unreachable
+from oncemq.transport.ear import Ear
 from oncemq.transport.link import Link
 
 AWAY_SECONDS = 2.0  # a close waits no longer for a server that is away, if the outbox has it all
@@ -49,7 +49,7 @@ class Client(Publishing, Columnar):
         settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
         self._state = state if isinstance(state, State) else open_state(id, state)
         try:
-            self._engine = Engine(settings, self._state, Link(), monotonic_clock)
+            self._engine = Engine(settings, self._state, Link(), monotonic_clock, Ear())
         except BaseException:
             self._state.close()
             raise
@@ -129,15 +129,23 @@ class Client(Publishing, Columnar):
     def listen(self, *topics: str, wait: float = 20.0) -> Iterator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for.
 
-        With one topic, that one; with several, each must be subscribed; with none, any.
+        They are pushed by the server, and pulled where that misses something. With one topic,
+        that one; with several, each must be subscribed; with none, any.
         """
-        topic = several(topics)
-        while not self._turns.closed:
-            with self._getting, self._put_back_unless_settled(topic):
-                for message in self._take(topic, 100, wait):
-                    yield message
-                    with self._turns.lock:
-                        verbs.settle(self._engine, [message])
+        listening, lock = self._engine.listening, self._turns.lock
+        try:
+            while not self._turns.closed:
+                with self._getting:
+                    taking = listening.take(topics, 100, int(wait * 1000))
+                    for message in self._turns.run(taking, timeout=self._timeout + wait):
+                        yield message
+                        with lock:
+                            verbs.settle(self._engine, [message])
+        finally:
+            with lock:
+                listening.put_back(topics)
+                listening.leave(topics)
+                self._turns.pump()
 
     def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""

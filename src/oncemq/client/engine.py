@@ -9,7 +9,10 @@ from functools import partial
 from itertools import starmap
 from typing import Any, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from oncemq.client.arrival import Arrival
+from oncemq.client.listening import Ear, Listening
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
@@ -49,7 +52,12 @@ class Engine:
     """The moving parts of a client, moved by `pump`."""
 
     def __init__(
-        self, settings: Settings, state: State, line: Line, clock: Callable[[], Micros]
+        self,
+        settings: Settings,
+        state: State,
+        line: Line,
+        clock: Callable[[], Micros],
+        ear: Ear | None = None,
     ) -> None:
         self.settings = settings
         self.state = state
@@ -59,6 +67,7 @@ class Engine:
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
         self.outflow = Outflow(self)
+        self.listening = Listening(self, ear)
         self._clock = clock
         self._handlers: dict[int, Handler] = {}
         self._line = line
@@ -74,7 +83,12 @@ class Engine:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What to wait on after a pump."""
-        return self._line.descriptors
+        return (*self._line.descriptors, *self.listening.descriptors)
+
+    @property
+    def address(self) -> str:
+        """The server it talks to, or tries to."""
+        return self.settings.servers[self._address % len(self.settings.servers)]
 
     @property
     def connected(self) -> bool:
@@ -114,7 +128,7 @@ class Engine:
             only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
         )
         token = self._begin(
-            lambda: (_with_epoch(get, self.client_epoch), None),
+            lambda: (replace(get, client_epoch=self.client_epoch or ANONYMOUS_EPOCH), None),
             partial(self._fetched, topic, get, ticket),
             patience_ms=wait_ms,
         )
@@ -149,6 +163,12 @@ class Engine:
                 token, ticket, _ = self._fetches.pop(key)
                 self.drop(token)
                 ticket.fill(None)
+        self.listening.forget(topic)
+
+    def forget_fetch(self, topic: str) -> None:
+        """Nobody waits any more for what is on its way for this feed."""
+        if topic in self._fetches:
+            self.drop(self._fetches.pop(topic)[0])
 
     def settle(self, messages: list[Message]) -> None:
         """These took effect: on our disk now, at the server with the next request."""
@@ -185,6 +205,7 @@ class Engine:
             while (frames := self._line.receive()) is not None:
                 self._receive(frames)
                 moved = True
+            moved = self.listening.pump(now) or moved
             # A send may swallow the signal that something came: look again after sending.
             if self.failure is not None or not self._push(now):
                 return moved
@@ -202,7 +223,7 @@ class Engine:
         """When to pump again even if nothing comes."""
         if self._full:
             return Micros(self._clock() + FULL_MICROS)
-        dues = (self.exchanges.next_due(), self.outflow.next_try)
+        dues = (self.exchanges.next_due(), self.outflow.next_try, self.listening.next_deadline())
         due = min((each for each in dues if each is not None), default=None)
         if due is None or self._connected:
             return due
@@ -233,6 +254,7 @@ class Engine:
             self.outflow.seal_all()
         finally:
             self._line.close()
+            self.listening.close()
             self.state.close()
 
     # For its parts
@@ -310,8 +332,7 @@ class Engine:
     # The connection
 
     def _connect(self) -> None:
-        addresses = self.settings.servers
-        self._line.connect(addresses[self._address % len(addresses)])
+        self._line.connect(self.address)
         self._connected = False
         self._connect_deadline = Micros(self._clock() + CONNECT_PATIENCE)
 
@@ -319,6 +340,7 @@ class Engine:
         while (connected := self._line.news()) is not None:
             if connected and not self._connected:
                 self.exchanges.retry_all()
+                self.listening.relinked()
             self._connected = connected
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         silent = not self._connected and now > self._connect_deadline
@@ -345,17 +367,3 @@ class Engine:
             self.exchanges.sent(exchange, now)
             sent = True
         return sent
-
-
-def _with_epoch(get: Get, client_epoch: Epoch | None) -> Get:
-    return Get(
-        get.client,
-        client_epoch or ANONYMOUS_EPOCH,
-        get.topic,
-        get.settled,
-        get.start,
-        get.limit,
-        get.bytes_max,
-        get.wait_ms,
-        get.only,
-    )

@@ -232,6 +232,8 @@ def status(engine: Engine) -> Verb[dict[str, str | int | float | bool]]:
 
 def leave(engine: Engine) -> Verb[None]:
     """Before going: tell what is settled; a guest also ends its subscriptions."""
+    if engine.listening.goodbye is not None:
+        yield engine.listening.goodbye
     if engine.state.lasting:
         ticket = engine.tell_settled()
         if ticket is not None:

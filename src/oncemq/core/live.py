@@ -83,6 +83,8 @@ class Live(Generic[M]):
         tuned = self._by_name.get(topic)
         if tuned is None:
             return
+        if self._subscriber.feed(topic).more:  # beyond any end that was heard of
+            tuned.end = max(tuned.end, Offset(self._subscriber.place(topic) + 1))
         early, tuned.early = tuned.early, deque()
         tuned.early_bytes = 0
         for stretch in early:

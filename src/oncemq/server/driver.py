@@ -201,6 +201,8 @@ class Driver:
             else "nothing: every acknowledged put is synced"
         )
         facts: dict[str, str | int | float | bool] = {
+            "listening": len(self.broker.listeners),
+            "feed": self.broker.listeners.feed or "none",
             "durable_serial": self._durable,
             "disk_bytes": self.log.bytes_used,
             "sync": sync,

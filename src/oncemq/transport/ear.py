@@ -19,9 +19,14 @@ class Ear:
 
     def connect(self, address: str) -> None:
         """Listen to this feed from now on, and no longer to the one before; empty: to none."""
-        self._drop()
-        if not address:
-            return
+        before = self._socket, self._monitor
+        self._socket = self._monitor = None
+        self.descriptors = ()
+        if address:
+            self._open(address)
+        _close(*before)  # after: a descriptor that is used again looks like the one before
+
+    def _open(self, address: str) -> None:
         if self._context is None:  # two threads, for those only who listen
             self._context = zmq.Context()
         self._socket = subscriber(self._context)
@@ -52,14 +57,13 @@ class Ear:
 
     def close(self) -> None:
         """Listen no longer."""
-        self._drop()
+        self.connect("")
         if self._context is not None:
             self._context.term()
 
-    def _drop(self) -> None:
-        if self._monitor is not None:
-            self._monitor.close()
-        if self._socket is not None:
-            self._socket.close(linger=0)
-        self._socket = self._monitor = None
-        self.descriptors = ()
+
+def _close(socket: "zmq.Socket[bytes] | None", monitor: Monitor | None) -> None:
+    if monitor is not None:
+        monitor.close()
+    if socket is not None:
+        socket.close(linger=0)

@@ -1,0 +1,255 @@
+"""Listening against a real driver: pushed, pulled where that fails, acknowledged, left."""
+
+from collections import deque
+
+import pytest
+
+from oncemq.client import verbs
+from oncemq.client.listening import Listening, reachable
+from oncemq.core.names import ClientId, Micros
+from oncemq.errors import NotSubscribed
+
+SECOND = 1_000_000
+
+
+class Ear:
+    """The feed of a driver in this process. `lose`: nothing gets through."""
+
+    def __init__(self, server) -> None:
+        self.server = server
+        self.descriptors: tuple[int, ...] = ()
+        self.events: deque[bool] = deque()
+        self.inbox: deque[list[bytes]] = deque()
+        self.subjects: set[bytes] = set()
+        self.address = ""
+        self.lose = False
+
+    def connect(self, address: str) -> None:
+        self.address = address
+        self.inbox.clear()
+        if address:
+            self.events.append(True)
+            for subject in self.subjects:
+                self.server.driver.pushes.changed(joined=True, subject=subject)
+
+    def news(self) -> bool | None:
+        return self.events.popleft() if self.events else None
+
+    def tune(self, subjects: set[bytes]) -> None:
+        for subject in subjects ^ self.subjects if self.address else ():
+            joined = subject in subjects
+            self.server.driver.pushes.changed(joined=joined, subject=subject)
+        self.subjects = subjects
+
+    def receive(self) -> list[bytes] | None:
+        pushes = self.server.driver.pushes
+        outgoing, pushes.outgoing = pushes.outgoing, []
+        for frames in outgoing:
+            if frames[0] in self.subjects and not self.lose:
+                self.inbox.append([bytes(frame) for frame in frames])
+        return self.inbox.popleft() if self.inbox else None
+
+    def close(self) -> None:
+        self.connect("")
+
+
+class Listener:
+    """A client with an ear."""
+
+    def __init__(self, world, name: str, *topics: str, feed: str = "tcp://0.0.0.0:5557") -> None:
+        world.server.driver.broker.listeners.feed = feed
+        self.server = world.server
+        self.node = world.client(name)
+        self.engine = self.node.engine
+        self.ear = Ear(world.server)
+        self.engine.listening = Listening(self.engine, self.ear)
+        self.topics = topics
+        for topic in topics:
+            self.node.run(verbs.subscribe(self.engine, topic, "new"))
+
+    def hear(self, limit: int = 100, wait_ms: int = 1_000) -> list[str]:
+        """What comes next, settled."""
+        taking = self.engine.listening.take(self.topics, limit, wait_ms)
+        messages = self.node.run(taking, 400)
+        verbs.settle(self.engine, messages)
+        return [message.id for message in messages]
+
+    @property
+    def live(self):
+        return self.engine.listening.live
+
+    @property
+    def gets(self) -> int:
+        return self.server.driver.broker.counters.delivered
+
+
+@pytest.fixture
+def listener(world) -> Listener:
+    listener = Listener(world, "ada", "orders")
+    assert listener.hear() == []
+    assert listener.engine.listening.is_live
+    return listener
+
+
+@pytest.fixture
+def shop(world, listener):
+    shop = world.client("shop")
+    shop.turn()
+    return shop
+
+
+def put(shop, *payloads: bytes, topic: str = "orders") -> None:
+    shop.put(topic, *payloads)
+    shop.turn(4)
+
+
+def test_messages_are_pushed_and_not_pulled(shop, listener: Listener) -> None:
+    before = listener.gets
+    for number in range(5):
+        put(shop, b"%d" % number)
+        assert listener.hear() == [f"orders@{number}"]
+    assert listener.gets == before
+
+
+def test_it_goes_to_the_feed_at_the_host_it_knows(listener: Listener) -> None:
+    assert listener.ear.address == "tcp://0.0.0.0:5557"
+    assert reachable("tcp://0.0.0.0:7", "tcp://mq.example:5556") == "tcp://mq.example:7"
+    assert reachable("tcp://127.0.0.1:7", "tcp://[::1]:5556") == "tcp://[::1]:7"
+    assert reachable("ipc:///tmp/once.feed", "ipc:///tmp/once") == "ipc:///tmp/once.feed"
+
+
+def test_a_message_the_feed_lost_is_pulled_when_the_next_one_comes(shop, listener) -> None:
+    listener.ear.lose = True
+    put(shop, b"lost")
+    listener.node.turn()
+    listener.ear.lose = False
+    put(shop, b"next")
+    assert listener.hear() == ["orders@0", "orders@1"]
+    assert listener.live.gaps == 1
+
+
+def test_the_last_message_lost_comes_within_the_retry_time(shop, listener: Listener) -> None:
+    listener.ear.lose = True
+    put(shop, b"lost, and nothing after it")
+    before = listener.server.now
+    assert listener.hear(wait_ms=20_000) == ["orders@0"]
+    assert listener.server.now - before < 3.5 * SECOND
+    assert listener.engine.listening.nudges == 1
+
+
+def test_what_is_settled_is_acknowledged_soon(shop, listener: Listener) -> None:
+    put(shop, b"one")
+    assert listener.hear() == ["orders@0"]
+    for _ in range(12):
+        listener.server.now += SECOND // 10
+        listener.node.turn(1)
+    assert listener.server.driver.broker.shard.by_name["orders"].settled == 1
+    listener.server.now += 20 * SECOND
+    listener.server.driver.tick(Micros(listener.server.now))
+    listener.node.turn()
+    assert listener.engine.listening.nudges == 0
+
+
+def test_without_a_feed_it_pulls(world) -> None:
+    listener = Listener(world, "ada", "orders", feed="")
+    shop = world.client("shop")
+    shop.turn()
+    assert listener.hear() == []
+    put(shop, b"one")
+    assert listener.hear() == ["orders@0"]
+    assert not listener.engine.listening.is_live
+
+
+def test_while_the_feed_is_away_it_pulls_and_goes_on_with_it_when_it_is_back(
+    shop, listener: Listener
+) -> None:
+    put(shop, b"0")
+    assert listener.hear() == ["orders@0"]
+    listener.ear.events.append(False)
+    listener.ear.lose = True
+    put(shop, b"1")
+    assert listener.hear() == ["orders@1"]
+    assert not listener.engine.listening.is_live
+    put(shop, b"2")
+    listener.ear.lose = False
+    listener.ear.events.append(True)
+    assert listener.hear() == ["orders@2"]
+    assert listener.hear() == []
+    assert listener.engine.listening.is_live
+    before = listener.gets
+    put(shop, b"3")
+    assert listener.hear() == ["orders@3"]
+    assert listener.gets == before
+
+
+def test_a_server_that_starts_again_goes_on_where_it_was(shop, listener: Listener) -> None:
+    put(shop, b"0", b"1")
+    assert listener.hear(limit=1) == ["orders@0"]
+    for node in (listener.node, shop):
+        node.wire.cut()
+    listener.ear.events.append(False)
+    listener.server.crash()
+    listener.server.driver.broker.listeners.feed = "tcp://0.0.0.0:6000"
+    for node in (listener.node, shop):
+        node.wire.mend()
+    assert listener.hear() == ["orders@1"]
+    put(shop, b"2")
+    assert listener.hear() == ["orders@2"]
+    assert listener.ear.address == "tcp://0.0.0.0:6000"
+
+
+def test_several_topics_and_one_that_comes_later(world) -> None:
+    listener = Listener(world, "ada", "orders", "refunds")
+    listener.topics = ()
+    shop = world.client("shop")
+    shop.turn()
+    assert listener.hear() == []
+    put(shop, b"a")
+    put(shop, b"b", topic="refunds")
+    assert sorted(listener.hear() + listener.hear()) == ["orders@0", "refunds@0"]
+    listener.node.run(verbs.subscribe(listener.engine, "returns", "new"))
+    put(shop, b"c", topic="returns")
+    assert listener.hear() == ["returns@0"]
+
+
+def test_nothing_pushed_is_handed_out_after_the_subscription_ended(shop, listener) -> None:
+    put(shop, b"before")
+    listener.node.turn(1)  # it has come, and is not handed out yet
+    listener.node.run(verbs.unsubscribe(listener.engine, "orders"))
+    with pytest.raises(NotSubscribed):
+        listener.hear()
+    put(shop, b"nobody hears this")
+    listener.node.run(verbs.subscribe(listener.engine, "orders", "new"))
+    put(shop, b"after")
+    assert listener.hear() == [f"orders@{1}"]
+
+
+def test_what_was_taken_and_not_settled_comes_again(shop, listener: Listener) -> None:
+    put(shop, b"0", b"1", b"2")
+    listening = listener.engine.listening
+    taken = listener.node.run(listening.take(listener.topics, 2, 1_000))
+    assert len(taken) == 2
+    listening.put_back(listener.topics)
+    assert listener.hear() == ["orders@0", "orders@1", "orders@2"]
+
+
+def test_leaving_is_answered_and_stops_the_feed(shop, listener: Listener) -> None:
+    listening = listener.engine.listening
+    assert ClientId("ada") in listener.server.driver.broker.listeners
+    listening.leave(listener.topics)
+    listener.node.turn()
+    assert listening.goodbye.result().changed
+    assert ClientId("ada") not in listener.server.driver.broker.listeners
+    assert listener.ear.subjects == set()
+    put(shop, b"one")
+    assert listener.hear() == ["orders@0"]  # listening again begins with what is there
+
+
+def test_a_damaged_push_is_as_good_as_lost(shop, listener: Listener) -> None:
+    shop.put("orders", b"whole")
+    shop.turn(4)
+    pushes = listener.server.driver.pushes
+    frames = [bytes(frame) for frame in pushes.outgoing.pop()]
+    pushes.outgoing.append([*frames[:-1], b"\0" * len(frames[-1])])
+    pushes.outgoing.append([frames[0], b"nonsense"])
+    assert listener.hear() == ["orders@0"]
