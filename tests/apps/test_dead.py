@@ -1,8 +1,10 @@
 """Dead letters: when a message becomes one, what is in it, and that each is there once."""
 
+import inspect
 import json
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ from tests.e2e.processes import until
 
 from oncemq import App, Client, Message
 from oncemq.apps import graveyard, letters
+from oncemq.apps.blocking import BlockingHands, drive
 from oncemq.apps.notes import Notes
-from oncemq.apps.retrying import Note
+from oncemq.apps.retrying import Note, Trouble
+from oncemq.apps.work import Work
 from oncemq.cli.main import cli
 from oncemq.core.records import Retention
 from oncemq.testing import Chaos
@@ -178,6 +182,65 @@ def test_a_letter_is_there_once_though_the_server_dies_under_it(
     assert oncemq_chaos.injected[knob.replace("_", " ")] > 0
 
 
+class Killed(BaseException):
+    """What ends a life at a chosen step."""
+
+
+STEPS: list[tuple[type, str, bool]] = [
+    (Work, "_judge", False),
+    (Work, "_judge", True),
+    (BlockingHands, "bury", False),
+    (BlockingHands, "bury", True),
+    (Trouble, "settled", True),
+]
+
+
+@pytest.mark.parametrize(("owner", "step", "after"), STEPS)
+def test_a_letter_or_an_effect_and_never_both_wherever_it_is_killed(
+    app: App,
+    mq: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    step: str,
+    after: bool,
+) -> None:
+    """Killed before or after each step of a burial; in its next life the handler would succeed."""
+    effects: list[int] = []
+    mended = threading.Event()
+
+    def handle(order: Order) -> None:
+        if order.id == 1 and not mended.is_set():
+            raise ValueError("no")
+        effects.append(order.id)
+
+    app.handler("orders", retries=0)(handle)
+    real = getattr(owner, step)
+
+    def killed(*arguments: Any, **named: Any) -> Any:
+        answer = real(*arguments, **named) if after else None
+        if inspect.iscoroutine(answer):
+            drive(answer)
+        mended.set()
+        raise Killed
+
+    mq.create_topic("orders", Retention(forever=True))
+    with monkeypatch.context() as patched, suppress(Killed), app.running():
+        patched.setattr(owner, step, killed)
+        mq.put_many("orders", [order(1), order(2)])
+        until(lambda: "shop-app" not in [each.name for each in threading.enumerate()])
+    assert mended.is_set()
+    with app.running():
+        until(lambda: effects[-1:] == [2])
+    has_letter = "orders.dead" in [each.name for each in mq.topics()]
+    found = graveyard.open_letters(mq, "orders.dead") if has_letter else []
+    if found:
+        assert [each.origin for each in found] == ["orders@0"]
+        assert effects == [2]
+    else:
+        assert (step, after) == ("_judge", False), "the verdict was on disk, and did not stand"
+        assert effects == [1, 2]
+
+
 # ------------------------------------------------------------------ retrying and dropping
 
 
@@ -267,28 +330,24 @@ def test_a_letter_that_is_dropped_is_done(app: App, mq: Client) -> None:
     assert mq.topic("orders").topic.end == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["list", "teas"], 1, "'teas' has no dead letters"),
-        (["show", "orders"], 1, "'orders' is not the name of a letter, as orders.dead@7 is"),
-        (["show", "orders.dead@9"], 1, "'orders.dead' holds offsets 0 up to 1, not 9"),
-        (["show", "notes@0"], 1, "notes@0 is no dead letter; `once dead list` shows them"),
-        (["retry", "orders"], 2, "say --all for every open letter of 'orders'"),
-        (["retry"], 2, "missing argument"),
-        (["drop", "nothing.dead@0"], 1, "nothing.dead"),
-    ],
-    ids=str,
-)
-def test_what_cannot_be_is_said(
-    app: App, mq: Client, arguments: list[str], code: int, said: str
-) -> None:
+REFUSED: list[tuple[list[str], int, str]] = [
+    (["list", "teas"], 1, "'teas' has no dead letters"),
+    (["show", "orders"], 1, "'orders' is not the name of a letter, as orders.dead@7 is"),
+    (["show", "orders.dead@9"], 1, "'orders.dead' holds offsets 0 up to 1, not 9"),
+    (["show", "notes@0"], 1, "notes@0 is no dead letter; `once dead list` shows them"),
+    (["retry", "orders"], 2, "say --all for every open letter of 'orders'"),
+    (["retry"], 2, "missing argument"),
+    (["drop", "nothing.dead@0"], 1, "nothing.dead"),
+]
+
+
+def test_what_cannot_be_is_said(app: App, mq: Client) -> None:
     a_letter(app, mq, 7)
     mq.subscribe("notes")
     mq.put("notes", b"hello")
-    ran = once("dead", *arguments)
-    assert ran.exit_code == code
-    assert said in ran.stderr
+    for arguments, code, said in REFUSED:
+        ran = once("dead", *arguments)
+        assert (ran.exit_code, said in ran.stderr) == (code, True), ran.stderr
 
 
 def test_a_retry_that_nobody_would_handle_is_refused(app: App, mq: Client, tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""An app that is killed with -9 at random under load: rows are messages, letters are there once."""
+
+import itertools
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tests.e2e.processes import until
+
+from oncemq import Client
+from oncemq.apps import graveyard
+from oncemq.testing import Chaos
+
+SCRIPT = Path(__file__).with_name("killed_shop.py")
+KILLS = 50
+
+Connect = Callable[..., Client]
+
+
+def rows(path: Path) -> list[tuple[int, str]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT id, message FROM orders ORDER BY place").fetchall()
+    finally:
+        connection.close()
+
+
+def cursors(mq: Client) -> list[int]:
+    return [each.cursor for each in mq.subscriptions("orders")]
+
+
+def load(mq: Client, shop: "subprocess.Popen[bytes]", chaos: Chaos) -> int:
+    """Put as long as the app is killed, never far ahead of it; how many there were."""
+    assert shop.stdout is not None
+    os.set_blocking(shop.stdout.fileno(), False)
+    for count in itertools.count():
+        if shop.stdout.read(1) or shop.poll() is not None:
+            return count
+        mq.put("orders", b'{"id": %d}' % count)
+        if count % 50 == 49:
+            chaos.crash()
+        if count % 50 == 49:
+            until(lambda end=count: min(cursors(mq)) > end - 200)
+    raise AssertionError
+
+
+@pytest.mark.slow
+def test_rows_are_messages_and_each_letter_is_there_once(
+    oncemq_server: str, oncemq_client: Connect, oncemq_chaos: Chaos, tmp_path: Path
+) -> None:
+    seed = os.environ.get("ONCEMQ_SEED", str(zlib.crc32(b"kills")))
+    print(f"seed {seed}")
+    database = tmp_path / "shop.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE orders (place INTEGER PRIMARY KEY, id, message)")
+    connection.close()
+    mq = oncemq_client()
+    for client in ("shop.orders", "shop.plain"):  # subscribed before the first life, not by it
+        state = tmp_path / "state" / client
+        with Client(oncemq_server, id=client, state=state) as handler:
+            handler.subscribe("orders")
+    command = [sys.executable, str(SCRIPT), oncemq_server, str(tmp_path), seed, str(KILLS)]
+    with open(tmp_path / "errors", "w+") as errors:
+        shop = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            count = load(mq, shop, oncemq_chaos)
+            until(lambda: min(cursors(mq)) == count)
+            shop.send_signal(signal.SIGTERM)
+            assert shop.wait(30) == 0, errors.read()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(shop.pid, signal.SIGKILL)  # the parent, and the life it has forked
+            shop.communicate()
+    wanted = [(n, f"orders@{n}") for n in range(count) if n % 10 != 7]
+    assert rows(database) == wanted
+    letters = graveyard.open_letters(mq, "orders.dead")
+    buried = [each.origin for each in letters if each.handler == "shop.orders"]
+    assert buried == [f"orders@{n}" for n in range(count) if n % 10 == 7]
+    of_plain = [each.origin for each in letters if each.handler == "shop.plain"]
+    assert of_plain == [f"orders@{n}" for n in range(count) if n % 10 == 3]
+    noted = (tmp_path / "plain").read_text().split()
+    assert list(dict.fromkeys(noted)) == [f"orders@{n}" for n in range(count)], "at least once"
+    again = len(noted) - len(set(noted))
+    assert again <= KILLS, "after a crash only the one in hand comes again"
+    assert count > KILLS
+    print(f"{KILLS} kills, {count} messages, {again} handled again by the plain handler")
