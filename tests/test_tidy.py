@@ -56,7 +56,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "client/",
         "databases/opening.py",
         "relay/places.py",
-        "cli/audit.py",
+        "cli/journal.py",
         "cli/demo_ledger.py",
     ),
     "click": ("cli/",),

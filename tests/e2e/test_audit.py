@@ -176,6 +176,37 @@ def test_a_journal_that_is_not_there_and_a_bare_database_are_wrong_usage(
     assert once("audit", "--journal", f"{path}:t:nothing").code == 2
 
 
+# ------------------------------------------------------------------ receipts
+
+
+def test_receipts_are_looked_for_in_the_log(once: Once, topic: str, tmp_path: Path) -> None:
+    assert once("topic", "create", topic, "--retain", "forever").code == 0
+    lines = [once("put", topic, f"m{number}", "--json").text for number in range(3)]
+    path = tmp_path / "receipts"
+    path.write_text("".join(lines), "utf-8")
+    assert once("audit", topic, "--receipts", str(path)).code == 0
+    path.write_text("".join([*lines, json.dumps({"topic": topic, "offset": 7})]), "utf-8")
+    ran = once("audit", "--receipts", str(path), "--json")
+    found = [(each["kind"], each["message"]) for each in json.loads(ran.text)["findings"]]
+    assert (ran.code, found) == (6, [("lost", f"{topic}@7")])
+
+
+def test_receipts_without_a_place_say_nothing_and_of_no_topic_are_lost(
+    once: Once, five: str, tmp_path: Path
+) -> None:
+    old: dict[str, object] = {"topic": five, "offset": None, "stored": True}
+    unstored: dict[str, object] = {"topic": five, "offset": 99, "stored": False}
+    path = journal(tmp_path / "r", *ids(five, 0), old, unstored)
+    assert once("audit", five, "--receipts", path).code == 0
+    path = journal(tmp_path / "r", {"id": "no such topic@0"})
+    assert once("audit", "--receipts", path).code == 6
+    changed: dict[str, object] = {"id": f"{five}@1", "payload_sha256": sha256(b"other").hexdigest()}
+    facts = json.loads(once("audit", "--receipts", journal(tmp_path / "r", changed), "--json").text)
+    assert [(each["kind"], each["message"]) for each in facts["findings"]] == [
+        ("corrupt", f"{five}@1")
+    ]
+
+
 # ------------------------------------------------------------------ damage
 
 

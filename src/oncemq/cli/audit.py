@@ -1,28 +1,26 @@
 """`once audit`: walks what is stored, compares it with what took effect, says what is wrong.
 
 The walk reads each topic through a client, which verifies the publishers' checksums; the rules
-are in `oncemq.core.audit`. A journal is what a subscriber wrote down of its own effects.
+are in `oncemq.core.audit`. A journal is what a subscriber wrote down of its own effects, receipts
+are what a publisher was told.
 """
 
-import re
-import sqlite3
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from oncemq.cli import output
 from oncemq.cli.command import command, topic_names
+from oncemq.cli.journal import Journal, journals_of, receipts_of
 from oncemq.cli.progress import Progress
 from oncemq.cli.session import Session
 from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.facts import Fact, Given, Held, Skipped, Stored
+from oncemq.core.audit.facts import Fact, Held, Put, Skipped, Stored
 from oncemq.core.audit.findings import KINDS, Findings
 from oncemq.core.names import Micros, Offset, Sequence
 from oncemq.errors import Corrupt, InvalidRequest
@@ -36,8 +34,6 @@ if TYPE_CHECKING:
 FOUND = 6  # the exit code: a gap, a duplicate, anything that breaks a promise
 PAGE = 5_000
 PATIENCE_SECONDS = 2.0  # for messages that are stored, and about to be durable
-
-_ID = re.compile(r"(.+)@(\d{1,19})", re.DOTALL)
 
 
 # ------------------------------------------------------------------ the walk
@@ -116,98 +112,6 @@ def _micros(moment: "datetime") -> Micros:
     return Micros(round(moment.timestamp() * 1_000_000))
 
 
-# ------------------------------------------------------------------ journals
-
-
-class Line(msgspec.Struct):
-    """One line of a journal: an id, or a topic and an offset."""
-
-    id: str = ""
-    topic: str = ""
-    offset: int = -1
-    payload_sha256: str = ""
-
-
-@dataclass(frozen=True)
-class Journal:
-    """What a subscriber wrote down: JSON lines, or a column of a table in SQLite."""
-
-    path: Path
-    table: str = ""
-    column: str = ""
-
-    @property
-    def name(self) -> str:
-        """As a person knows it."""
-        return f"{self.path}:{self.table}:{self.column}" if self.table else str(self.path)
-
-    def effects(self) -> Iterator[Given]:
-        """Its effects, in the order they took place."""
-        return self._rows() if self.table else self._lines()
-
-    @property
-    def has_digests(self) -> bool:
-        """Whether it says what the payloads were."""
-        return not self.table and any(effect.digest for effect in self._lines())
-
-    def _lines(self) -> Iterator[Given]:
-        decode = msgspec.json.Decoder(Line).decode
-        with open(self.path, "rb") as stream:
-            for number, raw in enumerate(stream, start=1):
-                if not raw.strip():
-                    continue
-                try:
-                    yield self._effect(decode(raw))
-                except (msgspec.MsgspecError, ValueError) as error:
-                    raise click.UsageError(f"{self.path}, line {number}: {error}") from error
-
-    def _effect(self, line: Line) -> Given:
-        digest = bytes.fromhex(line.payload_sha256)
-        if line.id:
-            return self._named(line.id, digest)
-        if not line.topic or line.offset < 0:
-            raise ValueError('a line has an "id", or a "topic" and an "offset"')
-        return Given(self.name, line.topic, Offset(line.offset), digest)
-
-    def _named(self, name: object, digest: bytes = b"") -> Given:
-        found = _ID.fullmatch(name) if isinstance(name, str) else None
-        if found is None:
-            raise ValueError(f"{name!r} is not the id of a message, such as orders@42")
-        return Given(self.name, found[1], Offset(int(found[2])), digest)
-
-    def _rows(self) -> Iterator[Given]:
-        database = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
-        table, column = (each.replace('"', '""') for each in (self.table, self.column))
-        try:
-            for (name,) in database.execute(f'SELECT "{table}"."{column}" FROM "{table}"'):
-                yield self._named(name)
-        except (sqlite3.Error, ValueError) as error:
-            raise click.UsageError(f"{self.name}: {error}") from error
-        finally:
-            database.close()
-
-
-def journals_of(
-    _ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]
-) -> list[Journal]:
-    """`PATH`, or `PATH:TABLE:COLUMN` of a SQLite database."""
-    return [_journal(text) for text in texts]
-
-
-def _journal(text: str) -> Journal:
-    path, *names = text.rsplit(":", 2)
-    if len(names) == 2 and Path(path).is_file():
-        return Journal(Path(path), *names)
-    if not Path(text).is_file():
-        raise click.BadParameter(
-            f"{text!r} is no file; name one of JSON lines, or DATABASE:TABLE:COLUMN of SQLite"
-        )
-    with open(text, "rb") as stream:
-        if stream.read(15) == b"SQLite format 3":
-            raise click.BadParameter(f"{text!r} is a database; name {text}:TABLE:COLUMN")
-    return Journal(Path(text))
-
-
 # ------------------------------------------------------------------ the command
 
 
@@ -221,6 +125,15 @@ def _journal(text: str) -> Journal:
     callback=journals_of,
     help="Compare with what took effect: JSON lines with an id, or a topic, an offset and perhaps "
     "a payload_sha256; or a column of message ids in a SQLite database. May be repeated.",
+)
+@click.option(
+    "--receipts",
+    "receipts",
+    metavar="PATH[:TABLE:COLUMN]",
+    multiple=True,
+    callback=receipts_of,
+    help="Look for what a publisher was told is stored: the same forms, such as the lines of "
+    "`once put --json`. May be repeated.",
 )
 @click.option(
     "--from",
@@ -240,6 +153,7 @@ def audit(
     session: Session,
     topics: tuple[str, ...],
     journals: list[Journal],
+    receipts: list[Journal],
     start: int | None,
     end: int | None,
 ) -> None:
@@ -247,15 +161,17 @@ def audit(
 
     Reads everything that is stored in each TOPIC (all of them by default): offsets without gap,
     each producer's numbers in order, times that never go back, checksums that hold. With
-    --journal also: each message took effect once, in order, and nothing else did.
+    --journal also: each message took effect once, in order, and nothing else did. With
+    --receipts also: what was acknowledged is there.
 
     Exit code 6: something was found.
     """
     run = Audit()
     with session.visitor() as client:
         infos = [client.topic(name).topic for name in topics] if topics else client.topics()
-        digests = any(journal.has_digests for journal in journals)
-        _look(run, client, infos, digests=digests)
+        digests = any(journal.has_digests for journal in (*journals, *receipts))
+        promises = _promises(receipts, topics)
+        _look(run, client, infos, promises, digests=digests)
     for journal in journals:
         _compare(run, journal, topics, start, end)
     findings = run.finish()
@@ -267,16 +183,36 @@ def audit(
         click.get_current_context().exit(FOUND)
 
 
-def _look(run: Audit, client: "Client", infos: "list[TopicInfo]", *, digests: bool) -> None:
+def _promises(receipts: list[Journal], topics: tuple[str, ...]) -> dict[str, list[Put]]:
+    """What was acknowledged, by topic: of those named, else of all."""
+    found: dict[str, list[Put]] = defaultdict(list)
+    for put in (put for journal in receipts for put in journal.receipts()):
+        if not topics or put.topic in topics:
+            found[put.topic].append(put)
+    return found
+
+
+def _look(
+    run: Audit,
+    client: "Client",
+    infos: "list[TopicInfo]",
+    promises: dict[str, list[Put]],
+    *,
+    digests: bool,
+) -> None:
     total = sum(info.end - info.low for info in infos)
     seen = 0
     with Progress("audited", sys.stderr) as progress:
         for info in infos:
             for fact in walk(client, info, digests=digests):
                 run.see(fact)
+                for put in promises.pop(info.name, ()):  # the first fact: what the topic holds
+                    run.see(put)
                 seen += 1
                 if seen % 1_000 == 0:
                     progress.update(seen, seen / total if total else None)
+    for put in (put for puts in promises.values() for put in puts):
+        run.see(put)  # on topics that are not there
 
 
 def _compare(

@@ -9,15 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oncemq.testing.chaos import Chaos
+    from oncemq.testing.checker import check
+    from oncemq.testing.crash_points import CrashPoints, PowerCut
     from oncemq.testing.embedded import chaotic_server, server
+    from oncemq.testing.faulty_disk import FaultyDisk
 
 _HOMES = {
     "Chaos": "oncemq.testing.chaos",
+    "CrashPoints": "oncemq.testing.crash_points",
+    "FaultyDisk": "oncemq.testing.faulty_disk",
+    "PowerCut": "oncemq.testing.crash_points",
     "chaotic_server": "oncemq.testing.embedded",
+    "check": "oncemq.testing.checker",
     "server": "oncemq.testing.embedded",
 }
 
-__all__ = ["Chaos", "chaotic_server", "server"]
+__all__ = [
+    "Chaos",
+    "CrashPoints",
+    "FaultyDisk",
+    "PowerCut",
+    "chaotic_server",
+    "check",
+    "server",
+]
 
 
 def __getattr__(name: str) -> Any:
