@@ -65,7 +65,7 @@ class Server:
                 shard.apply(record, serial)
                 self.recovered += 1
             shard.serial = opened.log.last_serial
-            inventory.check(shard.topics.values(), opened.log)
+            inventory.check(shard, opened.log)
             broker = Broker(shard, rules)
             clock = SteadyClock(_wall_micros, _steady_micros)
             broker.recovered(clock())
@@ -130,6 +130,8 @@ def server_from(config: Config) -> Server:
         batch_bytes_max=config.batch_max,
         idempotency_ms=config.idempotency_ttl,
         idempotency_keys_max=config.idempotency_keys_max,
+        stage_ms=config.stage_ttl,
+        stages_max=config.stages_max,
         sync_ms=config.sync_ms,
         retry_ms=round(config.retry * 1000),
     )

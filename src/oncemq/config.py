@@ -65,6 +65,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     batch_max: int = 64 << 20
     idempotency_ttl: int = 7 * 86_400_000  # milliseconds
     idempotency_keys_max: int = 1_000_000  # of one topic
+    stage_ttl: int = 86_400_000  # milliseconds
+    stages_max: int = 1_000_000
     log_level: str = "info"
     log_format: str = "text"
     origins: dict[str, str] = {}
@@ -142,6 +144,12 @@ def _size_or_none(text: str) -> int | None:
 def _at_least_a_day(text: str) -> int:
     if (ms := parse_duration(text)) < _MS["d"]:
         raise ConfigError(f"{text!r} is too short to be of use; give at least a day: 1d")
+    return ms
+
+
+def _at_least_a_minute(text: str) -> int:
+    if (ms := parse_duration(text)) < _MS["m"]:
+        raise ConfigError(f"{text!r} is shorter than a pause of a publisher; give at least 1m")
     return ms
 
 
@@ -249,6 +257,8 @@ SETTINGS: dict[str, Setting] = {
     "batch_max": Setting(_positive_size, "most bytes of one batch"),
     "idempotency_ttl": Setting(_at_least_a_day, "how long an idempotency key is remembered"),
     "idempotency_keys_max": Setting(_count, "most idempotency keys that a topic remembers"),
+    "stage_ttl": Setting(_at_least_a_minute, "how long an open stage may be silent"),
+    "stages_max": Setting(_count, "most stages, open or with messages that are kept"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }

@@ -17,17 +17,22 @@ from oncemq.core.names import (
     TopicId,
     key_producer,
 )
-from oncemq.core.records import Record, Retention, SubscriptionMade, TopicCreated
-from oncemq.core.replies import PutAccepted, Subscribed, Welcome
+from oncemq.core.records import Record, Retention, StageMade, SubscriptionMade, TopicCreated
+from oncemq.core.replies import CommitDone, PutAccepted, Staged, Subscribed, Welcome
 from oncemq.core.requests import (
+    Commit,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    DropStage,
     Hello,
+    Input,
+    Piece,
     Put,
     Request,
     Settle,
     Settled,
+    StagePut,
     Start,
     Subscribe,
     Unsubscribe,
@@ -36,6 +41,7 @@ from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.step import Caller, Step
 
+STAGES = st.sampled_from(["s", "t"])
 KEY_MICROS = 85_000_000_000  # a `forget` passes more time than that
 
 TOPICS = st.sampled_from(["a", "a", "a", "b"])
@@ -48,6 +54,16 @@ STEPS = st.lists(
         st.tuples(st.just("unsubscribe"), TOPICS, CLIENTS),
         st.tuples(st.just("put"), TOPICS, CLIENTS, st.integers(1, 3), st.booleans()),
         st.tuples(st.just("put_keyed"), TOPICS, st.sampled_from(["k", "l"])),
+        st.tuples(st.just("stage"), STAGES, CLIENTS, st.integers(1, 3)),
+        st.tuples(
+            st.just("commit"),
+            st.sampled_from(["job", "_p"]),
+            CLIENTS,
+            st.lists(st.tuples(TOPICS, STAGES), max_size=4),
+            st.integers(0, 2),
+            st.booleans(),
+        ),
+        st.tuples(st.just("drop"), STAGES),
         st.tuples(st.just("settle"), TOPICS, CLIENTS, st.integers(0, 9)),
         st.tuples(st.just("hello"), st.sampled_from(["one", "two"])),
         st.tuples(st.just("create"), TOPICS, RETENTIONS),
@@ -80,6 +96,7 @@ def fold(
 
 def everything(shard: Shard) -> object:
     """All that a shard knows, ready to compare."""
+    shard.stages.release(shard.low_of, len(shard.stages))  # needs no record: it is so for good
     return (
         sorted(shard.capture()),
         shard.serial,
@@ -90,12 +107,17 @@ def everything(shard: Shard) -> object:
         {name: topic.id for name, topic in shard.by_name.items()},
         {client: set(topics) for client, topics in shard.by_client.items()},
         {topic.id: topic.low for topic in shard.topics.values()},
+        sorted(shard.stages.by_name),
+        [stage.id for stage in shard.stages.silent_since(Micros(1 << 62), 99)],
+        list(shard.owners.guests),
     )
 
 
 def _identities(record: Record) -> list[int]:
     if isinstance(record, TopicCreated):
         return [record.topic_id]
+    if isinstance(record, StageMade):
+        return [record.stage_id]
     return [record.subscription_id] if isinstance(record, SubscriptionMade) else []
 
 
@@ -109,6 +131,7 @@ class Live:
         self.now = 10**12
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[int, str, bool], int] = {}
+        self.numbers: dict[str, int] = {}
         self.keyed: dict[tuple[int, str], int] = {}  # when each key was last used afresh
         self.subscriptions: dict[tuple[str, str], int] = {}
         self.lows: dict[int, int] = {}
@@ -187,6 +210,43 @@ class Live:
         assert reply.duplicate == (self.keyed.get((known, key), 0) + KEY_MICROS > self.now)
         if not reply.duplicate:
             self.keyed[known, key] = self.now
+
+    def stage(self, stage: str, client: str, count: int) -> None:
+        name = ProducerId(stage.encode() * 16)
+        known = self.shard.stages.by_name.get(name)
+        first = known.end + 1 if known else 1
+        put = StagePut(ClientId(client), self.epoch(client), name, Sequence(first), count, 0, first)
+        assert isinstance(self.ask(put, b"body" * count), Staged)
+
+    def commit(
+        self, owner: str, client: str, pieces: list[tuple[str, str]], step: int, closing: bool
+    ) -> None:
+        """Publish all that is staged, and settle all that there is of "a"."""
+        named: list[Piece] = []
+        for topic, stage in pieces:
+            known = self.shard.stages.by_name.get(ProducerId(stage.encode() * 16))
+            if known is not None and known.end > known.published:
+                size = known.end - known.published
+                named.append(Piece(topic, known.name, known.published, size))
+        inputs: list[Input] = []
+        topic = self.shard.by_name.get("a")
+        if topic is not None and ClientId(client) in topic.subscriptions:
+            each = topic.subscriptions[ClientId(client)]
+            inputs.append(Input("a", each.id, each.cursor, topic.end))
+        number = self.numbers.get(owner, 0) + step
+        lasting = not owner.startswith("_")
+        unique = tuple(dict.fromkeys(named))
+        reply = self.ask(
+            Commit(
+                ClientId(client), self.epoch(client), owner, max(1, number), lasting, unique,
+                tuple(inputs), closing,
+            )
+        )  # fmt: skip
+        assert isinstance(reply, CommitDone)
+        self.numbers[owner] = max(1, number)
+
+    def drop(self, stage: str) -> None:
+        self.ask(DropStage(ClientId("_anonymous-x"), Epoch(0), ProducerId(stage.encode() * 16)))
 
     def settle(self, topic: str, client: str, cursor: int) -> None:
         subscription = self.subscriptions.get((topic, client), 0)

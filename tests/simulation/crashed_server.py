@@ -208,7 +208,7 @@ class Machine:
         for serial, record in opened.replay:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
-        inventory.check(shard.topics.values(), opened.log)
+        inventory.check(shard, opened.log)
         self.shard = shard
         broker = Broker(shard, Rules())
         broker.recovered(Micros(self.now))

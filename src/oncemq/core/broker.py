@@ -16,9 +16,11 @@ from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
 from oncemq.core.records import Marked, Retention, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
+    Commit,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    DropStage,
     Get,
     Hello,
     Leave,
@@ -31,6 +33,7 @@ from oncemq.core.requests import (
     Resume,
     Settle,
     ShowTopic,
+    StagePut,
     Status,
     Subscribe,
     Unsubscribe,
@@ -41,6 +44,7 @@ from oncemq.core.scribe import Scribe
 from oncemq.core.shard import Shard
 from oncemq.core.step import Body, Caller, Step
 from oncemq.core.topic import Topic
+from oncemq.core.transactions import Transactions
 
 
 class Broker:
@@ -52,6 +56,7 @@ class Broker:
         self.counters = catalog.Counters()
         self._scribe = Scribe(shard, self.rules)
         self._intake = Intake(self._scribe, self.counters)
+        self._transactions = Transactions(self._scribe, self.counters)
         self._delivery = Delivery(self._scribe)
         self.waiting = self._delivery.waiting
         self.listeners = Listeners(self._scribe, self._delivery)
@@ -67,6 +72,15 @@ class Broker:
                 topic = self._intake.put(step, caller, request, body or b"", now)
                 if topic is not None:
                     self._delivery.stored(topic)
+            case Commit():
+                reply, topics = self._transactions.commit(step, request, now)
+                for topic in topics:
+                    self._delivery.stored(topic)
+                self._visited(request.client, now)
+                self._scribe.answer(step, caller, reply)
+            case StagePut():
+                reply = self._transactions.stage_put(step, request, body or b"", now)
+                self._scribe.answer(step, caller, reply)
             case Get():
                 self._visited(request.client, now)
                 self._delivery.get(step, caller, request, now)
@@ -99,6 +113,8 @@ class Broker:
                 return self._membership.hello(step, request)
             case Resume():
                 return self._intake.resume(request)
+            case DropStage():
+                return self._transactions.drop(step, request)
             case Leave():
                 return self.listeners.leave(request)
             case CreateTopic():
@@ -136,8 +152,18 @@ class Broker:
         self.listeners.note(step)
         return step
 
-    def stored_before(self, put: Put) -> bool:
-        """Whether a put is a repeat, which writes nothing and needs no room."""
+    def stored_before(self, request: Put | StagePut | Commit) -> bool:
+        """Whether a request is a repeat, which writes nothing and needs no room."""
+        match request:
+            case Put():
+                return self._put_before(request)
+            case StagePut():
+                stage = self.shard.stages.by_name.get(request.stage)
+                return bool(stage) and request.first_sequence <= stage.numbers.last_sequence
+            case Commit():
+                return self.shard.owners.used(request.owner, request.number) is not None
+
+    def _put_before(self, put: Put) -> bool:
         topic = self.shard.by_name.get(put.topic)
         if topic is not None and put.idempotency_key:
             return put.producer in self.shard.keys.get(topic.id, ())

@@ -38,6 +38,7 @@ class Counters:
     duplicates: int = 0
     delivered: int = 0
     refused: int = 0
+    committed: int = 0
 
 
 def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Question) -> Reply:
@@ -56,6 +57,8 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
                 "clients": len(shard.clients.entries),
                 "waiting": len(waiting),
                 "last_serial": shard.serial,
+                "stages": len(shard.stages),
+                "owners": len(shard.owners.entries),
                 "idempotency_keys": sum(map(len, shard.keys.values())),
             }
             return StatusReport({**facts, **asdict(counters)})

@@ -37,10 +37,13 @@ class Delivery:
     def synced(self, serial: Serial) -> Step:
         """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
         step = Step()
+        moved: dict[TopicId, Topic] = {}
         while self._unsynced and self._unsynced[0][0] <= serial:
             _, topic, end = self._unsynced.popleft()
             step.shown.append(Shown(topic.id, topic.visible, end))
             topic.visible = end
+            moved[topic.id] = topic
+        for topic in moved.values():  # all of a commit is visible before anyone hears of it
             if len(self.waiting):
                 for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
                     if not self._deliver(step, waiter.caller, waiter.get):

@@ -47,6 +47,11 @@ def key_producer(key: str) -> ProducerId:
     return ProducerId(blake2b(key.encode(), digest_size=16, person=b"oncemq-key").digest())
 
 
+def owner_producer(owner: str) -> ProducerId:
+    """Who numbers the messages that an owner's commits publish on a topic."""
+    return ProducerId(blake2b(owner.encode(), digest_size=16, person=b"oncemq-owner").digest())
+
+
 def is_system(name: str) -> bool:
     """Whether the name is the system's: users may read such a topic, not make one."""
     return name.startswith("_")

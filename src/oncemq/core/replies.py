@@ -218,6 +218,33 @@ class Ends(Reply, frozen=True, array_like=True):
     topics: tuple[TopicEnd, ...]
 
 
+class Staged(Reply, frozen=True, array_like=True):
+    """A batch is in its stage, which holds `end` messages now."""
+
+    opcode = 76
+    end: Offset
+    duplicate: bool
+    sync_ms: int
+
+
+class Result(msgspec.Struct, frozen=True, array_like=True):
+    """What a topic got by a commit; `first_offset` is -1 when nobody wanted it."""
+
+    topic: str
+    topic_id: TopicId
+    first_offset: Offset
+    count: int
+
+
+class CommitDone(Reply, frozen=True, array_like=True):
+    """All of it is done. `already`: by an earlier copy (without results, when long ago)."""
+
+    opcode = 77
+    already: bool
+    results: tuple[Result, ...]
+    sync_ms: int
+
+
 REPLIES: dict[int, type[Reply]] = {
     reply.opcode: reply
     for reply in (
@@ -233,6 +260,8 @@ REPLIES: dict[int, type[Reply]] = {
         TopicShown,
         SubscriptionList,
         StatusReport,
+        Staged,
+        CommitDone,
         Listening,
         Pushed,
         Taken,

@@ -237,6 +237,67 @@ class Leave(Request, frozen=True, array_like=True):
     number: int = 0
 
 
+class StagePut(Request, frozen=True, array_like=True):
+    """Put a batch (the body beside it) into a stage; the first one, with sequence 1, makes it.
+
+    The stage's name is its producer: sequences count its messages, 1, 2, 3 …
+    """
+
+    opcode = 16
+    client: ClientId
+    client_epoch: Epoch
+    stage: ProducerId
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a topic is to get: `count` messages of a stage, from its offset `start` on."""
+
+    topic: str
+    stage: ProducerId
+    start: Offset
+    count: int
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a commit settles: a subscription's messages from `first` up to, not with, `cursor`."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    first: Offset
+    cursor: Offset
+
+
+class Commit(Request, frozen=True, array_like=True):
+    """Publish pieces in order and settle inputs, all or nothing, once for an owner and a number.
+
+    `lasting`: the owner is remembered for good; else it ends with its process (a leading `_`).
+    `closing`: nothing more of the stages named will be published.
+    """
+
+    opcode = 17
+    client: ClientId
+    client_epoch: Epoch
+    owner: str
+    number: int
+    lasting: bool
+    pieces: tuple[Piece, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    closing: bool = True
+
+
+class DropStage(Request, frozen=True, array_like=True):
+    """Give up what of a stage is not published."""
+
+    opcode = 18
+    client: ClientId
+    client_epoch: Epoch
+    stage: ProducerId
+
+
 REQUESTS: dict[int, type[Request]] = {
     request.opcode: request
     for request in (
@@ -255,6 +316,9 @@ REQUESTS: dict[int, type[Request]] = {
         ListSubscriptions,
         Status,
         Read,
+        StagePut,
+        Commit,
+        DropStage,
         Listen,
         Leave,
         Watch,

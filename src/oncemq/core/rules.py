@@ -17,6 +17,10 @@ class Rules(msgspec.Struct, frozen=True):
     retry_ms: int = 3_000  # a listener that has not settled what came is told again after this
     idempotency_ms: int = 7 * 86_400_000  # how long an idempotency key is remembered
     idempotency_keys_max: int = 1_000_000  # of one topic
+    stage_ms: int = 86_400_000  # an open stage that is silent for so long is given up
+    stages_max: int = 1_000_000  # open, or with messages that a topic still keeps
+    owners_max: int = 1_000_000
+    commit_pieces_max: int = 10_000  # and as many inputs
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 
     @property

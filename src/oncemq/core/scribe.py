@@ -34,14 +34,14 @@ class Scribe:
         """
         step.replies.append(Owed(caller, reply, self.shard.serial))
 
-    def new_topic_refusal(self, name: str) -> Refused | None:
-        """Why a topic of this name cannot be made, or None."""
+    def new_topic_refusal(self, name: str, *, more: int = 0) -> Refused | None:
+        """Why a topic of this name cannot be made (beside so many others), or None."""
         fault = name_fault(name)
         if fault:
             return Refused("name_invalid", fault)
         if is_system(name):
             return Refused("name_invalid", f"{name!r}: names with a leading '_' are the system's")
-        if len(self.shard.topics) >= self.rules.topics_max:
+        if len(self.shard.topics) + more >= self.rules.topics_max:
             return Refused("limit", f"this server has its {self.rules.topics_max} topics")
         return None
 

@@ -21,19 +21,25 @@ from oncemq.core.names import (
     Serial,
     TopicId,
 )
+from oncemq.core.owners import Owners, OwnerState
 from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientOpened,
+    Committed,
     CursorMoved,
     KeyedDiscarded,
     KeysForgotten,
     Marked,
     MessagesDiscarded,
     MessagesKeyed,
+    MessagesStaged,
     MessagesStored,
+    OwnersForgotten,
     ProducersForgotten,
     Record,
     Run,
+    StageDropped,
+    StageMade,
     SubscriptionEnded,
     SubscriptionMade,
     TopicConfigured,
@@ -42,6 +48,8 @@ from oncemq.core.records import (
     TopicTrimmed,
 )
 from oncemq.core.replies import NO_OFFSET
+from oncemq.core.stages import NAME as STAGE_NAME
+from oncemq.core.stages import Stages, StageState
 from oncemq.core.topic import Subscription, Topic, TopicState, capture, restore
 
 
@@ -52,7 +60,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     last_timestamp: Micros
 
 
-State = TopicState | ClientState | ShardState | KeysState
+State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
@@ -72,13 +80,15 @@ class Shard:
         self.by_name: dict[str, Topic] = {}
         self.names: list[str] = []  # of `by_name`, sorted: a page of them costs no sorting
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
+        self.stages = Stages()
+        self.owners = Owners()
         self.keys: dict[TopicId, Keys] = {}  # of the topics that have any
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
         self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
         self._began = Serial(0)  # where recovery ended: changes before are not told apart
 
     def next_identity(self) -> int:
-        """A number no topic and no subscription of any log ever had."""
+        """A number no topic, no stage and no subscription of any log ever had."""
         return self._tag | (self.identities + 1)
 
     def next_timestamp(self, now: Micros) -> Micros:
@@ -108,6 +118,9 @@ class Shard:
                 self.clients.apply(record)
             case Marked():
                 pass
+            case StageMade() | MessagesStaged() | StageDropped() | Committed() | OwnersForgotten():
+                known = self._apply_together(record, serial)
+                assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
             case _:
                 topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
                 if isinstance(
@@ -120,6 +133,68 @@ class Shard:
                 if serial > topic.last_serial:
                     topic.last_serial = serial
                     self._apply_to(topic, record)
+
+    def _apply_together(
+        self,
+        record: StageMade | MessagesStaged | StageDropped | Committed | OwnersForgotten,
+        serial: Serial,
+    ) -> bool:
+        """What stages and commits do; False when it is about something that is gone."""
+        match record:
+            case StageMade():
+                self._seen_identity(record.stage_id)
+                self._seen_time(record.timestamp)
+                self.stages.made(record, serial)
+            case MessagesStaged():
+                self._seen_time(record.runs[0].timestamp)
+                return self.stages.stored(record, serial)
+            case StageDropped():
+                return self.stages.dropped(record, serial)
+            case OwnersForgotten():
+                self.owners.forgotten(record, serial)
+            case Committed():
+                return self._committed(record, serial)
+        return True
+
+    def _committed(self, record: Committed, serial: Serial) -> bool:
+        """Every topic, stage and owner knows by itself whether it has seen this."""
+        self._seen_time(record.timestamp)
+        self.owners.apply(record, serial)
+        known = self.stages.committed(record, serial)
+        fresh: dict[TopicId, Topic] = {}
+        for topic_id in [each.topic_id for each in (*record.parts, *record.cursors)]:
+            topic = self.topics.get(topic_id)
+            known = known and topic is not None
+            if topic is not None and serial > topic.last_serial:
+                fresh[topic_id] = topic
+        for part in record.parts:
+            if topic := fresh.get(part.topic_id):
+                self._accept(topic, record.run(part), part.first_offset, 0)
+                if part.first_offset != NO_OFFSET:
+                    topic.end = Offset(part.first_offset + part.count)
+        for each in record.cursors:
+            if topic := fresh.get(each.topic_id):
+                topic.subscriptions[each.client].cursor = each.cursor
+        for topic in fresh.values():
+            topic.last_serial = serial
+        return known
+
+    def low_of(self, topic_id: TopicId) -> Offset | None:
+        """The lowest offset that a topic keeps; None when there is no such topic."""
+        topic = self.topics.get(topic_id)
+        return None if topic is None else topic.low
+
+    def name_of(self, topic_id: TopicId) -> str:
+        """The name in the checksums of a topic's or a stage's batches."""
+        topic = self.topics.get(topic_id)
+        return STAGE_NAME if topic is None else topic.name
+
+    def live(self, topic_id: TopicId) -> tuple[str, Offset] | None:
+        """The name in the checksums of a topic's or a stage's batches, and from where it lives."""
+        if topic := self.topics.get(topic_id):
+            return topic.name, topic.low
+        stage = self.stages.by_id.get(topic_id)
+        return (STAGE_NAME, stage.low(self.low_of)) if stage else None
 
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
         self._seen_identity(record.topic_id)
@@ -245,6 +320,12 @@ class Shard:
             topic = self.topics.get(topic_id)
             if topic is not None:
                 yield _encode(capture(topic))
+        for stage_id in list(self.stages.by_id):
+            if stage_id in self.stages.by_id:
+                yield _encode(self.stages.capture(stage_id))
+        for owner in list(self.owners.entries):
+            if owner in self.owners.entries:
+                yield _encode(self.owners.capture(owner))
         for topic_id in list(self.keys):
             keys = self.keys.get(topic_id)
             for state in keys.capture(topic_id) if keys else ():
@@ -263,6 +344,11 @@ class Shard:
                         self.guests[topic.id, producer] = entry.seen
             case ClientState():
                 self.clients.restore(state)
+            case StageState():
+                self._seen_identity(state.stage_id)
+                self.stages.restore(state)
+            case OwnerState():
+                self.owners.restore(state)
             case KeysState():
                 self.keys.setdefault(state.topic_id, Keys()).restore(state)
             case ShardState():
@@ -276,5 +362,8 @@ class Shard:
         self._began = self.serial
         for keys in self.keys.values():
             keys.recovered()
+        self.stages.recovered()
+        self.owners.recovered()
+        self.stages.release(self.low_of, len(self.stages))
         for topic in self.topics.values():
             topic.visible = topic.end

@@ -1,8 +1,8 @@
 """What time does to the state: anonymous guests are forgotten, retention lets go.
 
 Law: nothing that an acknowledged promise rests on is dropped. A producer with state is kept
-as long as its topic; only process-long ones go, a day after their last word, and idempotency
-keys after the time that was stated for them.
+as long as its topic; only process-long ones go, a day after their last word, idempotency keys
+and open stages after the time that was stated for them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +11,10 @@ from itertools import islice
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
 from oncemq.core.records import (
     KeysForgotten,
+    OwnersForgotten,
     ProducersForgotten,
     Record,
+    StageDropped,
     SubscriptionEnded,
     TopicTrimmed,
 )
@@ -30,6 +32,7 @@ class Upkeep:
     def __init__(self, shard: Shard, rules: Rules) -> None:
         self._shard = shard
         self._key_micros = rules.idempotency_ms * 1000
+        self._stage_micros = rules.stage_ms * 1000
         self._visits: dict[ClientId, Micros] = {}
 
     def visited(self, client: ClientId, now: Micros) -> None:
@@ -37,7 +40,7 @@ class Upkeep:
         self._visits[client] = now
 
     def due(self, now: Micros) -> Iterator[Record]:
-        """Facts about guests that stayed away for a day, and keys that have had their time."""
+        """Facts about guests that stayed away for a day, keys and stages that had their time."""
         gone: dict[TopicId, list[ProducerId]] = {}
         for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
             if seen + DAY > now:
@@ -50,6 +53,11 @@ class Upkeep:
             for topic_id in list(self._shard.by_client.get(client, ())):
                 yield SubscriptionEnded(topic_id, client)
 
+        if owners := self._shard.owners.silent_since(Micros(now - DAY), BATCH):
+            yield OwnersForgotten(owners)
+        for stage in self._shard.stages.silent_since(Micros(now - self._stage_micros), BATCH):
+            yield StageDropped(stage.id)
+        self._shard.stages.release(self._shard.low_of)
         for topic_id, keys in list(self._shard.keys.items()):
             if over := keys.older_than(Micros(now - self._key_micros), BATCH):
                 yield KeysForgotten(topic_id, over)

@@ -10,6 +10,7 @@ import msgspec
 from oncemq.core.names import Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
+    Commit,
     Get,
     ListSubscriptions,
     ListTopics,
@@ -19,14 +20,17 @@ from oncemq.core.requests import (
     Resume,
     Settle,
     ShowTopic,
+    StagePut,
     Status,
     Watch,
 )
 from oncemq.core.rules import Rules
+from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.step import Body
 from oncemq.wire import batch
 
 FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
+PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be made
 
 _WRITES_NOTHING = (Resume, Read, Watch, ListTopics, ShowTopic, ListSubscriptions, Status)
 
@@ -48,7 +52,7 @@ class Admission:
         self, request: Request, body: Body | None, now: Micros
     ) -> tuple[Request, Refused | None]:
         """The request as it may be handled, or why not."""
-        if isinstance(request, Put):
+        if isinstance(request, Put | StagePut):
             assert body is not None, "the codec gives every put a body"
             return request, self._put(request, body, now)
         if isinstance(request, _WRITES_NOTHING) or self._fact_room(request, now):
@@ -58,7 +62,7 @@ class Admission:
             return msgspec.structs.replace(request, settled=()), None
         return request, _full()
 
-    def _put(self, put: Put, body: Body, now: Micros) -> Refused | None:
+    def _put(self, put: Put | StagePut, body: Body, now: Micros) -> Refused | None:
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
             detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
@@ -70,16 +74,27 @@ class Admission:
         if fault:
             code = "too_large" if "over the limit" in fault else "malformed"
             return Refused(code, fault)
-        seed = batch.seed(put.topic, put.producer, put.first_sequence, put.count)
-        if batch.checksum(body, seed) != put.checksum:
+        if batch.checksum(body, _seed(put)) != put.checksum:
             return Refused("checksum", "the batch is not what its checksum says: send it again")
         if not self._room.has_room(len(body), now_ms=now // 1000):
             return _full()
         return None
 
     def _fact_room(self, request: Request, now: Micros) -> bool:
-        settled = len(request.settled) if isinstance(request, Get | Settle) else 0
-        return self._room.has_room(FACT_BYTES * (1 + settled), now_ms=now // 1000, fact=True)
+        size = FACT_BYTES
+        if isinstance(request, Get | Settle):
+            size += FACT_BYTES * len(request.settled)
+        elif isinstance(request, Commit):
+            size += PIECE_BYTES * (len(request.pieces) + len(request.inputs))
+        return self._room.has_room(size, now_ms=now // 1000, fact=True)
+
+
+def _seed(put: Put | StagePut) -> int:
+    """What the checksum of a batch starts from: whose it is."""
+    topic, producer = (
+        (STAGE_NAME, put.stage) if isinstance(put, StagePut) else (put.topic, put.producer)
+    )
+    return batch.seed(topic, producer, put.first_sequence, put.count)
 
 
 def _full() -> Refused:

@@ -19,8 +19,10 @@ from oncemq.core.requests import (
     START_NEW,
     START_OFFSET,
     START_TIME,
+    Commit,
     Put,
     Request,
+    StagePut,
     Start,
     Subscribe,
 )
@@ -34,6 +36,8 @@ from oncemq.wire import batch, codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
 GATHER_BYTES = 1 << 20  # or how much
+
+REPEATED = (Put, StagePut, Commit)  # a repeat of these writes nothing
 
 Outgoing = tuple[bytes, Sequence[Body]]
 
@@ -68,7 +72,7 @@ class Driver:
             return
         caller = Caller(route, token)
         request, refusal = self._admission.check(request, body, now)
-        if refusal is not None and refusal.code == "storage_full" and isinstance(request, Put):
+        if refusal is not None and refusal.code == "storage_full" and isinstance(request, REPEATED):
             # Its publisher waits for the receipt to free its own disk.
             refusal = None if self.broker.stored_before(request) else refusal
         if refusal is not None:
@@ -93,7 +97,7 @@ class Driver:
         self._carry_out(self.broker.forget_guests(now), now)
         for topic in [each for each in self.broker.shard.topics.values() if each.retention.keeps]:
             extents = [
-                (each.first_offset, each.end_offset, each.last_timestamp, each.bytes)
+                (each.first_offset, each.end_offset, each.last_timestamp, each.message_bytes)
                 for each in self.log.extents(topic.id)
             ]
             self._carry_out(self.broker.retain(topic, extents, now), now)  # type: ignore[arg-type]
@@ -155,9 +159,9 @@ class Driver:
         for record, body in step.writes:
             if isinstance(record, MessagesStored):
                 assert body is not None
-                topic = self.broker.shard.topics[record.topic_id]
+                name = self.broker.shard.name_of(record.topic_id)
                 run = record.runs[0]
-                seed = batch.seed(topic.name, run.producer, run.first_sequence, run.count)
+                seed = batch.seed(name, run.producer, run.first_sequence, run.count)
                 self.log.append(record, body, seed=seed, checksum=record.checksum)
                 self._gathered_bytes += len(body)
                 self.pushes.stored(record, body)
@@ -189,7 +193,7 @@ class Driver:
         self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
 
     def _with_size(self, topic: TopicInfo) -> TopicInfo:
-        stored = sum(each.bytes for each in self.log.extents(topic.topic_id))
+        stored = sum(each.message_bytes for each in self.log.extents(topic.topic_id))
         return msgspec.structs.replace(topic, stored_bytes=stored)
 
     def _with_storage(self, report: StatusReport) -> StatusReport:

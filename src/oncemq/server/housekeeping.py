@@ -133,5 +133,5 @@ class Housekeeping:
         janitor.give(run, swap)
 
     def _live(self, topic_id: TopicId) -> Live | None:
-        topic = self._driver.broker.shard.topics.get(topic_id)
-        return None if topic is None else Live(topic.name, topic.low)
+        live = self._driver.broker.shard.live(topic_id)
+        return None if live is None else Live(*live)

@@ -1,6 +1,7 @@
 """Turns what the broker owes a reader into batches cut from the log.
 
-Laws: a batch leaves as the bytes the publisher sent, or as a slice of them; of several
+Laws: a batch leaves as the bytes the publisher sent, or as a slice of them (which gets a checksum
+of its own, as does what was staged and published); of several
 topics the oldest message goes first, by the one clock of the shard.
 """
 
@@ -14,8 +15,8 @@ from oncemq.core.records import Run
 from oncemq.core.replies import BatchHead, Messages
 from oncemq.core.step import Body, Deliver, Span
 from oncemq.errors import Corrupt
-from oncemq.storage.catalog import Stored
 from oncemq.storage.log import Log
+from oncemq.storage.parts import Stored
 from oncemq.wire import batch
 
 BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by compaction
@@ -121,6 +122,7 @@ class Reader:
             self._verify(piece)
             runs = cut_runs(record.runs, start=piece.start, stop=piece.stop)
             body = batch.cut(body, record.count, record.columns, start=piece.start, stop=piece.stop)
+        if count < record.count or piece.stored.published:
             first = runs[0]
             seed = batch.seed(span.topic, first.producer, first.first_sequence, count)
             checksum = batch.checksum(body, seed)
@@ -139,7 +141,7 @@ class Reader:
     def _verify(self, piece: Piece) -> None:
         """A slice gets a checksum of its own, so the whole must be right first."""
         key = (piece.span.topic_id, piece.stored.record.first_offset)
-        if self._verified.get(key) is piece.stored:
+        if piece.stored.published or self._verified.get(key) is piece.stored:
             return
         if batch.checksum(piece.stored.body, piece.stored.seed) != piece.stored.record.checksum:
             name = f"{piece.span.topic}@{piece.stored.record.first_offset}"

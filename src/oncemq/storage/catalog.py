@@ -2,7 +2,8 @@
 
 Law: segments stand in the order of their serials, and a topic's offsets grow with serials,
 so each topic's segments are in offset order too, without overlap; compaction replaces
-neighbours only, which keeps it so.
+neighbours only, which keeps it so. Where a topic has a part of a commit, reading follows it to
+the stage, which lies before the commit.
 """
 
 from array import array
@@ -15,11 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import MessagesStored, PartKept
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
+from oncemq.storage.entries import Entry, Extent
 from oncemq.storage.framing import Frame, parse
-from oncemq.storage.index import DamagedIndex, Entry, Extent, FileIndex, Index, entries_from
+from oncemq.storage.index import DamagedIndex, FileIndex, Index, entries_from
+from oncemq.storage.parts import Commits, Parts, Stored, parts_of, published
 from oncemq.storage.segment import COLD, Segment, index_path
 from oncemq.storage.shelf import make_index
 
@@ -36,14 +39,24 @@ class Place(msgspec.Struct, frozen=True):
     size: int
     first_offset: int
     count: int
+    is_part: bool = False  # of a commit: the messages lie in a stage
 
 
-class Stored(NamedTuple):
-    """A batch as it was stored: the record, what its checksum starts from, the body."""
+class Slice(NamedTuple):
+    """Messages `start` to `stop` of a stage, all in the batch at `place`: some of a part."""
 
-    record: MessagesStored
-    seed: int
-    body: bytes
+    part: PartKept
+    place: Place
+    start: int
+    stop: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.part.first_offset + self.start - self.part.stage_offset
+
+    @property
+    def size(self) -> int:
+        return self.place.size
 
 
 class _Holders:
@@ -65,6 +78,7 @@ class Catalog:
         self._key = key
         self._holders: dict[int, _Holders] = {}
         self._handles: OrderedDict[str, File] = OrderedDict()
+        self._commits = Commits()
 
     # what is there
 
@@ -143,7 +157,7 @@ class Catalog:
         for segment in holders.segments[start:]:
             again = partial(self._reindex, segment)
             for entry in entries_from(segment.index, topic_id, offset, again):
-                yield _place(segment, entry)
+                yield place_of(segment, entry)
                 offset = entry.first_offset + entry.count
 
     def offset_at(self, topic_id: int, timestamp: int) -> int | None:
@@ -157,9 +171,9 @@ class Catalog:
                 entry = next(segment.index.entries_since(topic_id, timestamp))
             except DamagedIndex:
                 entry = next(self._reindex(segment).entries_since(topic_id, timestamp))
-            if segment.header.form != COLD:
+            if segment.header.form != COLD or entry.is_part:
                 return entry.first_offset  # a batch as it was put has one timestamp
-            return _offset_in(self.read(_place(segment, entry)).record, timestamp)
+            return _offset_in(self.read(place_of(segment, entry)).record, timestamp)
         return None
 
     def _reindex(self, segment: Segment) -> Index:
@@ -193,18 +207,68 @@ class Catalog:
         run: list[Place] = []
         end_offset = offset + count_max
         total = 0
-        for place in self.places(topic_id, offset):
-            total += place.size
-            if place.position >= place.segment.visible or place.first_offset >= end_offset:
+        for one in self._readable(topic_id, offset):
+            total += one.size
+            if one.first_offset >= end_offset or (total > bytes_max and total > one.size):
                 break
-            if total > bytes_max and total > place.size:
-                break
-            if run and not _adjacent(run[-1], place):
+            if isinstance(one, Slice):
                 found.extend(self._read_run(run))
                 run = []
-            run.append(place)
+                staged = self.read(one.place, verify=True)
+                found.append(published(one.part, staged, start=one.start, stop=one.stop))
+                continue
+            if run and not _adjacent(run[-1], one):
+                found.extend(self._read_run(run))
+                run = []
+            run.append(one)
         found.extend(self._read_run(run))
         return found
+
+    def _readable(self, topic_id: int, offset: int) -> Iterator[Place | Slice]:
+        """Finished batches in order, those of commits where they lie."""
+        for place in self.places(topic_id, offset):
+            if place.position >= place.segment.visible:
+                return
+            if place.is_part:
+                yield from self._slices(self.read_part(topic_id, place), offset)
+            else:
+                yield place
+
+    def _slices(self, part: PartKept, offset: int) -> Iterator[Slice]:
+        at = part.stage_offset + max(0, offset - part.first_offset)
+        end = part.stage_offset + part.count
+        for place in self.places(part.stage_id, at):
+            if place.first_offset > at or at >= end:
+                break
+            stop = min(end, place.first_offset + place.count)
+            yield Slice(part, place, at, stop)
+            at = stop
+        if at < end:
+            raise Corrupt(
+                f"message {at} of stage {part.stage_id} is not in the log, though offset "
+                f"{part.first_offset + at - part.stage_offset} of topic {part.topic_id} is kept"
+            )
+
+    def staged_from(self, topic_id: int, offset: int, stage_id: int) -> int | None:
+        """Where in a stage the first of a topic's messages from `offset` on lies; None: nowhere."""
+        for place in self.places(topic_id, offset):
+            if place.is_part:
+                part = self.read_part(topic_id, place)
+                if part.stage_id == stage_id:
+                    return part.stage_offset + max(0, offset - part.first_offset)
+        return None
+
+    def read_part(self, topic_id: int, place: Place) -> PartKept:
+        """What the commit at a place says about a topic."""
+        path = place.segment.path
+        parts = self._commits.get(path, place.position)
+        if parts is None:
+            _, parts = read_parts(self._file(place.segment), place, self._key)
+            self._commits.keep(path, place.position, parts)
+        part = parts.get((topic_id, place.first_offset))
+        if part is None:
+            raise _damaged(place)
+        return part
 
     def _read_run(self, run: list[Place]) -> Iterator[Stored]:
         """Batches that lie side by side, with one read (large ones one by one, uncopied)."""
@@ -247,6 +311,14 @@ class Catalog:
             segment.file = None
 
 
+def read_parts(file: File, place: Place, key: int) -> tuple[Frame, Parts]:
+    """The frame of a commit, and what it gave to topics."""
+    frame = parse(memoryview(file.read(place.position, place.size)), 0, place.position, key)
+    if not isinstance(frame, Frame):
+        raise _damaged(place)
+    return frame, parts_of(frame.record())
+
+
 def read_frame(file: File, place: Place, key: int, *, verify: bool) -> tuple[Frame, Stored]:
     """The frame at a place, and the batch it holds."""
     large = place.size > LARGE_BYTES
@@ -276,8 +348,11 @@ def _stored(frame: Frame, place: Place, body: bytes, *, verify: bool) -> Stored:
     return Stored(record, frame.seed, body)
 
 
-def _place(segment: Segment, entry: Entry) -> Place:
-    return Place(segment, entry.position, entry.size, entry.first_offset, entry.count)
+def place_of(segment: Segment, entry: Entry) -> Place:
+    """Where an entry of a segment's index points."""
+    return Place(
+        segment, entry.position, entry.size, entry.first_offset, entry.count, entry.is_part
+    )
 
 
 def _adjacent(before: Place, after: Place) -> bool:

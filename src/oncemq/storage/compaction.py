@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from oncemq.core.records import MessagesStored, Run
+from oncemq.core.records import MessagesStored, PartKept, Run
 from oncemq.errors import Corrupt
-from oncemq.storage.catalog import Place, Stored, read_frame
+from oncemq.storage.catalog import Place, place_of, read_frame, read_parts
 from oncemq.storage.disk import Buffer, Disk, File
 from oncemq.storage.framing import Frame, encode, frame_key
 from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex, entries_from
+from oncemq.storage.parts import Parts, Stored
 from oncemq.storage.planning import Plan
 from oncemq.storage.segment import COLD, Header, Segment, remove_segment, save_index
 from oncemq.storage.shelf import make_index
@@ -45,6 +46,7 @@ class CompactionJob:
         self._plan = planned
         self._indexes: dict[str, Index] = {}
         self._source = planned.sources[0]  # the one being read
+        self._commit: tuple[tuple[str, int], int, Parts] | None = None  # read last
 
     def run(self, pause: Callable[[], None] = lambda: None) -> None:
         """Write the cold segment, if there is one to write; `pause` is called between frames."""
@@ -95,11 +97,26 @@ class CompactionJob:
             self._source = source
             again = partial(self._remade, source, file)
             for entry in entries_from(self._index(source), topic_id, low, again):
-                place = Place(source, entry.position, entry.size, entry.first_offset, entry.count)
+                place = place_of(source, entry)
+                if entry.is_part:
+                    yield self._part(file, topic_id, place)
+                    continue
                 frame, stored = read_frame(file, place, key, verify=True)
                 if stored.record.topic_id != topic_id:
                     raise Corrupt(f"{source.path}: another topic at byte {entry.position}")
                 yield Moved.of(frame, stored)
+
+    def _part(self, file: File, topic_id: int, place: Place) -> "Moved":
+        """A part of a commit as it stands alone; a commit is read once, however many it has."""
+        key = place.segment.name, place.position
+        if self._commit is None or self._commit[0] != key:
+            frame, parts = read_parts(file, place, frame_key(self._identity))
+            self._commit = key, frame.serial, parts
+        _, serial, parts = self._commit
+        part = parts.get((topic_id, place.first_offset))
+        if part is None:
+            raise Corrupt(f"{place.segment.path}: another topic at byte {place.position}")
+        return Moved(serial, part, 0, 0, b"")
 
     def _index(self, source: Segment) -> Index:
         """An index the janitor may use: it has its own cache, the loop's is not for it."""
@@ -123,10 +140,10 @@ class CompactionJob:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A batch on its way into a cold segment."""
+    """A batch on its way into a cold segment, or a part of a commit, which stays in its stage."""
 
     serial: int
-    record: MessagesStored
+    record: MessagesStored | PartKept
     seed: int
     checksum: int
     body: Buffer
@@ -139,6 +156,8 @@ class Moved:
 def _joins(waiting: list[Moved], moved: Moved) -> bool:
     """Whether the next batch may be joined to those waiting."""
     last = waiting[-1].record
+    if isinstance(last, PartKept) or isinstance(moved.record, PartKept):
+        return False
     return (
         last.first_offset + last.count == moved.record.first_offset
         and len(moved.body) < SMALL_BYTES
@@ -153,12 +172,14 @@ def join(name: str, parts: list[Moved]) -> Moved:
     """One batch of several consecutive ones; a single one stays as it was put."""
     if len(parts) == 1:
         return parts[0]
+    batches = [
+        (part.body, part.record) for part in parts if isinstance(part.record, MessagesStored)
+    ]
+    assert len(batches) == len(parts), "what lies in a stage is not joined"
     first = parts[0].record
-    count = sum(part.record.count for part in parts)
-    columns, body = batch.join(
-        [(part.body, part.record.count, part.record.columns) for part in parts]
-    )
-    runs = join_runs([run for part in parts for run in part.record.runs])
+    count = sum(record.count for _, record in batches)
+    columns, body = batch.join([(body, each.count, each.columns) for body, each in batches])
+    runs = join_runs([run for _, record in batches for run in record.runs])
     seed = batch.seed(name, runs[0].producer, runs[0].first_sequence, count)
     checksum = batch.checksum(body, seed)
     record = MessagesStored(first.topic_id, first.first_offset, count, columns, checksum, runs)
@@ -216,7 +237,7 @@ class ColdWriter:
         )
         self._file.write([head, moved.body], self._position)
         size = len(head) + len(moved.body)
-        self.index.add(moved.record, self._position, size)
+        self.index.note(moved.record, self._position, size)
         self._position += size
 
     def publish(self, cache: BlockCache) -> Segment:

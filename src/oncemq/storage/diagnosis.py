@@ -7,7 +7,8 @@ log deals with them.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import Committed, MessagesStored, Part, PartKept, Record
+from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
@@ -219,9 +220,16 @@ def lost_in(frames: Iterator[Frame], known: list[Lost]) -> list[Lost]:
     """The messages in these frames, by topic, added to what is known to be lost already."""
     spans = {lost.topic_id: (lost.first_offset, lost.end_offset) for lost in known}
     for frame in frames:
-        record = frame.record()
-        if isinstance(record, MessagesStored):
-            end = record.first_offset + record.count
-            low, high = spans.get(record.topic_id, (record.first_offset, end))
-            spans[record.topic_id] = min(low, record.first_offset), max(high, end)
+        for each in messages_of(frame.record()):
+            end = each.first_offset + each.count
+            low, high = spans.get(each.topic_id, (each.first_offset, end))
+            spans[each.topic_id] = min(low, each.first_offset), max(high, end)
     return [Lost(topic_id, *span) for topic_id, span in sorted(spans.items())]
+
+
+def messages_of(record: Record) -> Iterator[MessagesStored | Part | PartKept]:
+    """What a record says about messages: which of which topic (or stage)."""
+    if isinstance(record, MessagesStored | PartKept):
+        yield record
+    elif isinstance(record, Committed):
+        yield from (part for part in record.parts if part.first_offset != NO_OFFSET)

@@ -17,14 +17,25 @@ from typing import Any
 
 import msgspec
 
-from oncemq.core.records import RECORDS, MessagesKeyed, MessagesStored, Record
+from oncemq.core.records import (
+    RECORDS,
+    Committed,
+    MessagesKeyed,
+    MessagesStaged,
+    MessagesStored,
+    PartKept,
+    Record,
+)
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Buffer, File
 
 MAGIC = 0x314D514F  # "OQM1" on disk
 MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 VERSION = 1
-MESSAGES = frozenset((MessagesStored.kind, MessagesKeyed.kind))  # the kinds an index knows of
+# The kinds an index knows of.
+INDEXED = frozenset(
+    kind.kind for kind in (MessagesStored, MessagesKeyed, MessagesStaged, Committed, PartKept)
+)
 META_BYTES_MAX = 16 << 20
 STRETCH_BYTES = 2 << 20
 

@@ -8,9 +8,12 @@ flat however long the log.
     header   magic u32 · checksum u32 · version u32 · topics u32 · identity 16s · fingerprint u32
              chain u32 · first serial u64 · last serial u64 · segment bytes u64 · directory crc u32
     rows     one per topic, by topic id: topic · first offset · end offset · first timestamp ·
-             last timestamp · bytes · position of its blocks · entries (u64 each)
+             last timestamp · bytes · message bytes · position of its blocks · entries (u64 each)
     blocks   up to 1,024 entries: offsets · positions · last timestamps · shapes (columns of
              u64), then crc u32
+
+A topic's messages lie in a batch of its own, or in a stage: then the entry points at the commit
+that says where (a part), and `bytes` (of this segment) and `message bytes` differ.
 
 Law: an index is only a cache. It proves which segment it belongs to (fingerprint = the
 checksum of the segment's header); one that does not fit is made again from the segment.
@@ -20,93 +23,33 @@ import struct
 import sys
 import zlib
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
-
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import Committed, MessagesStored, Part, PartKept
+from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
+from oncemq.storage.entries import PART, SIZE_BITS, Entries, Entry, Extent
 
 BLOCK_ENTRIES = 1024
 CACHED_BLOCKS = 64
 
 _MAGIC = 0x58514D4F
-_VERSION = 1
+_VERSION = 2
 _HEADER = struct.Struct("<IIII16sIIQQQI")
-_ROW = struct.Struct("<8Q")
+_ROW = struct.Struct("<9Q")
 _CRC = struct.Struct("<I")
-_SIZE_BITS = 32
-_SIZE_MASK = (1 << _SIZE_BITS) - 1
+_PART_BYTES = 128  # what a part of a commit takes once it stands alone, about
+
+Indexed = MessagesStored | Committed | PartKept
 
 
 class DamagedIndex(Corrupt):
     """An index block does not hold; the segment itself may well do."""
-
-
-class Extent(NamedTuple):
-    """What one segment holds of one topic."""
-
-    first_offset: int
-    end_offset: int
-    first_timestamp: int
-    last_timestamp: int
-    bytes: int
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One stored batch: where its frame lies."""
-
-    first_offset: int
-    count: int
-    position: int
-    size: int
-
-
-class Entries:
-    """Columns of entries in offset order."""
-
-    __slots__ = ("bytes", "first_timestamp", "offsets", "positions", "shapes", "timestamps")
-
-    def __init__(self, first_timestamp: int = 0) -> None:
-        self.offsets = array("Q")
-        self.positions = array("Q")
-        self.timestamps = array("Q")  # of each batch's last message
-        self.shapes = array("Q")  # messages in the batch << 32 | bytes of its frame
-        self.bytes = 0
-        self.first_timestamp = first_timestamp
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def entry(self, at: int) -> Entry:
-        shape = self.shapes[at]
-        return Entry(self.offsets[at], shape >> _SIZE_BITS, self.positions[at], shape & _SIZE_MASK)
-
-    def at_offset(self, offset: int) -> int:
-        """The place of the entry holding `offset`, or of the first one after it."""
-        at = bisect_right(self.offsets, offset) - 1
-        if at >= 0 and offset < self.offsets[at] + (self.shapes[at] >> _SIZE_BITS):
-            return at
-        return at + 1
-
-    def columns(self) -> tuple["array[int]", ...]:
-        return self.offsets, self.positions, self.timestamps, self.shapes
-
-    @property
-    def extent(self) -> Extent:
-        last = self.entry(len(self) - 1)
-        return Extent(
-            self.offsets[0],
-            last.first_offset + last.count,
-            self.first_timestamp,
-            self.timestamps[-1],
-            self.bytes,
-        )
 
 
 class Index(Protocol):
@@ -136,9 +79,44 @@ class MemoryIndex:
         entries.offsets.append(record.first_offset)
         entries.positions.append(position)
         entries.timestamps.append(runs[-1].timestamp)
-        entries.shapes.append(record.count << _SIZE_BITS | size)
+        entries.shapes.append(record.count << SIZE_BITS | size)
         entries.bytes += size
+        entries.message_bytes += size
         return first
+
+    def add_parts(self, record: Committed | PartKept, position: int, size: int) -> list[Part]:
+        """Remember where a commit (or one of its parts) lies; the first parts of their topics."""
+        if isinstance(record, PartKept):
+            self._add_part(record, record.run.timestamp, position, size, size)
+            return []
+        first: list[Part] = []
+        for part in record.parts:
+            if part.first_offset != NO_OFFSET:
+                if part.topic_id not in self.by_topic:
+                    first.append(part)
+                own = min(size, _PART_BYTES)
+                self._add_part(part, record.timestamp, position, size, own)
+        return first
+
+    def _add_part(
+        self, part: Part | PartKept, timestamp: int, position: int, size: int, own: int
+    ) -> None:
+        entries = self.by_topic.get(part.topic_id)
+        if entries is None:
+            entries = self.by_topic[part.topic_id] = Entries(timestamp)
+        entries.offsets.append(part.first_offset)
+        entries.positions.append(position)
+        entries.timestamps.append(timestamp)
+        entries.shapes.append((PART | part.count) << SIZE_BITS | size)
+        entries.bytes += own
+        entries.message_bytes += part.message_bytes
+
+    def note(self, record: Indexed, position: int, size: int) -> None:
+        """Remember where any record with messages lies."""
+        if isinstance(record, MessagesStored):
+            self.add(record, position, size)
+        else:
+            self.add_parts(record, position, size)
 
     def topics(self) -> Iterator[int]:
         return iter(self.by_topic)
@@ -219,7 +197,7 @@ class FileIndex:
 
     def extent(self, topic_id: int) -> Extent | None:
         row = self._row(topic_id)
-        return Extent(*row[1:6]) if row else None
+        return Extent(*row[1:7]) if row else None
 
     def entries_from(self, topic_id: int, offset: int) -> Iterator[Entry]:
         yield from self._entries(topic_id, offset, by_time=False)
@@ -231,7 +209,7 @@ class FileIndex:
         row = self._row(topic_id)
         if row is None:
             return
-        start, count = row[6], row[7]
+        start, count = row[7], row[8]
         blocks = (count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
         low, high = 0, blocks - 1
         while low < high:  # the first block whose last entry reaches what is wanted

@@ -13,8 +13,8 @@ takes no further write (memory is never believed over disk).
 from dataclasses import dataclass
 
 from oncemq.core.names import Offset, Serial, TopicId
-from oncemq.core.records import MessagesStored, Record
-from oncemq.storage.catalog import Catalog, Place, Stored
+from oncemq.core.records import Committed, MessagesStored, Record
+from oncemq.storage.catalog import Catalog, Place
 from oncemq.storage.checkpoint import (
     KEPT,
     Checkpoint,
@@ -25,8 +25,10 @@ from oncemq.storage.checkpoint import (
 )
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.disk import Buffer, Disk, Lock
+from oncemq.storage.entries import Extent
 from oncemq.storage.framing import encode, frame_key
-from oncemq.storage.index import BlockCache, Extent, MemoryIndex
+from oncemq.storage.index import BlockCache, MemoryIndex
+from oncemq.storage.parts import Stored
 from oncemq.storage.planning import LiveOf, plan
 from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
 from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
@@ -145,6 +147,11 @@ class Log:
             assert isinstance(index, MemoryIndex)
             if index.add(record, position, size):
                 self._catalog.hold(record.topic_id, record.first_offset, current)
+        elif isinstance(record, Committed):
+            index = current.index
+            assert isinstance(index, MemoryIndex)
+            for first in index.add_parts(record, position, size):
+                self._catalog.hold(first.topic_id, first.first_offset, current)
         part.end = current.end = position + size
         current.last_serial = self._last_serial = serial
         current.chain = chain
@@ -351,6 +358,10 @@ class Log:
         """The first offset with a timestamp at or after this one; None when all are older."""
         offset = self._catalog.offset_at(topic_id, timestamp)
         return None if offset is None else Offset(offset)
+
+    def staged_from(self, topic_id: TopicId, offset: int, stage_id: TopicId) -> int | None:
+        """Where in a stage the first of a topic's messages from `offset` on lies; None: nowhere."""
+        return self._catalog.staged_from(topic_id, offset, stage_id)
 
     def extents(self, topic_id: TopicId) -> list[Extent]:
         """What each segment holds of the topic, oldest first."""

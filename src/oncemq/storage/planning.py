@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oncemq.core.names import TopicId
-from oncemq.storage.index import DamagedIndex, Extent
+from oncemq.storage.entries import Extent
+from oncemq.storage.index import DamagedIndex
 from oncemq.storage.segment import COLD, Segment
 
 SOURCES_MAX = 4

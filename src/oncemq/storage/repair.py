@@ -6,7 +6,8 @@ out of a fold. A segment the checkpoints cover holds only messages that matter, 
 salvaged: every batch that still holds goes into a cold segment in its place.
 """
 
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import Committed, MessagesStored, PartKept
+from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import StorageRefused
 from oncemq.storage.compaction import ColdWriter, Moved
 from oncemq.storage.diagnosis import Damage, Diagnosis, diagnose_files, valid_frames
@@ -90,7 +91,7 @@ def _salvage(disk: Disk, directory: str, damage: Damage) -> None:
         kept = [
             moved
             for frame in valid_frames(file, 0, frame_key(form.identity))
-            if (moved := _whole(frame, file.read(frame.body_position, frame.body_bytes)))
+            for moved in _whole(frame, file.read(frame.body_position, frame.body_bytes))
         ]
     finally:
         file.close()
@@ -119,9 +120,14 @@ def _topic_order(moved: Moved) -> tuple[int, int]:
     return moved.record.topic_id, moved.record.first_offset
 
 
-def _whole(frame: Frame, body: bytes) -> Moved | None:
-    """The batch of a frame, if its body holds too."""
+def _whole(frame: Frame, body: bytes) -> list[Moved]:
+    """The batch of a frame, if its body holds too, or the parts of a commit."""
     record = frame.record()
-    if not isinstance(record, MessagesStored) or not frame.holds(body):
-        return None
-    return Moved(frame.serial, record, frame.seed, frame.body_checksum, body)
+    if not frame.holds(body):
+        return []
+    if isinstance(record, MessagesStored | PartKept):
+        return [Moved(frame.serial, record, frame.seed, frame.body_checksum, body)]
+    if not isinstance(record, Committed):
+        return []
+    kept = [PartKept.of(record, each) for each in record.parts if each.first_offset != NO_OFFSET]
+    return [Moved(frame.serial, part, 0, 0, b"") for part in kept]

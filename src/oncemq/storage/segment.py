@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import MessagesStored, PartKept
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import Bad, scan
@@ -195,9 +195,9 @@ def scan_cold(file: File, header: Header, key: int) -> MemoryIndex | Bad:
         if not found.body_holds():
             return Bad(found.position, f"the body of serial {found.serial} does not hold")
         record = found.record()
-        if not isinstance(record, MessagesStored):
+        if not isinstance(record, MessagesStored | PartKept):
             return Bad(found.position, "a cold segment holds something else than messages")
-        index.add(record, found.position, found.size)
+        index.note(record, found.position, found.size)
         position = found.end
     if position != header.file_bytes:
         return Bad(position, f"the cold segment ends at byte {position}, not {header.file_bytes}")

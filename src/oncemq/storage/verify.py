@@ -6,9 +6,9 @@ Law: a frame counts only if its header, its chain, its serial and its body all h
 from array import array
 from dataclasses import dataclass, field
 
-from oncemq.core.records import RECORDS, MessagesStored
+from oncemq.core.records import RECORDS, Committed, MessagesStored, PartKept
 from oncemq.storage.disk import File
-from oncemq.storage.framing import MESSAGES, STRETCH_BYTES, Bad, Frame, first_frame_after, scan
+from oncemq.storage.framing import INDEXED, STRETCH_BYTES, Bad, Frame, first_frame_after, scan
 from oncemq.storage.index import MemoryIndex
 from oncemq.storage.segment import HEADER_BYTES, Header
 
@@ -35,7 +35,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
     serial, chain, durable, end = found.last_serial, found.chain, 0, found.end
     if prove == serial:
         found.proof = chain
-    add, note = found.index.add, found.positions.append
+    add, note = found.index.note, found.positions.append
     for frame in scan(file, HEADER_BYTES, size, key):
         if isinstance(frame, Bad):
             found.bad = frame
@@ -47,9 +47,9 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         ):
             found.bad = Bad(frame.position, _why(frame, serial=serial, chain=chain))
             break
-        if frame.kind in MESSAGES:
+        if frame.kind in INDEXED:
             record = frame.record()
-            assert isinstance(record, MessagesStored)
+            assert isinstance(record, MessagesStored | Committed | PartKept)
             add(record, frame.position, frame.size)
         elif frame.kind not in RECORDS:
             frame.record()  # a newer OnceMQ's: raises, before anything is changed

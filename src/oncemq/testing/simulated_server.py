@@ -117,7 +117,7 @@ class SimulatedServer:
         for serial, record in opened.replay:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
-        inventory.check(shard.topics.values(), opened.log)
+        inventory.check(shard, opened.log)
         broker = Broker(shard, Rules())
         broker.recovered(self._now())
         self.opened = opened

@@ -1,7 +1,7 @@
 """Requests and replies as frames.
 
     frame 0   "OQ" · version u8 · opcode u8 · token u64 (big-endian), then the fields in msgpack
-    frame 1…  bodies: one for a put, one a batch for messages, none otherwise
+    frame 1…  bodies: one for a put (also into a stage), one a batch for messages, none otherwise
 
 A message of the live feed has one frame more before these: the topic's id, 8 bytes (`subject`).
 
@@ -16,7 +16,7 @@ import msgspec
 
 from oncemq.core.names import TopicId
 from oncemq.core.replies import REPLIES, Messages, Pushed, Refused, Reply
-from oncemq.core.requests import REQUESTS, Put, Request
+from oncemq.core.requests import REQUESTS, Put, Request, StagePut
 from oncemq.core.step import Body
 
 VERSION = 1
@@ -59,7 +59,7 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
     except _UNDECODABLE as error:
         name = REQUESTS[opcode].__name__
         raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
-    bodies = 1 if isinstance(request, Put) else 0
+    bodies = 1 if isinstance(request, Put | StagePut) else 0
     if len(frames) != 1 + bodies:
         detail = f"{type(request).__name__} has {1 + bodies} frames, got {len(frames)}"
         raise Malformed("malformed", detail, token)

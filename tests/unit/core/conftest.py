@@ -21,16 +21,20 @@ from oncemq.core.names import (
 from oncemq.core.records import Record, Retention
 from oncemq.core.replies import Reply, Resumed, Subscribed, Welcome
 from oncemq.core.requests import (
+    Commit,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     Get,
     Hello,
+    Input,
+    Piece,
     Put,
     Request,
     Resume,
     Settle,
     Settled,
+    StagePut,
     Start,
     Subscribe,
     Unsubscribe,
@@ -158,6 +162,50 @@ class Desk:
             len(payloads), 0, checksum, idempotency_key=key,
         )  # fmt: skip
         return self.ask(msgspec.structs.replace(put, **how), body)
+
+    def stage(
+        self, name: bytes, *payloads: bytes, first: int | None = None, client: str = "publisher"
+    ) -> Reply | Deliver:
+        """Put into a stage, under its next numbers or the ones given."""
+        stage = ProducerId(name.ljust(16, b"."))
+        if first is None:
+            first = self.sequences.get(("", stage), 0) + 1
+            self.sequences["", stage] = first + len(payloads) - 1
+        body = batch.encode_payloads(payloads)
+        checksum = batch.checksum(body, batch.seed("", stage, first, len(payloads)))
+        return self.ask(
+            StagePut(
+                ClientId(client), self.epoch(client), stage, Sequence(first), len(payloads), 0,
+                checksum,
+            ),
+            body,
+        )  # fmt: skip
+
+    def committing(
+        self,
+        *pieces: tuple[str, bytes, int, int],
+        owner: str = "job",
+        number: int = 1,
+        inputs: tuple[tuple[str, int, int], ...] = (),
+        client: str = "publisher",
+        closing: bool = True,
+    ) -> Commit:
+        """A commit of (topic, stage, start, count), settling (topic, first, cursor)."""
+        settled: list[Input] = []
+        for topic, first, cursor in inputs:
+            subscription = self.shard.by_name[topic].subscriptions[ClientId(client)].id
+            settled.append(Input(topic, subscription, Offset(first), Offset(cursor)))
+        named = [
+            Piece(topic, ProducerId(stage.ljust(16, b".")), Offset(start), count)
+            for topic, stage, start, count in pieces
+        ]
+        return Commit(
+            ClientId(client), self.epoch(client), owner, number, not owner.startswith("_"),
+            tuple(named), tuple(settled), closing,
+        )  # fmt: skip
+
+    def commit(self, *pieces: tuple[str, bytes, int, int], **how: object) -> Reply | Deliver:
+        return self.ask(self.committing(*pieces, **how))  # type: ignore[arg-type]
 
     def resume(self, topic: str, client: str = "publisher") -> Reply | Deliver:
         producer = ProducerId(b"p".ljust(16, b"."))

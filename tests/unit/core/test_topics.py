@@ -288,6 +288,8 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "clients": 2,
             "waiting": 1,
             "last_serial": len(desk.records),
+            "stages": 0,
+            "owners": 0,
             "idempotency_keys": 0,
             "requests": 9,
             "stored": 2,
@@ -296,6 +298,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "duplicates": 2,
             "delivered": 0,
             "refused": 1,
+            "committed": 0,
         }
     )
 

@@ -128,8 +128,8 @@ class Host:
         job.clean()
 
     def live(self, topic_id: int) -> Live | None:
-        topic = self.broker.shard.topics.get(TopicId(topic_id))
-        return None if topic is None else Live(topic.name, topic.low)
+        live = self.broker.shard.live(TopicId(topic_id))
+        return None if live is None else Live(*live)
 
     def putting(
         self, topic: str, *payloads: bytes, producer: bytes = PRODUCER, first: int | None = None

@@ -98,7 +98,7 @@ class Stored:
     """A batch as the log gives it; its seed is looked at to verify it."""
 
     def __init__(self, record: MessagesStored, body: bytes, seed: int) -> None:
-        self.record, self.body = record, body
+        self.record, self.body, self.published = record, body, False
         self._seed, self.verified = seed, 0
 
     @property

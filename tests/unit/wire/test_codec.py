@@ -13,6 +13,7 @@ from oncemq.core.records import Retention, Run
 from oncemq.core.replies import (
     REPLIES,
     BatchHead,
+    CommitDone,
     Done,
     Ends,
     Heard,
@@ -22,7 +23,9 @@ from oncemq.core.replies import (
     Pushed,
     PutAccepted,
     Refused,
+    Result,
     Resumed,
+    Staged,
     StatusReport,
     Subscribed,
     SubscriptionInfo,
@@ -37,21 +40,26 @@ from oncemq.core.replies import (
 )
 from oncemq.core.requests import (
     REQUESTS,
+    Commit,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    DropStage,
     Get,
     Hello,
+    Input,
     Leave,
     Listen,
     ListSubscriptions,
     ListTopics,
+    Piece,
     Put,
     Read,
     Resume,
     Settle,
     Settled,
     ShowTopic,
+    StagePut,
     Start,
     Status,
     Subscribe,
@@ -62,6 +70,7 @@ from oncemq.wire import codec
 
 SETTLED = (Settled("orders", SubscriptionId(9), Offset(3)),)
 PUT = Put("me", 1, "orders", TopicId(5), b"p" * 16, True, 1, 2, 0, 77)
+STAGE_PUT = StagePut("me", 1, b"s" * 16, 1, 2, 0, 77)
 RUN = Run(2, b"p" * 16, 1, 1, 1_000)
 HEAD = BatchHead("orders", TopicId(5), SubscriptionId(9), Offset(3), 2, 0, 77, (RUN,))
 TOPIC = TopicInfo("orders", TopicId(5), Offset(0), Offset(3), 1, 2, Retention(1, 2, True), 9, 10)
@@ -83,6 +92,18 @@ ALL_REQUESTS = [
     ListSubscriptions("orders", "me", ("a", "b"), 5),
     Status(),
     Read("orders", Offset(3), 4, 5, True),
+    STAGE_PUT,
+    Commit(
+        "me",
+        1,
+        "owner",
+        7,
+        True,
+        (Piece("orders", b"s" * 16, Offset(0), 2),),
+        (Input("in", SubscriptionId(9), Offset(3), Offset(4)),),
+        False,
+    ),
+    DropStage("me", 1, b"s" * 16),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
     Leave("me", 1, 8),
     Watch((("orders", Offset(3)),), 500),
@@ -101,6 +122,8 @@ ALL_REPLIES = [
     TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
     SubscriptionList((SUBSCRIPTION,), False),
     StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
+    Staged(Offset(4), True, 50),
+    CommitDone(True, (Result("orders", TopicId(5), Offset(-1), 2),), 50),
     Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
     Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
     Taken(3),
@@ -125,13 +148,13 @@ def test_these_are_all_requests_and_replies() -> None:
 
 
 def test_opcodes_are_for_good() -> None:
-    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 16), 20, 21, 24]
-    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 76), 80, 81, 84, 88]
+    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 19), 20, 21, 24]
+    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 78), 80, 81, 84, 88]
 
 
 @pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)
 def test_a_request_is_what_it_was_after_the_way(request_) -> None:
-    body = b"body" if isinstance(request_, Put) else None
+    body = b"body" if isinstance(request_, Put | StagePut) else None
     assert codec.decode_request(codec.encode_request(42, request_, body)) == (42, request_, body)
 
 
@@ -180,6 +203,7 @@ NONSENSE = [
     ([frame(14, b"\x91" + b"\x81\xa1a" * 100_000)], (42, "malformed")),
     ([frame(14, b"\x90"), b"a body"], (42, "malformed")),
     (codec.encode_request(42, PUT), (42, "malformed")),
+    (codec.encode_request(42, STAGE_PUT), (42, "malformed")),
     ([*codec.encode_request(42, PUT, b"one"), b"two"], (42, "malformed")),
 ]
 
