@@ -6,10 +6,14 @@ import pty
 import signal
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from oncemq import Client
 
 from .conftest import (
     DEADLINE_SECONDS,
@@ -256,6 +260,36 @@ def test_a_listener_leaves_the_topics_it_was_not_asked_for_alone(
         listener.send_signal(signal.SIGINT)
         listener.communicate(timeout=DEADLINE_SECONDS)
     assert once("get", other).text == "keep\n"
+
+
+def test_a_listener_that_misbehaves_writes_nothing_twice_and_nothing_out_of_order(
+    once: Once, once_server: Serving, topic: str, tmp_path: Path
+) -> None:
+    once("subscribe", topic)
+    chaos = (topic, "--chaos", "--seed", "3", "--json")
+    with (
+        listening(once_server, tmp_path, *chaos) as listener,
+        Client(once_server.address) as client,
+    ):
+        offsets: list[int] = []
+        assert listener.stdout is not None
+        assert listener.stderr is not None
+        lines = iter(listener.stdout)
+        reading = threading.Thread(
+            target=lambda: offsets.extend(json.loads(line)["offset"] for line in lines),
+            daemon=True,
+        )
+        reading.start()
+        while len(offsets) < 150:
+            client.put(topic, b"x")
+            time.sleep(0.002)  # at its pace: this is not about the load
+        listener.send_signal(signal.SIGINT)
+        said = listener.stderr.read().decode()
+        assert listener.wait(DEADLINE_SECONDS) == 130
+        reading.join()
+    assert offsets == sorted(set(offsets))
+    for what in ("chaos with --seed 3", "stalls for", "crashes at", "--seed 4", "unsubscribes"):
+        assert what in said, said
 
 
 def test_141_a_closed_pipe_ends_quietly_and_what_was_not_written_comes_again(

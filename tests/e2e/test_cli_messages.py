@@ -272,7 +272,7 @@ def test_a_listener_to_several_topics_needs_all_of_them_subscribed(once: Once, t
     once("subscribe", f"{topic}-a", "--id", "c")
     refused = once("listen", f"{topic}-a", f"{topic}-b", "--id", "c")
     assert refused.code == 1
-    assert f"c is not subscribed to '{topic}-b'" in refused.err
+    assert f"'c' is not subscribed to '{topic}-b'" in refused.err
 
 
 def test_a_put_under_an_idempotency_key_is_stored_once_whoever_repeats_it(

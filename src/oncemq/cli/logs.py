@@ -1,9 +1,14 @@
-"""The log of a server, on stderr: lines for people, or one JSON object a line."""
+"""The log of a server, on stderr: lines for people, coloured on a terminal, or JSON."""
 
 import logging
+import sys
 import time
 
 import msgspec
+
+from oncemq.cli.output import painted
+
+COLOURS = {"debug": 2, "info": 36, "warning": 33, "error": 31}
 
 
 class JsonFormatter(logging.Formatter):
@@ -27,7 +32,9 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, an exception below it."""
-        line = f"{_moment(record)} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        level = record.levelname.lower()
+        level = painted(level, sys.stderr, COLOURS.get(level, 31))
+        line = f"{_moment(record)} {level} {record.name}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
