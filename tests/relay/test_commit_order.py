@@ -3,19 +3,19 @@
 Each test fails when rows are ordered by id, or by transaction id, or read with a cursor.
 """
 
-import random
-import threading
 from contextlib import closing
 from typing import Any
 
 import pytest
 from tests.e2e.processes import until
+from tests.relay.books import Books
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 from tests.relay.test_relay import got
 
 import oncemq
 from oncemq import Client, Relay
+from oncemq.core.records import Retention
 
 
 @pytest.fixture
@@ -91,42 +91,13 @@ def test_rows_that_no_trigger_saw_are_published(
 def test_writers_that_overlap_are_each_in_order_and_whole(
     home: Home,
     oncemq_server: str,
-    reader: Client,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each transaction takes a number from one locked row: that is the order of their commits."""
     monkeypatch.setattr("oncemq.relay.ledger.ROWS_MAX", 7)
-    home.look("CREATE TABLE turn (number integer)")
-    home.look("INSERT INTO turn VALUES (0)")
-    writers, rounds = 4, 15
-
-    def write(seed: int) -> None:
-        chance = random.Random(seed)
-        with closing(home.writer()) as connection:
-            for _ in range(rounds):
-                before, after = chance.randrange(3), 1 + chance.randrange(3)
-                connection.execute("BEGIN")
-                oncemq.outbox(connection).put_many("apart", [b"noise"] * before)
-                connection.execute("SELECT pg_sleep(%s)", (chance.random() / 200,))
-                row = connection.execute("UPDATE turn SET number = number + 1 RETURNING number")
-                number = row.fetchone()[0]
-                texts = [b"%d.%d/%d" % (number, each, after) for each in range(after)]
-                oncemq.outbox(connection).put_many("orders", texts)
-                connection.execute("ROLLBACK" if chance.random() < 0.2 else "COMMIT")
-
-    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(writers)]
-    with Relay(home.connect, server=oncemq_server):
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    books = Books(home)
+    with Client(oncemq_server) as client, Relay(home.connect, server=oncemq_server):
+        for topic in ("orders", "apart"):
+            client.create_topic(topic, Retention(forever=True))
+        books.write_at_once(writers=4, count=15, seed=1)
         until(lambda: home.left == 0, what="everything is published")
-    number = home.look("SELECT number FROM turn")[0][0]
-    payloads = [message.payload for message in reader.get("orders", limit=10_000)]
-    expected = [
-        b"%d.%d/%d" % (each, part, count)
-        for each in range(1, number + 1)
-        for count in [next(int(p.split(b"/")[1]) for p in payloads if p.startswith(b"%d." % each))]
-        for part in range(count)
-    ]
-    assert payloads == expected
+        assert books.check(client) > 50
