@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncemq.cli.bench_lab import Lab
     from oncemq.cli.bench_report import Figure
 
-PARTS = ("put", "get", "latency", "topics", "restart", "memory")
+PARTS = ("put", "get", "latency", "outbox", "topics", "restart", "memory")
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
 
@@ -47,6 +47,7 @@ def size_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
     callback=size_of,
     help="Size of the log for restart and memory; 1GiB, with --all 10GB.",
 )
+@click.option("--database", metavar="URL", default="", help="A PostgreSQL for the outbox, too.")
 def bench(
     session: Session,
     parts: tuple[str, ...],
@@ -56,8 +57,9 @@ def bench(
     runs: int | None,
     topics: int | None,
     log_bytes: int | None,
+    database: str,
 ) -> None:
-    """Measure this machine: PART is put, get, latency, topics, restart, memory.
+    """Measure this machine: PART is put, get, latency, outbox, topics, restart, memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -74,7 +76,8 @@ def bench(
     chosen = PARTS if everything else parts or USUAL
     started = time.monotonic()
     figures: list[Figure] = []
-    with ended_by_a_signal(), lab(Path(beside) if beside else None, effort, shown=True) as place:
+    where = Path(beside) if beside else None
+    with ended_by_a_signal(), lab(where, effort, shown=True, database=database) as place:
         for part in PARTS:
             if part in chosen:
                 figures += [each for measure in measures(part) for each in measure(place)]
@@ -83,12 +86,13 @@ def bench(
 
 def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     """What belongs to a part."""
-    from oncemq.cli import bench_bulk, bench_scale, bench_single
+    from oncemq.cli import bench_bulk, bench_outbox, bench_scale, bench_single
 
     return {
         "put": [bench_bulk.bulk_puts, bench_single.single_puts],
         "get": [bench_bulk.bulk_gets],
         "latency": [bench_single.latencies],
+        "outbox": [bench_outbox.relayed],
         "topics": [bench_scale.topics],
         "restart": [bench_scale.restart],
         "memory": [bench_scale.memory],

@@ -77,7 +77,8 @@ class Steps:
 class Lab:
     """What every measurement is given."""
 
-    def __init__(self, directory: Path, effort: Effort, steps: Steps) -> None:
+    def __init__(self, directory: Path, effort: Effort, steps: Steps, database: str = "") -> None:
+        self.database = database  # a PostgreSQL to measure on, beside SQLite
         self.directory = directory
         self.effort = effort
         self.steps = steps
@@ -111,14 +112,14 @@ class Lab:
 
 
 @contextmanager
-def lab(beside: Path | None, effort: Effort, *, shown: bool) -> Generator[Lab]:
+def lab(beside: Path | None, effort: Effort, *, shown: bool, database: str = "") -> Generator[Lab]:
     """A lab on the disk of `beside`, or of the temporary directory."""
     if beside is not None:
         beside.mkdir(parents=True, exist_ok=True)
     steps = Steps(sys.stderr if shown else None)
     with tempfile.TemporaryDirectory(prefix="oncemq-bench-", dir=beside) as directory:
         try:
-            yield Lab(Path(directory), effort, steps)
+            yield Lab(Path(directory), effort, steps, database)
         finally:
             steps.clear()
 
