@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from contextlib import suppress
 from typing import Any
 
@@ -89,7 +90,7 @@ def begin(command: dict[str, Any]) -> int:
         os.dup2(null, 1)
         live(**command)
     except BaseException:
-        sys.excepthook(*sys.exc_info())
+        traceback.print_exc()
     finally:
         os._exit(1)
 

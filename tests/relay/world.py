@@ -12,8 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-import msgspec
-
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import MessagesStored, Retention
@@ -215,17 +213,17 @@ class World:
     def _send(self, relay: Relay, what: tuple[int, list[bytes]] | None) -> None:
         standing = relay.errand.standing
         if what is None:
-            relay.request = (
-                Resume(relay.client, relay.client_epoch, TOPIC, standing.producer),
-                None,
-            )
+            number = next(iter(relay.numbers))
+            resume = Resume(relay.client, relay.client_epoch, TOPIC, standing.producer, number)
+            relay.request = (resume, None)
         else:
             first, payloads = what
             body = batch.encode_payloads(payloads)
             seed = batch.seed(TOPIC, standing.producer, first, len(payloads))
             relay.request = (
                 Put(relay.client, relay.client_epoch, TOPIC, standing.topic_id, standing.producer,
-                    True, first, len(payloads), 0, batch.checksum(body, seed)),
+                    True, first, len(payloads), 0, batch.checksum(body, seed),
+                    relay.errand.permit),
                 body,
             )  # fmt: skip
         relay.token = next(self._tokens)
@@ -233,12 +231,11 @@ class World:
         self.send_again(self.relays.index(relay))
 
     def send_again(self, choice: int) -> None:
-        """The engine sends once more what has no answer yet, numbered anew."""
+        """The engine sends once more what has no answer yet."""
         if self.relays and len(self.wire) < WIRE_MAX:
             relay = self.relays[choice % len(self.relays)]
             if relay.request is not None and relay.errand.under_way:
                 request, body = relay.request
-                request = msgspec.structs.replace(request, number=next(iter(relay.numbers)))
                 relay.errand.sends += isinstance(request, Put)
                 self.wire.append(Envelope(relay.token, (request, body)))
 

@@ -36,16 +36,19 @@ class Presence:
 
     def __init__(self) -> None:
         self._client_epoch = Epoch(0)
+        self._claims: tuple[int, ...] = ()
 
     def last_epoch(self) -> Epoch:
         return self._client_epoch
 
     def claim(self, nonce: int) -> Found:
-        """A grant whose answer is lost is followed by another: nothing here rests on it."""
-        return Found(self._client_epoch, ())
+        found = Found(self._client_epoch, self._claims)
+        self._claims = (*self._claims, nonce)
+        return found
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         self._client_epoch = client_epoch
+        self._claims = ()
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         return {}
@@ -74,7 +77,7 @@ class Courier:
         )
         self._engine = Engine(settings, state, Link(), monotonic_clock)
         self._turns = Turns(self._engine, PATIENCE_SECONDS)
-        self._sends = count(1)
+        self._resumes = count(1)
         self._answers = 0
         self._silent = False
         self._unkept: set[str] = set()
@@ -87,7 +90,7 @@ class Courier:
 
     def ask(self, errand: Errand) -> None:
         """Where does the outbox stand on the topic?"""
-        standing = errand.standing
+        standing, number = errand.standing, next(self._resumes)
 
         def make() -> tuple[Request, None]:
             return Resume(
@@ -95,7 +98,7 @@ class Courier:
                 self._engine.client_epoch or ANONYMOUS_EPOCH,
                 standing.topic,
                 standing.producer,
-                next(self._sends),
+                number,
             ), None
 
         self._begin(errand, make)
@@ -121,7 +124,7 @@ class Courier:
                 count=rows,
                 columns=columns,
                 checksum=checksum,
-                number=next(self._sends),
+                permit=errand.permit,
             )
             return put, body
 

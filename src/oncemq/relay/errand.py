@@ -108,6 +108,7 @@ class Errand:
     standing: Standing
     sets_aside: bool = False  # poison is put aside; else it stops the topic
     sure: bool = False  # the server has told this relay where it stands
+    permit: int = 0  # which the server gave with that: copies from before it are void
     inherited: bool = False  # the planned rows may have been sent by an earlier relay
     sends: int = 0  # of the planned rows, by this one
     under_way: bool = False
@@ -162,6 +163,7 @@ class Errand:
     def resumed(self, reply: Resumed) -> None:
         """Where the server stands: what fits goes on, what does not stops the topic."""
         self.under_way = False
+        self.permit = reply.permit
         standing = self.standing
         if standing.topic_id and reply.topic_id != standing.topic_id:
             self._another_topic(reply)
