@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oncemq import Client, Corrupt, Message
-from oncemq.cli.audit import walk
+from oncemq.client.walk import walk
 from oncemq.core.audit.checker import Audit
 from oncemq.core.names import Micros, Offset, TopicId
 from oncemq.core.records import Retention

@@ -1,15 +1,11 @@
 """`once audit`: walks what is stored, compares it with what took effect, says what is wrong.
 
-The walk reads each topic through a client, which verifies the publishers' checksums; the rules
-are in `oncemq.core.audit`. A journal is what a subscriber wrote down of its own effects, receipts
-are what a publisher was told.
+`oncemq.client.walk` reads each topic; the rules are in `oncemq.core.audit`. A journal is what a
+subscriber wrote down of its own effects, receipts are what a publisher was told.
 """
 
 import sys
-import time
 from collections import defaultdict
-from collections.abc import Iterator
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import click
@@ -20,99 +16,14 @@ from oncemq.cli.journal import Journal, journals_of, receipts_of
 from oncemq.cli.progress import Progress
 from oncemq.cli.session import Session
 from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.facts import Fact, Held, Put, Skipped, Stored
+from oncemq.core.audit.facts import Put
 from oncemq.core.audit.findings import KINDS, Findings
-from oncemq.core.names import Micros, Offset, Sequence
-from oncemq.errors import Corrupt, InvalidRequest
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from oncemq import Client, Message
+    from oncemq import Client
     from oncemq.core.replies import TopicInfo
 
 FOUND = 6  # the exit code: a gap, a duplicate, anything that breaks a promise
-PAGE = 5_000
-PATIENCE_SECONDS = 2.0  # for messages that are stored, and about to be durable
-
-
-# ------------------------------------------------------------------ the walk
-
-
-def walk(client: "Client", info: "TopicInfo", *, digests: bool = False) -> Iterator[Fact]:
-    """The facts about one topic's stored messages, from its lowest offset to its end."""
-    yield Held(info.name, info.low, info.end)
-    at, give_up = info.low, time.monotonic() + PATIENCE_SECONDS
-    while at < info.end:
-        try:
-            messages = client.read(info.name, at, limit=min(PAGE, info.end - at))
-        except InvalidRequest as refused:
-            if refused.code != "offset_out_of_range":
-                raise
-            at = _after_retention(client, info.name, at)
-            yield Skipped(info.name, at)
-            continue
-        except Corrupt as damage:
-            for fact in _around_damage(client, info, at, damage.detail, digests=digests):
-                yield fact
-                at = fact.until if isinstance(fact, Skipped) else Offset(fact.offset + 1)
-            continue
-        if messages:
-            yield from _facts(messages, digests=digests)
-            at = Offset(messages[-1].offset + 1)
-            give_up = time.monotonic() + PATIENCE_SECONDS
-        elif time.monotonic() > give_up:
-            return  # what is not there now is a gap
-        else:
-            time.sleep(0.02)
-
-
-def _facts(messages: "list[Message]", *, digests: bool) -> Iterator[Stored]:
-    for message in messages:
-        yield Stored(
-            message.topic,
-            Offset(message.offset),
-            message.producer,
-            Sequence(message.sequence),
-            _micros(message.timestamp),
-            sha256(message.payload).digest() if digests else b"",
-        )
-
-
-def _around_damage(
-    client: "Client", info: "TopicInfo", at: Offset, damage: str, *, digests: bool
-) -> Iterator[Stored | Skipped]:
-    """One by one: up to what cannot be read, over it, and one beyond."""
-    bad = 0
-    while at < info.end:
-        try:
-            messages = client.read(info.name, at, limit=1)
-        except Corrupt:
-            bad += 1
-        else:
-            if bad:
-                yield Skipped(info.name, at, damage)
-            yield from _facts(messages, digests=digests)
-            if bad or not messages:
-                return
-        at = Offset(at + 1)
-    if bad:
-        yield Skipped(info.name, at, damage)
-
-
-def _after_retention(client: "Client", name: str, at: Offset) -> Offset:
-    """Where the topic begins by now."""
-    low = client.topic(name).topic.low
-    if low <= at:
-        raise InvalidRequest(f"'{name}' was deleted while the audit looked at it; run it again")
-    return low
-
-
-def _micros(moment: "datetime") -> Micros:
-    return Micros(round(moment.timestamp() * 1_000_000))
-
-
-# ------------------------------------------------------------------ the command
 
 
 @command("audit")
@@ -200,6 +111,8 @@ def _look(
     *,
     digests: bool,
 ) -> None:
+    from oncemq.client.walk import walk
+
     total = sum(info.end - info.low for info in infos)
     seen = 0
     with Progress("audited", sys.stderr) as progress:

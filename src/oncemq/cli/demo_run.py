@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from oncemq.cli.audit import walk
 from oncemq.cli.demo_ledger import Ledger
 from oncemq.cli.demo_process import Child, ChildFailed, ServerChild
 from oncemq.cli.demo_publisher import TIMEOUT, TOPIC, Board, read_board
 from oncemq.client.blocking import Client
+from oncemq.client.walk import walk
 from oncemq.core.audit.checker import Audit
 from oncemq.core.audit.facts import Given
 from oncemq.core.names import Offset

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from oncemq.testing.auditing import audit
     from oncemq.testing.chaos import Chaos
     from oncemq.testing.checker import check
     from oncemq.testing.crash_points import CrashPoints, PowerCut
@@ -19,6 +20,7 @@ _HOMES = {
     "CrashPoints": "oncemq.testing.crash_points",
     "FaultyDisk": "oncemq.testing.faulty_disk",
     "PowerCut": "oncemq.testing.crash_points",
+    "audit": "oncemq.testing.auditing",
     "chaotic_server": "oncemq.testing.embedded",
     "check": "oncemq.testing.checker",
     "server": "oncemq.testing.embedded",
@@ -29,6 +31,7 @@ __all__ = [
     "CrashPoints",
     "FaultyDisk",
     "PowerCut",
+    "audit",
     "chaotic_server",
     "check",
     "server",

@@ -7,6 +7,7 @@ test asks for a fixture. See docs/TESTING_YOUR_CODE.md.
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -90,3 +91,14 @@ def oncemq_client(oncemq_server: str) -> "Generator[Callable[..., Client]]":
             return clients.enter_context(Client(oncemq_server, **options))
 
         yield connect
+
+
+@pytest.fixture
+def oncemq_audit(oncemq_server: str) -> "Callable[..., None]":
+    """`oncemq_audit("orders", effects={"billing": ids}, receipts=receipts)`: the checker.
+
+    Raises an AssertionError that names each broken promise; see `oncemq.testing.audit`.
+    """
+    from oncemq.testing.auditing import audit
+
+    return partial(audit, oncemq_server)

@@ -1,0 +1,1 @@
+"""A coffee shop: an example of OnceMQ."""
