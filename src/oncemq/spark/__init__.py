@@ -7,6 +7,6 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
-from oncemq.spark.session import package_zip, register, session
+from oncemq.spark.launch import package_zip, register, session
 
 __all__ = ["package_zip", "register", "session"]

