@@ -205,6 +205,34 @@ def test_puts_of_a_fenced_client_that_were_recorded_go_out_with_its_next_start(
     assert payloads == [b"newer", b"older", b"last"]
 
 
+def test_a_fenced_client_does_not_close_as_if_its_puts_were_sent(
+    server: str, state: Path, watcher: Client
+) -> None:
+    with relay(server) as wire:
+        older = ada(wire.address, state)
+        older.status()
+        wire.refuse()
+        older.put("orders", b"older", wait=False)
+        with ada(server, state) as newer:
+            newer.status()
+            wire.cut()
+            with pytest.raises(Fenced, match="'ada'"):
+                older.close()
+    with ada(server, state) as last:
+        last.flush()
+    assert [message.payload for message in watcher.get("orders", limit=10)] == [b"older"]
+
+
+async def test_an_asyncio_client_does_not_close_in_silence_either(server: str, state: Path) -> None:
+    older = AsyncClient(server, id="ada", state=state, timeout=20)
+    await older.status()
+    with ada(server, state) as newer:
+        newer.status()
+        await older.put("orders", b"older", wait=False)
+        with pytest.raises(Fenced):
+            await older.close()
+
+
 async def test_an_asyncio_client_is_fenced_alike(server: str, state: Path, watcher: Client) -> None:
     with relay(server) as wire:
         older = AsyncClient(wire.address, id="ada", state=state, timeout=20)

@@ -176,7 +176,10 @@ class AsyncClient(AsyncPublishing):
     # Ending
 
     async def close(self) -> None:
-        """Send what is unsent, tell what is settled, let go."""
+        """Send what is unsent, tell what is settled, let go.
+
+        Raises what a put that nobody looked at met, as `flush` does.
+        """
         await self._close(self._timeout)
 
     async def __aenter__(self) -> Self:
@@ -197,21 +200,27 @@ class AsyncClient(AsyncPublishing):
         if self._turns.closed:
             return
         lost: OnceMQError | None = None
-        outflow = self._engine.outflow
         try:
-            if self._engine.failure is None and timeout > 0:
-                if not self._engine.connected and not outflow.unrecorded:
-                    timeout = min(timeout, AWAY_SECONDS)
-                try:
-                    await self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
-                    await self._turns.run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
-                except Unreachable as unreachable:
-                    lost = unreachable if outflow.unrecorded else None
+            if timeout > 0:
+                lost = await self._last_words(timeout)
         finally:
             self._turns.close()
             self._engine.close()
         if lost is not None:
             raise lost
+
+    async def _last_words(self, timeout: float) -> OnceMQError | None:
+        outflow = self._engine.outflow
+        try:
+            if not self._engine.connected and not outflow.unrecorded:
+                timeout = min(timeout, AWAY_SECONDS)
+            await self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
+            await self._turns.run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
+        except Unreachable as unreachable:
+            return unreachable if outflow.unrecorded else None
+        except OnceMQError:
+            pass  # it is done for: what became of its puts is all there is to say
+        return outflow.take_failure()
 
     async def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))

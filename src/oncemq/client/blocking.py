@@ -186,7 +186,10 @@ class Client(Publishing, Columnar):
     # Ending
 
     def close(self) -> None:
-        """Send what is unsent, tell what is settled, let go; the outbox keeps what cannot leave."""
+        """Send what is unsent, tell what is settled, let go; the outbox keeps what cannot leave.
+
+        Raises what a put that nobody looked at met, as `flush` does.
+        """
         self._close(self._timeout)
 
     def __enter__(self) -> Self:
@@ -208,7 +211,7 @@ class Client(Publishing, Columnar):
         engine = self._engine
         lost: OnceMQError | None = None
         try:
-            if engine.failure is None and timeout > 0:
+            if timeout > 0:
                 lost = self._last_words(timeout)
         finally:
             self._turns.close()
@@ -227,8 +230,8 @@ class Client(Publishing, Columnar):
         except Unreachable as unreachable:
             return unreachable if outflow.unrecorded else None
         except OnceMQError:
-            return None
-        return None
+            pass  # it is done for: what became of its puts is all there is to say
+        return outflow.take_failure()
 
     @contextmanager
     def _put_back_unless_settled(self, topic: str) -> Generator[None]:

@@ -121,7 +121,8 @@ class Publishing:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
         outflow = self._engine.outflow
         self._turns.wait_until(lambda: outflow.idle, timeout, "the puts made so far")
-        error = self._engine.failure or outflow.take_failure()
+        unseen = outflow.take_failure()
+        error = self._engine.failure or unseen
         if error is not None:
             raise error
 

@@ -127,12 +127,7 @@ class Engine:
             wait_ms=wait_ms,
             only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
         )
-        token = self._begin(
-            lambda: (replace(get, client_epoch=self.client_epoch or ANONYMOUS_EPOCH), None),
-            partial(self._fetched, topic, get, ticket),
-            patience_ms=wait_ms,
-        )
-        self._fetches[topic] = (token, ticket, wait_ms)
+        self._fetch(topic, get, ticket)
         return ticket
 
     def ask_messages(
@@ -291,10 +286,22 @@ class Engine:
         else:
             ticket.fill(reply)
 
+    def _fetch(self, topic: str, get: Get, ticket: "Ticket[None]") -> None:
+        token = self._begin(
+            lambda: (replace(get, client_epoch=self.client_epoch or ANONYMOUS_EPOCH), None),
+            partial(self._fetched, topic, get, ticket),
+            patience_ms=get.wait_ms,
+        )
+        self._fetches[topic] = (token, ticket, get.wait_ms)
+
     def _fetched(
         self, topic: str, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
     ) -> None:
         self._fetches.pop(topic, None)
+        if isinstance(reply, Refused) and reply.code == "storage_full" and get.settled:
+            # No room to note what is settled: that is told later, messages come all the same.
+            self._fetch(topic, replace(get, settled=()), ticket)
+            return
         if isinstance(reply, Refused):
             self.subscriber.put_back(topic)
             ticket.fail(error_of(reply))

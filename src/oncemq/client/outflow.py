@@ -200,12 +200,13 @@ class Outflow:
 
     def fail(self, error: OnceMQError) -> None:
         """The client is done for; what the outbox holds stays there."""
-        for gathering in self._gatherings.values():
-            gathering.ticket.fail(error)
+        tickets: list[Ticket[Any]] = [each.ticket for each in self._gatherings.values()]
         self._gatherings.clear()
-        for parcel in self._publisher.abandon():
-            if parcel.ticket is not None:
-                parcel.ticket.fail(error)
+        parcels = self._publisher.abandon()
+        tickets += [parcel.ticket for parcel in parcels if parcel.ticket is not None]
+        for ticket in tickets:
+            ticket.fail(error)
+        self._failed += tickets
         self.unsent_bytes = 0
 
     # Recording and numbering

@@ -5,8 +5,6 @@ Law: what passes is a batch whose bytes are right and whose storing cannot fail 
 
 from typing import Protocol
 
-import msgspec
-
 from oncemq.core.names import Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
@@ -48,19 +46,16 @@ class Admission:
         self._rules = rules
         self._room = room
 
-    def check(
-        self, request: Request, body: Body | None, now: Micros
-    ) -> tuple[Request, Refused | None]:
-        """The request as it may be handled, or why not."""
+    def check(self, request: Request, body: Body | None, now: Micros) -> Refused | None:
+        """Why a request may not be handled, or None."""
         if isinstance(request, Put | StagePut):
             assert body is not None, "the codec gives every put a body"
-            return request, self._put(request, body, now)
-        if isinstance(request, _WRITES_NOTHING) or self._fact_room(request, now):
-            return request, None
-        if isinstance(request, Get):
-            # Gets go on when the disk is full; the client says again what it settled.
-            return msgspec.structs.replace(request, settled=()), None
-        return request, _full()
+            return self._put(request, body, now)
+        # Gets go on when the disk is full: those that settle nothing.
+        nothing = isinstance(request, Get) and not request.settled
+        if nothing or isinstance(request, _WRITES_NOTHING) or self._fact_room(request, now):
+            return None
+        return _full()
 
     def _put(self, put: Put | StagePut, body: Body, now: Micros) -> Refused | None:
         rules = self._rules

@@ -71,7 +71,7 @@ class Driver:
             self._send(Caller(route, fault.token), fault.refusal)
             return
         caller = Caller(route, token)
-        request, refusal = self._admission.check(request, body, now)
+        refusal = self._admission.check(request, body, now)
         if refusal is not None and refusal.code == "storage_full" and isinstance(request, REPEATED):
             # Its publisher waits for the receipt to free its own disk.
             refusal = None if self.broker.stored_before(request) else refusal

@@ -410,6 +410,29 @@ def test_messages_whose_cursor_could_not_be_recorded_come_again(world, shop) -> 
     assert shop.get("orders", limit=1) == ["orders@0=a"]
 
 
+def test_what_a_full_server_could_not_note_is_told_once_there_is_room(
+    world, shop, reader, monkeypatch
+) -> None:
+    shop.put("orders", b"a", b"b", b"c")
+    shop.turn()
+    assert reader.get("orders", limit=1) == ["orders@0=a"]
+    reader.engine.subscriber.put_back("orders")
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: False)
+    assert reader.get("orders", limit=1) == ["orders@1=b"]  # messages come all the same
+    cursors = world.server.driver.broker.shard.by_name["orders"].subscriptions
+    assert [each.cursor for each in cursors.values()] == [0]
+    monkeypatch.undo()
+    reader.run(take_leave(reader))
+    assert [each.cursor for each in cursors.values()] == [2]
+
+
+def take_leave(node):
+    """As a close does, for a client that keeps its subscriptions."""
+    ticket = node.engine.tell_settled()
+    assert ticket is not None
+    yield ticket
+
+
 # ------------------------------------------------------------------ who is who
 
 
