@@ -11,7 +11,7 @@ be forgotten, never mixed up: after that a producer that has none here is asked 
 
 from collections import OrderedDict
 
-from oncemq.core.names import Epoch, Micros, ProducerId
+from oncemq.core.names import Micros, ProducerId
 from oncemq.core.requests import Resume
 
 KEPT = 100_000  # newest permits, about 30 MB; beyond, a put may cost one resume more
@@ -23,8 +23,7 @@ class Permits:
     """The newest permit of each producer on each topic."""
 
     def __init__(self) -> None:
-        # With the start of the client that has it, and the number of its resume.
-        self._newest: OrderedDict[Key, tuple[int, Epoch, int]] = OrderedDict()
+        self._newest: OrderedDict[Key, tuple[int, Resume]] = OrderedDict()  # and for which resume
         self._last = 0
         self._has_forgotten = False
 
@@ -37,11 +36,12 @@ class Permits:
         key = resume.topic, resume.producer
         newest = self._newest.get(key)
         if newest is not None:
-            permit, client_epoch, number = newest
-            if client_epoch == resume.client_epoch and 0 < resume.number <= number:
+            permit, known = newest
+            same_start = (known.client, known.client_epoch) == (resume.client, resume.client_epoch)
+            if same_start and 0 < resume.number <= known.number:
                 return permit  # a copy, of that one or of one before
         self._last += 1
-        self._newest[key] = self._last, resume.client_epoch, resume.number
+        self._newest[key] = self._last, resume
         self._newest.move_to_end(key)
         if len(self._newest) > KEPT:
             self._newest.popitem(last=False)

@@ -298,6 +298,10 @@ def test_a_resume_repeated_gets_the_same_permit_and_a_late_one_changes_nothing(d
     second = resumed(desk, put, 6)
     assert second != first
     assert resumed(desk, put, 5) == second
+    other = desk.putting("orders", b"a", first=1, client="another")[0]  # with the same producer
+    assert resumed(desk, other, 6) != second
+    assert resumed(desk, put, 7) != second
+    second = resumed(desk, put, 7)
     assert desk.ask(structs.replace(put, permit=second), body).stored
 
 
