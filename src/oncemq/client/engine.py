@@ -257,8 +257,8 @@ class Engine:
     def let_in(self, welcome: Welcome, claim: int) -> None:
         """This start has its epoch."""
         self.settings.limits = welcome.limits
+        self.state.granted(welcome.client_epoch, claim)  # nothing is done under it before
         self.client_epoch = welcome.client_epoch
-        self.state.granted(welcome.client_epoch, claim)
         # An older process may have moved them since they were read; it is fenced now.
         self.subscriber.recall(self.state.cursors())
         self.exchanges.retry_all()

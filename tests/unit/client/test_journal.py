@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.core.names import Epoch, Offset, SubscriptionId
-from oncemq.errors import Fenced, StorageRefused
+from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
 ID = SubscriptionId((1 << 62) + 5)
 
@@ -78,7 +78,7 @@ def test_a_claim_sees_all_of_a_twins_grant_or_nothing_of_it(journal, directory) 
 
     def asked(statement: str) -> None:  # the twin is granted between two steps of ours
         if statement.startswith("SELECT") and not seen:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
+            with pytest.raises(Locked, match="held by another process"):
                 twin.granted(Epoch(1), 7)
             seen.append(statement)
 
@@ -145,3 +145,58 @@ def test_a_newer_format_is_refused_not_guessed(journal, directory) -> None:
     with pytest.raises(StorageRefused, match="written by a newer OnceMQ") as caught:
         Journal(directory, "billing")
     assert caught.value.code == "format_too_new"
+
+
+# ------------------------------------------------------------------ a disk that is not in order
+
+
+def damage(path: Path, *, at: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"not what was written" * 200)
+
+
+def test_a_damaged_database_is_told_from_other_trouble_with_what_to_do(journal, directory) -> None:
+    journal.granted(Epoch(1), 0)
+    journal.settle(Epoch(1), [place("orders", 3)])
+    journal.close()
+    damage(directory / "state.db", at=0)
+    with pytest.raises(Corrupt, match="is damaged") as caught:
+        Journal(directory, "billing")
+    assert str(directory / "state.db") in caught.value.detail
+    assert "Move it away" in caught.value.detail
+
+
+def test_damage_that_shows_later_is_told_as_such(journal, directory) -> None:
+    journal.granted(Epoch(1), 0)
+    journal.settle(Epoch(1), [place(f"t{number}", 3) for number in range(2_000)])
+    journal.close()
+    damage(directory / "state.db", at=5 * 4096)
+    after = Journal(directory, "billing")
+    with pytest.raises(Corrupt, match="is damaged"):
+        after.cursors()
+    after.close()
+
+
+def test_a_full_disk_is_told_as_such_and_leaves_nothing_half_way(journal) -> None:
+    journal._db.execute("PRAGMA max_page_count = 1")
+    topics = [place("t" * 200 + str(number), 3) for number in range(500)]
+    journal.granted(Epoch(1), 0)
+    with pytest.raises(StorageFull, match="disk of this client is full"):
+        journal.settle(Epoch(1), topics)
+    assert journal.cursors() == {}
+    journal._db.execute("PRAGMA max_page_count = 1000000")
+    journal.settle(Epoch(1), topics)
+    assert len(journal.cursors()) == 500
+
+
+def test_other_trouble_is_told_with_what_the_database_says_of_it(journal) -> None:
+    journal._db.execute("DROP TABLE cursors")
+    with pytest.raises(StorageRefused, match="cannot be used: no such table"):
+        journal.cursors()
+
+
+def test_a_directory_in_which_nothing_can_be_opened_is_refused(tmp_path) -> None:
+    (tmp_path / "state.db").mkdir()
+    with pytest.raises(StorageRefused, match="cannot be used"):
+        Journal(tmp_path, "billing")
