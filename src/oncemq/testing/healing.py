@@ -62,7 +62,7 @@ class Healing:
     def _one_process(self, client: SimulatedClient) -> None:
         """One process that is the newest, and holds every slot of the outbox."""
         live = client.live()
-        if len(live) != 1 or live[0].failure is not None or live[0].is_stopping:
+        if len(live) != 1 or live[0].failure is not None or not live[0].is_whole:
             for process in live:
                 process.die()
             self._world.start(client)

@@ -155,6 +155,14 @@ class Process:
         """Whether every put has its answer and no call is under way."""
         return self.engine.outflow.idle and not self.calls
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it goes on, and holds every slot of the outbox: a twin may have left one since."""
+        if not self.client.lasting:
+            return not self.is_stopping
+        slots = [name for name in self.disk.names("/outbox") if name.isdigit()]
+        return not self.is_stopping and len(slots) == len(self.engine.state.slots)
+
     # What applications do
 
     def put(
