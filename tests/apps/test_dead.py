@@ -21,7 +21,9 @@ from oncemq.apps.retrying import Note, Trouble
 from oncemq.apps.work import Work
 from oncemq.cli.main import cli
 from oncemq.core.records import Retention
+from oncemq.core.rules import Rules
 from oncemq.testing import Chaos
+from oncemq.wire import batch
 
 Connect = Callable[..., Client]
 
@@ -180,6 +182,32 @@ def test_a_letter_is_there_once_though_the_server_dies_under_it(
     found = graveyard.open_letters(mq, "orders.dead")
     assert [each.origin for each in found] == ["orders@1", "orders@3", "orders@4"]
     assert oncemq_chaos.injected[knob.replace("_", " ")] > 0
+
+
+def test_the_largest_message_fits_into_a_letter(app: App, mq: Client) -> None:
+    largest = b"x" * Rules().message_bytes_max
+    app.handler("orders", retries=0)(fails_on_odd_ones)
+    with app.running():
+        mq.put("orders", largest, headers={"from": "bar"})
+        until(lambda: settled(mq, "shop.orders") == 1)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letter.payload == largest
+
+
+def test_headers_that_are_none_stop_nobody(app: App, mq: Client) -> None:
+    """The server does not look into headers: a publisher may have put anything there."""
+    columns, body = batch.encode([batch.Item(order(1), None, {"a": "b"})])
+    forged = body.replace(msgspec.msgpack.encode({"a": "b"}), bytes([0xC1] * 5))
+    assert forged != body
+    app.handler("orders", retries=0)(fails_on_odd_ones)
+    with app.running():
+        outflow = mq._engine.outflow  # type: ignore[attr-defined]
+        outflow.put("orders", count=1, columns=columns, body=forged, lasting=True)
+        mq.flush()
+        mq.put("orders", order(2))
+        until(lambda: settled(mq, "shop.orders") == 2)
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert (letter.origin, letter.headers) == ("orders@0", {})
 
 
 class Killed(BaseException):

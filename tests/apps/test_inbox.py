@@ -108,6 +108,7 @@ def insert_blocking(order: Order, connection: Any) -> None:
     connection.execute("INSERT INTO orders (id) VALUES (%s)", (order.id,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheme", "function"),
     [

@@ -61,6 +61,7 @@ def shop(mq: Client, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_signal_lets_it_finish_the_message_in_hand(
     shop: subprocess.Popen[bytes], mq: Client, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_signal_lets_it_finish_the_message_in_hand(
     assert b"app stopped app=shop" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_it_at_once(
     shop: subprocess.Popen[bytes], mq: Client, tmp_path: Path, number: signal.Signals

@@ -8,9 +8,9 @@ from typing import Any
 from oncemq.apps.blocking import FOREVER, POLL_SECONDS
 from oncemq.apps.connecting import AsyncAttachment
 from oncemq.apps.handler import Handler
+from oncemq.apps.letters import Sealed
 from oncemq.apps.work import Taken
 from oncemq.client.aio import AsyncClient
-from oncemq.client.values import Headers, Message
 from oncemq.errors import Refused
 
 
@@ -40,7 +40,7 @@ class AsyncHands:
         """The handler itself."""
         await self._handler.function(payload, **extras)
 
-    async def bury(self, message: Message, headers: Headers, key: str) -> None:
+    async def bury(self, letter: Sealed) -> None:
         """Put a dead letter, once; what is there already under its key stays."""
         dead = self._handler.dead
         made = await self._client.create_topic(dead, FOREVER)
@@ -48,7 +48,11 @@ class AsyncHands:
             await self._client.configure_topic(dead, FOREVER)
         try:
             await self._client.put(
-                dead, message.payload, key=message.key, headers=headers, idempotency_key=key
+                dead,
+                letter.payload,
+                key=letter.key,
+                headers=letter.headers,
+                idempotency_key=letter.idempotency_key,
             )
         except Refused as refused:
             if refused.code != "payload_conflict":

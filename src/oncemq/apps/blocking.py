@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from oncemq.apps.connecting import Attachment
 from oncemq.apps.handler import Handler
+from oncemq.apps.letters import Sealed
 from oncemq.apps.work import Taken
 from oncemq.client.blocking import Client
-from oncemq.client.values import Headers, Message
 from oncemq.core.records import Retention
 from oncemq.errors import Refused
 
@@ -45,16 +45,16 @@ class BlockingHands:
         """The handler itself."""
         self._handler.function(payload, **extras)
 
-    async def bury(self, message: Message, headers: Headers, key: str) -> None:
+    async def bury(self, letter: Sealed) -> None:
         """Put a dead letter, once; what is there already under its key stays."""
         keep_forever(self._client, self._handler.dead)
         try:
             self._client.put(
                 self._handler.dead,
-                message.payload,
-                key=message.key,
-                headers=headers,
-                idempotency_key=key,
+                letter.payload,
+                key=letter.key,
+                headers=letter.headers,
+                idempotency_key=letter.idempotency_key,
             )
         except Refused as refused:
             if refused.code != "payload_conflict":

@@ -87,7 +87,7 @@ def make(topic: str, function: Callable[..., Any], options: Options) -> Handler:
 
 
 def _name_faults(handler: Handler) -> str | None:
-    for name in (handler.topic, handler.dead):
+    for name in (handler.topic, handler.dead, handler.dead + letters.DONE):
         fault = name_fault(name)
         if fault is None and is_system(name):
             fault = f"the topic {name!r} begins with '_', which is the system's"

@@ -10,11 +10,13 @@ half-way and begins again adds nothing.
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
 from oncemq.apps.retrying import Verdict
 from oncemq.client.values import Headers, Message
+from oncemq.errors import Corrupt
 
 DEAD = ".dead"
 DONE = ".done"
@@ -48,30 +50,40 @@ class Letter(msgspec.Struct, frozen=True):
         return f"{self.topic}@{self.offset}"
 
 
+class Sealed(NamedTuple):
+    """A letter as it is put."""
+
+    payload: bytes
+    key: bytes | None
+    headers: Headers
+    idempotency_key: str
+
+
 def dead_topic(topic: str) -> str:
     """Where the dead letters of a topic are, unless a handler says otherwise."""
     return topic + DEAD
 
 
-def headers_of(message: Message, handler: str, verdict: Verdict) -> Headers:
-    """The headers of a letter: the message's own, and ours."""
+def seal(message: Message, handler: str, verdict: Verdict) -> Sealed:
+    """The letter of a message: the message again, with headers of ours."""
+    key, headers = given(message)
     ours = {
         "handler": handler,
         "topic": message.topic,
         "offset": str(message.offset),
-        "key": "" if message.key is None else message.key.hex(),
+        "key": "" if key is None else key.hex(),
         "reason": verdict.reason[:REASON_CHARACTERS],
         "traceback": verdict.traceback[-TRACEBACK_CHARACTERS:],
         "attempts": str(verdict.attempts),
         "time": verdict.time,
     }
-    theirs = _theirs(message.headers)
-    return theirs | {PREFIX + name: text for name, text in ours.items()}
-
-
-def letter_key(message: Message, handler: str) -> str:
-    """The idempotency key of a letter: one for each message (of this very topic) and handler."""
-    return _key("dead", handler, message.id, message.timestamp.isoformat())
+    return Sealed(
+        message.payload,
+        key,
+        _theirs(headers) | {PREFIX + name: text for name, text in ours.items()},
+        # One for each message (a topic made anew has the same offsets at other times) and handler.
+        _key("dead", handler, message.id, message.timestamp.isoformat()),
+    )
 
 
 def retry_key(letter: Letter) -> str:
@@ -106,9 +118,17 @@ def retry_headers(letter: Letter) -> Headers:
     return letter.headers | {ONLY: letter.handler}
 
 
-def is_for(message_headers: Mapping[str, str], handler: str) -> bool:
+def is_for(message: Message, handler: str) -> bool:
     """Whether a handler should handle a message: a retried one is for the one that failed."""
-    return message_headers.get(ONLY, handler) == handler
+    return given(message)[1].get(ONLY, handler) == handler
+
+
+def given(message: Message) -> tuple[bytes | None, Headers]:
+    """Key and headers; none where the publisher put something else in their place."""
+    try:
+        return message.key, message.headers
+    except Corrupt:
+        return None, {}
 
 
 def still_open(letters: Iterable[Letter], done: Iterable[Message]) -> list[Letter]:

@@ -185,6 +185,7 @@ async def serve(
     """One run; `started` is told how to stop it."""
     run = Run(setup, ready)
     started(run)
+    signals = signals and threading.current_thread() is threading.main_thread()
     if signals:
         run.take_signals()
     try:

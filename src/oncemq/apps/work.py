@@ -23,7 +23,7 @@ from oncemq.apps.handler import INBOX, Handler
 from oncemq.apps.notes import Notes
 from oncemq.apps.retrying import Backoff, Trouble, Verdict
 from oncemq.apps.signature import CONNECTION, MESSAGE
-from oncemq.client.values import Headers, Message
+from oncemq.client.values import Message
 from oncemq.errors import OnceMQError, StorageFull, Unreachable
 
 AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
@@ -45,7 +45,7 @@ class Hands(Protocol):
     def take(self, limit: int) -> AbstractAsyncContextManager[Taken]: ...
     async def subscribe(self) -> bool: ...
     async def call(self, payload: Any, extras: dict[str, Any]) -> None: ...
-    async def bury(self, message: Message, headers: Headers, key: str) -> None: ...
+    async def bury(self, letter: letters.Sealed) -> None: ...
     async def sound(self) -> bool: ...
     async def pause(self, seconds: float) -> None: ...
 
@@ -152,7 +152,7 @@ class Work:
 
     async def _call_with_one(self, taken: Taken, place: int) -> None:
         message = taken.messages[place]
-        if not letters.is_for(message.headers, self._client):
+        if not letters.is_for(message, self._client):
             return
         try:
             payload = self._handler.signature.payload(message)
@@ -161,7 +161,7 @@ class Work:
             raise Failed(place, error) from error
 
     async def _call_with_all(self, taken: Taken) -> None:
-        messages = [each for each in taken.messages if letters.is_for(each.headers, self._client)]
+        messages = [each for each in taken.messages if letters.is_for(each, self._client)]
         if not messages:
             return
         place = len(taken.messages) - 1
@@ -205,8 +205,7 @@ class Work:
         return verdict
 
     async def _bury(self, message: Message, verdict: Verdict) -> None:
-        headers = letters.headers_of(message, self._client, verdict)
-        await self._hands.bury(message, headers, letters.letter_key(message, self._client))
+        await self._hands.bury(letters.seal(message, self._client, verdict))
         logger.error(
             "message buried handler=%s message=%s dead=%s attempts=%d",
             self._client,
