@@ -30,9 +30,11 @@ def as_object(info: SubscriptionInfo) -> dict[str, object]:
         "end": info.end,
         "behind": info.end - info.cursor,
         "waiting": info.waiting,
+        "pattern": info.pattern,
     }
 
 
 def row_of(info: SubscriptionInfo) -> tuple[object, ...]:
     """A subscription as a line of the table."""
-    return tuple(as_object(info).values())
+    topic, client, *numbers, waiting, pattern = as_object(info).values()
+    return (topic, client, *(("", "", "") if pattern else numbers), waiting)

@@ -12,6 +12,7 @@ from oncemq.client.engine import Engine
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
 from oncemq.core.names import Epoch, Offset
+from oncemq.core.patterns import is_pattern
 from oncemq.core.records import Retention
 from oncemq.core.replies import (
     Done,
@@ -95,7 +96,10 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     )
     if reply.made:
         engine.forget_fetches(topic)
-    engine.subscriber.subscribed(topic, reply.subscription_id, reply.cursor)
+    if is_pattern(topic):
+        engine.subscriber.patterns[topic] = None
+    else:
+        engine.subscriber.subscribed(topic, reply.subscription_id, reply.cursor)
     return reply.made
 
 
@@ -105,17 +109,20 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     reply: Unsubscribed = yield from ask(
         engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
     )
-    engine.forget_fetches(topic)
-    engine.subscriber.forget(topic)
-    if engine.state.journal is not None and engine.client_epoch is not None:
-        engine.state.journal.forget(engine.client_epoch, topic)
+    for name in (topic, *reply.topics):  # of a pattern: what ended with it
+        engine.forget_fetches(name)
+        engine.subscriber.forget(name)
+        if engine.state.journal is not None and engine.client_epoch is not None:
+            engine.state.journal.forget(engine.client_epoch, name)
+    engine.subscriber.patterns.pop(topic, None)
     return reply.ended
 
 
 def unsubscribe_all(engine: Engine) -> Verb[int]:
     """Unsubscribe from everything; how many subscriptions ended."""
     ended = 0
-    for each in (yield from subscriptions(engine, None, engine.client)):
+    found = yield from subscriptions(engine, None, engine.client)
+    for each in sorted(found, key=lambda info: not info.pattern):  # first: it ends what it made
         ended += yield from unsubscribe(engine, each.topic)
     return ended
 
@@ -239,5 +246,5 @@ def leave(engine: Engine) -> Verb[None]:
         if ticket is not None:
             yield ticket
         return
-    for name in engine.subscriber.topics:
+    for name in (*engine.subscriber.patterns, *engine.subscriber.topics):
         yield from unsubscribe(engine, name)

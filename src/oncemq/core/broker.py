@@ -193,7 +193,7 @@ class Broker:
         self._intake.recovered(now)
 
     def _visited(self, client: ClientId, now: Micros) -> None:
-        if is_anonymous(client) and client in self.shard.by_client:
+        if is_anonymous(client) and self.shard.subscribes(client):
             self._upkeep.visited(client, now)
 
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:

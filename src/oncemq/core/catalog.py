@@ -1,11 +1,13 @@
 """What there is, for people and tools: topics, subscriptions, counters. Decides nothing."""
 
+import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from oncemq.core.names import ClientId
+from oncemq.core.names import ClientId, Offset
+from oncemq.core.patterns import is_pattern
 from oncemq.core.replies import (
     Refused,
     Reply,
@@ -54,6 +56,7 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
             facts: dict[str, str | int | float | bool] = {
                 "topics": len(shard.topics),
                 "subscriptions": sum(len(topics) for topics in shard.by_client.values()),
+                "patterns": shard.patterns.count,
                 "clients": len(shard.clients.entries),
                 "waiting": len(waiting),
                 "last_serial": shard.serial,
@@ -90,19 +93,41 @@ def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
 
 
 def _subscriptions(shard: Shard, waiting: Waiting, question: ListSubscriptions) -> Reply:
-    if question.topic and question.topic not in shard.by_name:
+    if question.topic and question.topic not in shard.by_name and not is_pattern(question.topic):
         return no_such_topic(shard, question.topic)
     limit = min(max(1, question.limit), PAGE_MAX)
-    found = list(islice(_matching(shard, question), limit + 1))
-    page = tuple(_subscription(topic, each, waiting) for topic, each in found[:limit])
-    return SubscriptionList(page, more=len(found) > limit)
+    infos = heapq.merge(
+        (_subscription(topic, each, waiting) for topic, each in _matching(shard, question)),
+        _patterns(shard, waiting, question),
+        key=lambda info: (info.topic, info.client),
+    )
+    found = list(islice(infos, limit + 1))
+    return SubscriptionList(tuple(found[:limit]), more=len(found) > limit)
+
+
+def _patterns(
+    shard: Shard, waiting: Waiting, question: ListSubscriptions
+) -> Iterator[SubscriptionInfo]:
+    """As `_matching`, the patterns."""
+    client, patterns = ClientId(question.client), shard.patterns
+    names = sorted(patterns.of(client)) if client else patterns.names
+    if question.topic:
+        names = [question.topic]
+    for name in names[bisect_left(names, question.after[0]) :]:
+        found = patterns.clients(name)
+        for each in sorted(found) if not client else [client]:
+            if each in found and (name, each) > question.after:
+                is_waiting = (each, "") in waiting
+                yield SubscriptionInfo(
+                    name, each, found[each], Offset(0), Offset(0), is_waiting, pattern=True
+                )
 
 
 def _matching(shard: Shard, question: ListSubscriptions) -> Iterator[tuple[Topic, Subscription]]:
     """In order of topic and client, from after the place named; looks no further than asked."""
     client = ClientId(question.client)
     if question.topic:
-        names = [question.topic]
+        names = [question.topic] if question.topic in shard.by_name else []
     elif client:
         names = sorted(topic.name for topic in shard.by_client.get(client, {}).values())
     else:

@@ -6,8 +6,11 @@ it answers with stay the subscription's until a later request settles them.
 
 from collections import deque
 
+from msgspec.structs import replace
+
 from oncemq.core import catalog
 from oncemq.core.names import ClientId, Micros, Offset, Serial, SubscriptionId, TopicId
+from oncemq.core.patterns import is_pattern
 from oncemq.core.records import CursorMoved
 from oncemq.core.replies import Done, Messages, Refused, Reply
 from oncemq.core.requests import Get, Read, Settle, Settled
@@ -64,6 +67,8 @@ class Delivery:
 
     def get(self, step: Step, caller: Caller, get: Get, now: Micros) -> None:
         """The next messages, now or when they come."""
+        if is_pattern(get.topic):
+            get = replace(get, topic="", only=(get.topic,), start=-1)
         refusal = self._shard.clients.refusal(get.client, get.client_epoch)
         refusal = refusal or self.move_cursors(step, get.client, get.settled)
         for name in (get.topic, *get.only):
@@ -135,11 +140,10 @@ class Delivery:
     def not_subscribed(self, client: ClientId, name: str) -> Refused | None:
         """Why a client gets nothing of a topic, or (empty) of any; None when it does."""
         if not name:
-            if client in self._shard.by_client:
+            if self._shard.subscribes(client):
                 return None
             return Refused("not_subscribed", f"{client!r} has no subscription: subscribe first")
-        topic = self._shard.by_name.get(name)
-        if topic is not None and client in topic.subscriptions:
+        if self._shard.subscribed(client, (name,)) or name in self._shard.patterns.of(client):
             return None
         return Refused(
             "not_subscribed", f"{client!r} is not subscribed to {name!r}: subscribe first"

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from oncemq.core.delivery import Delivery
 from oncemq.core.names import ClientId, Micros
-from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade, TopicDeleted
+from oncemq.core.records import (
+    ClientOpened,
+    PatternUnsubscribed,
+    SubscriptionDerived,
+    SubscriptionEnded,
+    SubscriptionMade,
+    TopicDeleted,
+)
 from oncemq.core.replies import Done, Heard, Listening, Refused, Reply
 from oncemq.core.requests import Leave, Listen
 from oncemq.core.scribe import Scribe
@@ -80,20 +87,22 @@ class Listeners:
         """Facts were written: who listens to what they changed is told, once they are durable."""
         if not self._listeners:
             return
-        changed: dict[ClientId, None] = {}
+        changed: dict[ClientId, bool] = {}
         for record, _ in step.writes:
             match record:
                 case ClientOpened():
                     self._fence(step, record.client)
-                case SubscriptionMade() | SubscriptionEnded():
-                    changed[record.client] = None
+                case SubscriptionMade() | SubscriptionDerived() | SubscriptionEnded():
+                    changed.setdefault(record.client, False)
+                case PatternUnsubscribed():
+                    changed[record.client] = True  # even if it made nothing yet
                 case TopicDeleted():
-                    changed = dict.fromkeys(self._listeners)
+                    changed = dict.fromkeys(self._listeners, False) | changed
                 case _:
                     pass
-        for client in changed:
+        for client, surely in changed.items():
             listener = self._listeners.get(client)
-            if listener and listener.listen.known != self._shard.change_of(client):
+            if listener and (surely or listener.listen.known != self._shard.change_of(client)):
                 del self._listeners[client]
                 self._scribe.answer(step, listener.caller, self._heard(listener.listen))
 

@@ -17,6 +17,7 @@ from oncemq.core.names import (
     is_system,
     name_fault,
 )
+from oncemq.core.patterns import is_pattern
 from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade
 from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed, Welcome
 from oncemq.core.requests import (
@@ -30,8 +31,9 @@ from oncemq.core.requests import (
 )
 from oncemq.core.scribe import Scribe
 from oncemq.core.step import Step
-from oncemq.core.topic import Topic
+from oncemq.core.topic import Subscription, Topic
 from oncemq.core.waiting import Waiting
+from oncemq.core.wildcards import Wildcards
 
 CHANGES_KEPT = 10_000  # clients whose newest change is remembered: copies come late by seconds
 
@@ -43,6 +45,7 @@ class Membership:
         self._scribe = scribe
         self._shard = scribe.shard
         self._waiting = waiting
+        self._wildcards = Wildcards(scribe, waiting)
         self._changes: OrderedDict[ClientId, tuple[Epoch, int]] = OrderedDict()
 
     def hello(self, step: Step, hello: Hello) -> Reply:
@@ -67,7 +70,7 @@ class Membership:
         client = subscribe.client
         topic = self._shard.by_name.get(subscribe.topic)
         refusal = self._shard.clients.refusal(client, subscribe.client_epoch)
-        if refusal is None and topic is None:
+        if refusal is None and topic is None and not is_pattern(subscribe.topic):
             refusal = self._scribe.new_topic_refusal(subscribe.topic)
         # A guest said no hello that would have checked it, and the name goes into the log.
         if refusal is None and (fault := name_fault(client, what="client id")):
@@ -75,7 +78,10 @@ class Membership:
         refusal = refusal or self._outdated(client, subscribe.client_epoch, subscribe.number)
         if refusal:
             return refusal
+        if is_pattern(subscribe.topic):
+            return self._wildcards.subscribe(step, subscribe, now)
         if topic is not None and client in topic.subscriptions:
+            self._name(step, topic, topic.subscriptions[client], now)
             there = topic.subscriptions[client]
             return Subscribed(False, topic.id, there.id, there.cursor)
         cursor = _cursor(topic, subscribe.start)
@@ -85,6 +91,10 @@ class Membership:
         if topic is not None and len(topic.subscriptions) >= most:
             return Refused("limit", f"{topic.name!r} has its {most} subscriptions; end one first")
         topic = topic or self._scribe.create(step, subscribe.topic, now)
+        if client in topic.subscriptions:  # a pattern of its own was there first
+            there = topic.subscriptions[client]
+            self._name(step, topic, there, now)
+            return Subscribed(True, topic.id, there.id, there.cursor)
         identity = SubscriptionId(self._shard.next_identity())
         made = SubscriptionMade(topic.id, identity, client, cursor, now)
         self._scribe.write(step, made)
@@ -97,6 +107,8 @@ class Membership:
         refusal = refusal or self._outdated(client, unsubscribe.client_epoch, unsubscribe.number)
         if refusal:
             return refusal
+        if is_pattern(unsubscribe.topic):
+            return self._wildcards.unsubscribe(step, client, unsubscribe.topic)
         topic = self._shard.by_name.get(unsubscribe.topic)
         if topic is None or client not in topic.subscriptions:
             return Unsubscribed(False)
@@ -106,6 +118,12 @@ class Membership:
             refused = Refused("not_subscribed", f"the subscription on {topic.name!r} has ended")
             self._scribe.answer(step, waiter.caller, refused)
         return Unsubscribed(True)
+
+    def _name(self, step: Step, topic: Topic, there: Subscription, now: Micros) -> None:
+        """What a pattern made is asked for by name as well: it outlives the pattern."""
+        if there.derived:
+            named = SubscriptionMade(topic.id, there.id, there.client, there.cursor, now)
+            self._scribe.write(step, named)
 
     def _outdated(self, client: ClientId, client_epoch: Epoch, number: int) -> Refused | None:
         """Why a change comes too late: a newer one of the same start was made already.

@@ -270,6 +270,35 @@ class OwnersForgotten(Record, frozen=True, array_like=True):
     owners: tuple[str, ...]
 
 
+class PatternSubscribed(Record, frozen=True, array_like=True):
+    """A client wants every topic that matches, also those made later, from their beginning."""
+
+    kind = 23
+    subscription_id: SubscriptionId
+    client: ClientId
+    pattern: str
+    timestamp: Micros
+
+
+class PatternUnsubscribed(Record, frozen=True, array_like=True):
+    """No longer. The subscriptions it made end with facts of their own."""
+
+    kind = 24
+    client: ClientId
+    pattern: str
+
+
+class SubscriptionDerived(Record, frozen=True, array_like=True):
+    """A subscription that a pattern made; SubscriptionMade is one that was asked for by name."""
+
+    kind = 25
+    topic_id: TopicId
+    subscription_id: SubscriptionId
+    client: ClientId
+    cursor: Offset
+    timestamp: Micros
+
+
 class OutboxLane(Record, frozen=True, array_like=True):
     """In a client's outbox: where a producer's numbers on a topic go on."""
 
@@ -331,6 +360,9 @@ RECORDS: dict[int, type[Record]] = {
         Committed,
         PartKept,
         OwnersForgotten,
+        PatternSubscribed,
+        PatternUnsubscribed,
+        SubscriptionDerived,
         OutboxLane,
         OutboxPut,
         OutboxDone,

@@ -93,11 +93,12 @@ class Subscribed(Reply, frozen=True, array_like=True):
     cursor: Offset
 
 
-class Unsubscribed(Reply, frozen=True, array_like=True):
+class Unsubscribed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     """`ended` is False when there was no subscription (the seeds' NACK)."""
 
     opcode = 70
     ended: bool
+    topics: tuple[str, ...] = ()  # of a pattern: those whose subscriptions ended with it
 
 
 class Done(Reply, frozen=True, array_like=True):
@@ -133,6 +134,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):
     cursor: Offset
     end: Offset
     waiting: bool
+    pattern: bool = False  # it stands for many topics, which have subscriptions of their own
 
 
 class TopicShown(Reply, frozen=True, array_like=True):

@@ -3,8 +3,9 @@
 Law: nothing changes the shard but a record that also goes into the log, in the same order.
 """
 
-from oncemq.core.names import Micros, Serial, TopicId, is_system, name_fault
-from oncemq.core.records import Record, Retention, TopicCreated
+from oncemq.core.names import Micros, Offset, Serial, SubscriptionId, TopicId, is_system, name_fault
+from oncemq.core.patterns import wildcard_fault
+from oncemq.core.records import Record, Retention, SubscriptionDerived, TopicCreated
 from oncemq.core.replies import Refused, Reply
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
@@ -39,6 +40,9 @@ class Scribe:
         fault = name_fault(name)
         if fault:
             return Refused("name_invalid", fault)
+        fault = wildcard_fault(name)
+        if fault:
+            return Refused("name_invalid", fault)
         if is_system(name):
             return Refused("name_invalid", f"{name!r}: names with a leading '_' are the system's")
         if len(self.shard.topics) + more >= self.rules.topics_max:
@@ -52,4 +56,7 @@ class Scribe:
         topic_id = TopicId(self.shard.next_identity())
         timestamp = self.shard.next_timestamp(now)
         self.write(step, TopicCreated(topic_id, name, retention or Retention(), timestamp))
+        for client in self.shard.patterns.wanting(name):
+            identity = SubscriptionId(self.shard.next_identity())
+            self.write(step, SubscriptionDerived(topic_id, identity, client, Offset(0), timestamp))
         return self.shard.topics[topic_id]

@@ -22,6 +22,7 @@ from oncemq.core.names import (
     TopicId,
 )
 from oncemq.core.owners import Owners, OwnerState
+from oncemq.core.patterns import Patterns, PatternState, is_pattern, matches
 from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientOpened,
@@ -35,11 +36,14 @@ from oncemq.core.records import (
     MessagesStaged,
     MessagesStored,
     OwnersForgotten,
+    PatternSubscribed,
+    PatternUnsubscribed,
     ProducersForgotten,
     Record,
     Run,
     StageDropped,
     StageMade,
+    SubscriptionDerived,
     SubscriptionEnded,
     SubscriptionMade,
     TopicConfigured,
@@ -60,7 +64,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     last_timestamp: Micros
 
 
-State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState
+State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
@@ -84,6 +88,7 @@ class Shard:
         self.owners = Owners()
         self.keys: dict[TopicId, Keys] = {}  # of the topics that have any
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
+        self.patterns = Patterns()
         self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
         self._began = Serial(0)  # where recovery ended: changes before are not told apart
 
@@ -96,11 +101,21 @@ class Shard:
         return Micros(max(now, self.last_timestamp + 1))
 
     def subscribed(self, client: ClientId, names: Iterable[str] = ()) -> list[Topic]:
-        """The topics a client subscribes to: those of these names, or all of them."""
+        """The topics a client subscribes to: those of these names and patterns, or all of them."""
+        mine = self.by_client.get(client, {})
         if not names:
-            return list(self.by_client.get(client, {}).values())
-        named = (self.by_name.get(name) for name in dict.fromkeys(names))
-        return [topic for topic in named if topic and client in topic.subscriptions]
+            return list(mine.values())
+        found: dict[TopicId, Topic] = {}
+        for name in names:
+            if is_pattern(name):
+                found |= {each.id: each for each in mine.values() if matches(name, each.name)}
+            elif (topic := self.by_name.get(name)) and client in topic.subscriptions:
+                found[topic.id] = topic
+        return list(found.values())
+
+    def subscribes(self, client: ClientId) -> bool:
+        """Whether a client has a subscription, or a pattern that may make one."""
+        return client in self.by_client or client in self.patterns.by_client
 
     def change_of(self, client: ClientId) -> Serial:
         """Stands for how a client's subscriptions are now: another one once they change."""
@@ -114,6 +129,11 @@ class Shard:
         match record:
             case TopicCreated():
                 self._topic_created(record, serial)
+            case PatternSubscribed():
+                self._seen_identity(record.subscription_id)
+                self.patterns.add(record.client, record.pattern, record.subscription_id)
+            case PatternUnsubscribed():
+                self.patterns.remove(record.client, record.pattern)
             case ClientOpened():
                 self.clients.apply(record)
             case Marked():
@@ -239,10 +259,11 @@ class Shard:
                 pass
             case CursorMoved():
                 topic.subscriptions[record.client].cursor = record.cursor
-            case SubscriptionMade():
+            case SubscriptionMade() | SubscriptionDerived():
                 self._seen_identity(record.subscription_id)
+                derived = isinstance(record, SubscriptionDerived)
                 topic.subscriptions[record.client] = Subscription(
-                    record.subscription_id, record.client, record.cursor, topic.last_serial
+                    record.subscription_id, record.client, record.cursor, derived, topic.last_serial
                 )
                 self.by_client.setdefault(record.client, {})[topic.id] = topic
                 self._changes[record.client] = self.serial
@@ -320,6 +341,9 @@ class Shard:
             topic = self.topics.get(topic_id)
             if topic is not None:
                 yield _encode(capture(topic))
+        for client in list(self.patterns.by_client):
+            for state in self.patterns.capture(client):
+                yield _encode(state)
         for stage_id in list(self.stages.by_id):
             if stage_id in self.stages.by_id:
                 yield _encode(self.stages.capture(stage_id))
@@ -344,6 +368,9 @@ class Shard:
                         self.guests[topic.id, producer] = entry.seen
             case ClientState():
                 self.clients.restore(state)
+            case PatternState():
+                self._seen_identity(state.subscription_id)
+                self.patterns.add(state.client, state.pattern, state.subscription_id)
             case StageState():
                 self._seen_identity(state.stage_id)
                 self.stages.restore(state)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.patterns import is_pattern
 from oncemq.core.requests import Settled
 
 
@@ -72,8 +73,8 @@ def several(topics: Iterable[str]) -> str:
 
 
 def is_single(topic: str) -> bool:
-    """Whether a feed's name is one topic's: not "any", not several."""
-    return bool(topic) and "\n" not in topic
+    """Whether a feed's name is one topic's: not "any", not several, not a pattern's."""
+    return bool(topic) and "\n" not in topic and not is_pattern(topic)
 
 
 class Subscriber(Generic[M]):
@@ -87,6 +88,7 @@ class Subscriber(Generic[M]):
         self._untold = dict.fromkeys(self._cursors)  # topics whose cursor the server may not know
         self._feeds: dict[str, Feed[M]] = {}
         self._changes = 0
+        self.patterns: dict[str, None] = {}  # subscribed by this start of the client
         self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
     def feed(self, topic: str) -> Feed[M]:

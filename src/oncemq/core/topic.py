@@ -29,6 +29,7 @@ class Subscription:
     id: SubscriptionId
     client: ClientId
     cursor: Offset
+    derived: bool = False  # by a pattern, not by name
     made: Serial = field(default=Serial(0), compare=False)  # the record that made it, if not older
 
 
@@ -121,6 +122,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     last_serial: Serial
     producers: tuple[ProducerState, ...]
     subscriptions: tuple[tuple[SubscriptionId, ClientId, Offset], ...]
+    derived: tuple[ClientId, ...] = ()  # those of them that a pattern made
 
 
 def capture(topic: Topic) -> TopicState:
@@ -140,11 +142,13 @@ def capture(topic: Topic) -> TopicState:
         subscriptions=tuple(
             (each.id, each.client, each.cursor) for each in topic.subscriptions.values()
         ),
+        derived=tuple(each.client for each in topic.subscriptions.values() if each.derived),
     )
 
 
 def restore(state: TopicState) -> Topic:
     """The topic a checkpoint kept."""
+    derived = set(state.derived)
     return Topic(
         id=state.topic_id,
         name=state.name,
@@ -166,7 +170,7 @@ def restore(state: TopicState) -> Topic:
             for each in state.producers
         },
         subscriptions={
-            client: Subscription(subscription_id, client, cursor)
+            client: Subscription(subscription_id, client, cursor, client in derived)
             for subscription_id, client, cursor in state.subscriptions
         },
     )

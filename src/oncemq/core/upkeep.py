@@ -12,6 +12,7 @@ from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_
 from oncemq.core.records import (
     KeysForgotten,
     OwnersForgotten,
+    PatternUnsubscribed,
     ProducersForgotten,
     Record,
     StageDropped,
@@ -52,6 +53,8 @@ class Upkeep:
             del self._visits[client]
             for topic_id in list(self._shard.by_client.get(client, ())):
                 yield SubscriptionEnded(topic_id, client)
+            for pattern in list(self._shard.patterns.of(client)):
+                yield PatternUnsubscribed(client, pattern)
 
         if owners := self._shard.owners.silent_since(Micros(now - DAY), BATCH):
             yield OwnersForgotten(owners)
@@ -64,7 +67,7 @@ class Upkeep:
 
     def recovered(self, now: Micros) -> None:
         """After a restart every guest has a day from now."""
-        for client in self._shard.by_client:
+        for client in (*self._shard.by_client, *self._shard.patterns.by_client):
             if is_anonymous(client):
                 self._visits[client] = now
 

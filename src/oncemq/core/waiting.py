@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from oncemq.core.names import ClientId, Micros
+from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.requests import Get
 from oncemq.core.step import Caller
 
@@ -51,7 +52,7 @@ class Waiting:
         if len(self._waiters) > len(keys):
             for client in subscribers:
                 waiter = self._waiters.get((client, ""))
-                if waiter is not None and (not waiter.get.only or topic in waiter.get.only):
+                if waiter is not None and _wants(waiter.get, topic):
                     keys.append((client, ""))
         return [self._take(key) for key in keys]
 
@@ -96,3 +97,10 @@ class Waiting:
             if not keys:
                 del self._by_topic[key[1]]
         return waiter
+
+
+def _wants(get: Get, topic: str) -> bool:
+    """Whether a get of any topic is one of this topic."""
+    return not get.only or any(
+        name == topic or (is_pattern(name) and matches(name, topic)) for name in get.only
+    )

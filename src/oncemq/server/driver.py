@@ -13,6 +13,7 @@ import msgspec
 
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
+from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
 from oncemq.core.requests import (
@@ -147,6 +148,8 @@ class Driver:
         """A start by time becomes an offset here: the core has no index."""
         if not isinstance(request, Subscribe) or request.start.mode != START_TIME:
             return request
+        if is_pattern(request.topic):
+            return request  # many topics have no offset in common: refused
         topic = self.broker.shard.by_name.get(request.topic)
         start = Start(START_NEW)
         if topic is not None:

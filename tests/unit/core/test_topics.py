@@ -285,6 +285,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
         {
             "topics": 2,
             "subscriptions": 1,
+            "patterns": 0,
             "clients": 2,
             "waiting": 1,
             "last_serial": len(desk.records),

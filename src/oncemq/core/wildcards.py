@@ -1,0 +1,105 @@
+"""Subscribing by pattern: one fact for the pattern, one for each topic it matches (G6).
+
+Laws: a pattern subscribes its client to what matches now and to what is made later, from the first
+message. Its end ends what it made, but not what was also asked for by name or by another pattern
+of the same client. A topic that was left by name stays left: the pattern made it once.
+"""
+
+from oncemq.core.names import ClientId, Micros, Offset, SubscriptionId, TopicId
+from oncemq.core.patterns import among, is_pattern, matches, pattern_fault
+from oncemq.core.records import (
+    PatternSubscribed,
+    PatternUnsubscribed,
+    SubscriptionDerived,
+    SubscriptionEnded,
+)
+from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed
+from oncemq.core.requests import START_EARLIEST, START_NEW, Subscribe
+from oncemq.core.scribe import Scribe
+from oncemq.core.step import Step
+from oncemq.core.topic import Topic
+from oncemq.core.waiting import Waiting
+
+NO_TOPIC = TopicId(0)
+
+
+class Wildcards:
+    """Patterns coming and going; who may ask was checked."""
+
+    def __init__(self, scribe: Scribe, waiting: Waiting) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._waiting = waiting
+
+    def subscribe(self, step: Step, subscribe: Subscribe, now: Micros) -> Reply:
+        """Make a pattern, and subscriptions to what matches; or say it is there already."""
+        client, pattern = subscribe.client, subscribe.topic
+        there = self._shard.patterns.of(client).get(pattern)
+        if there is not None:
+            return Subscribed(False, NO_TOPIC, there, Offset(0))
+        found = [self._shard.by_name[name] for name in among(pattern, self._shard.names)]
+        refusal = self._refusal(subscribe, found)
+        if refusal:
+            return refusal
+        identity = SubscriptionId(self._shard.next_identity())
+        self._scribe.write(step, PatternSubscribed(identity, client, pattern, now))
+        earliest = subscribe.start.mode == START_EARLIEST
+        for topic in found:
+            if client not in topic.subscriptions:
+                made = SubscriptionId(self._shard.next_identity())
+                cursor = topic.low if earliest else topic.end
+                derived = SubscriptionDerived(topic.id, made, client, cursor, now)
+                self._scribe.write(step, derived)
+        return Subscribed(True, NO_TOPIC, identity, Offset(0))
+
+    def unsubscribe(self, step: Step, client: ClientId, pattern: str) -> Reply:
+        """End a pattern and what only it holds."""
+        if pattern not in self._shard.patterns.of(client):
+            return Unsubscribed(False)
+        self._scribe.write(step, PatternUnsubscribed(client, pattern))
+        ended: list[str] = []
+        for topic in self._shard.subscribed(client, (pattern,)):
+            if topic.subscriptions[client].derived and not self._held(client, topic):
+                self._scribe.write(step, SubscriptionEnded(topic.id, client))
+                ended.append(topic.name)
+        self._tell(step, client, ended)
+        return Unsubscribed(True, tuple(ended))
+
+    def _refusal(self, subscribe: Subscribe, found: list[Topic]) -> Refused | None:
+        fault = pattern_fault(subscribe.topic)
+        if fault:
+            return Refused("name_invalid", fault)
+        if subscribe.start.mode not in (START_NEW, START_EARLIEST):
+            return Refused(
+                "malformed", f"{subscribe.topic!r} is many topics: it starts at new or earliest"
+            )
+        most = self._scribe.rules.subscriptions_max
+        full = next((each for each in found if len(each.subscriptions) >= most), None)
+        if full is not None or self._shard.patterns.count >= most:
+            what = f"{full.name!r} has its {most} subscriptions" if full else f"{most} patterns"
+            return Refused("limit", f"{what}: this server takes no more; end one first")
+        return None
+
+    def _held(self, client: ClientId, topic: Topic) -> bool:
+        """Whether another pattern of the client wants the topic."""
+        return any(matches(each, topic.name) for each in self._shard.patterns.of(client))
+
+    def _tell(self, step: Step, client: ClientId, ended: list[str]) -> None:
+        """A get that waits for what has ended is told so."""
+        waiters = [self._waiting.take((client, name)) for name in ended]
+        anything = self._waiting.of((client, ""))
+        if anything is not None and not self._may_come(client, anything.get.only):
+            waiters.append(self._waiting.take((client, "")))
+        for waiter in waiters:
+            if waiter is not None:
+                gone = Refused("not_subscribed", "the subscription it waited for has ended")
+                self._scribe.answer(step, waiter.caller, gone)
+
+    def _may_come(self, client: ClientId, only: tuple[str, ...]) -> bool:
+        """Whether a get of these (none: of any) has something to wait for."""
+        if not only:
+            return self._shard.subscribes(client)
+        patterns = self._shard.patterns.of(client)
+        return bool(self._shard.subscribed(client, only)) or any(
+            is_pattern(name) and name in patterns for name in only
+        )

@@ -1,0 +1,291 @@
+"""Wildcards: what they match, the index against the definition, subscriptions by pattern (G6)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncemq.core.names import ClientId, Micros, Serial, SubscriptionId
+from oncemq.core.patterns import Patterns, among, is_pattern, matches, pattern_fault
+from oncemq.core.records import PatternSubscribed, PatternUnsubscribed, SubscriptionDerived
+from oncemq.core.replies import Refused, Subscribed, SubscriptionList, Unsubscribed
+from oncemq.core.requests import ListSubscriptions, Start, Unsubscribe
+from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
+
+# ------------------------------------------------------------------ names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("orders.*", "orders.new orders.", "orders orders.new.eu order.new xorders.new"),
+        ("orders.>", "orders.new orders.new.eu orders.a.b.c", "orders refunds.new"),
+        ("*", "orders refunds", "orders.new _system"),
+        (">", "orders orders.new a.b.c", "_system _system.a"),
+        ("*.new", "orders.new refunds.new", "new orders.new.eu _system.new"),
+        ("orders.*.eu", "orders.new.eu", "orders.eu orders.new.us orders.a.b.eu"),
+        ("*.*.>", "a.b.c a.b.c.d", "a.b a"),
+    ],
+)
+def test_a_pattern_matches_by_whole_segments(pattern: str, yes: str, no: str) -> None:
+    assert [each for each in yes.split() if not matches(pattern, each)] == []
+    assert [each for each in no.split() if matches(pattern, each)] == []
+
+
+@pytest.mark.parametrize("name", ["orders", "a*b", "orders.x*", ">>", "a.**", "", "a.b.c"])
+def test_these_are_no_patterns(name: str) -> None:
+    assert not is_pattern(name)
+
+
+@pytest.mark.parametrize("pattern", ["orders.>.eu", "a*.*", "*.x>", "", "*\0", "x" * 255 + ".*"])
+def test_these_patterns_are_refused(pattern: str) -> None:
+    assert pattern_fault(pattern) is not None
+
+
+SEGMENTS = st.sampled_from(["a", "b", "", "*"])
+NAMES = st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=4).map(".".join)
+PATTERNS = st.tuples(st.lists(SEGMENTS, max_size=3), st.sampled_from(["*", ">", "a"])).map(
+    lambda parts: ".".join([*parts[0], parts[1]])
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), PATTERNS, st.booleans()), max_size=30), NAMES)
+def test_the_index_finds_what_the_definition_says(changes, name: str) -> None:
+    patterns, there = Patterns(), set()
+    for client, pattern, added in changes:
+        if added:
+            patterns.add(ClientId(f"c{client}"), pattern, SubscriptionId(1))
+            there.add((f"c{client}", pattern))
+        else:
+            patterns.remove(ClientId(f"c{client}"), pattern)
+            there.discard((f"c{client}", pattern))
+    expected = {client for client, pattern in there if matches(pattern, name)}
+    assert sorted(patterns.wanting(name)) == sorted(expected)
+    assert patterns.count == len(there)
+    assert patterns.names == sorted({pattern for _, pattern in there})
+
+
+@given(st.sets(NAMES, max_size=12), PATTERNS.filter(is_pattern))
+def test_among_sorted_names_all_that_match_are_found(names: set[str], pattern: str) -> None:
+    assert among(pattern, sorted(names)) == sorted(n for n in names if matches(pattern, n))
+
+
+# ------------------------------------------------------------------ subscribing
+
+
+def topics_of(desk, client: str = "billing") -> dict[str, int]:
+    topics = desk.shard.by_client.get(ClientId(client), {}).values()
+    return {topic.name: topic.subscriptions[ClientId(client)].cursor for topic in topics}
+
+
+def test_a_pattern_includes_the_topics_there_are_and_those_made_later(desk) -> None:
+    desk.subscribe("orders.old", "audit")
+    desk.put("orders.old", b"before")
+    reply = desk.subscribe("orders.*")
+    assert isinstance(reply, Subscribed)
+    assert reply.made
+    desk.put("orders.new", b"the first")
+    desk.put("orders.deep.er", b"not matched")
+    assert topics_of(desk) == {"orders.old": 1, "orders.new": 0}
+    desk.sync()
+    assert desk.spans("orders.new") == {"orders.new": range(1)}
+
+
+def test_a_put_to_a_new_topic_that_matches_is_stored(desk) -> None:
+    assert desk.put("orders.new", b"nobody").stored is False
+    desk.subscribe("orders.>")
+    assert desk.put("orders.newer", b"somebody").stored is True
+
+
+def test_from_the_earliest_it_begins_with_what_is_kept(desk) -> None:
+    desk.subscribe("orders.old", "audit")
+    desk.put("orders.old", b"kept")
+    desk.subscribe("orders.*", start=Start("earliest"))
+    assert topics_of(desk) == {"orders.old": 0}
+
+
+@pytest.mark.parametrize("start", [Start("offset", 3), Start("time", 3)])
+def test_many_topics_have_no_offset_in_common(desk, start: Start) -> None:
+    refused = desk.subscribe("orders.*", start=start)
+    assert isinstance(refused, Refused)
+    assert desk.records[1:] == []  # the hello
+
+
+def test_subscribed_again_it_is_there_already(desk) -> None:
+    first = desk.subscribe("orders.*")
+    again = desk.subscribe("orders.*")
+    assert (again.made, again.subscription_id) == (False, first.subscription_id)
+
+
+def test_a_topic_cannot_have_the_name_of_a_pattern(desk) -> None:
+    for name in ("orders.*", ">", "a*b", "a>b"):
+        for answer in (desk.put(name, b"x"), desk.create(name)):
+            assert isinstance(answer, Refused)
+            assert answer.code == "name_invalid"
+    assert isinstance(desk.subscribe("order*"), Refused)
+
+
+def test_get_takes_a_pattern_as_some_of_the_subscribed_topics(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.subscribe("refunds")
+    for topic in ("orders.a", "orders.b", "refunds"):
+        desk.put(topic, b"x")
+    desk.sync()
+    assert desk.spans("orders.*") == {"orders.a": range(1), "orders.b": range(1)}
+    assert desk.spans("*.a") == {"orders.a": range(1)}
+    assert set(desk.spans()) == {"orders.a", "orders.b", "refunds"}
+    assert isinstance(desk.get("other.*"), Refused)
+
+
+def test_a_get_waits_for_a_topic_that_is_not_made_yet(desk) -> None:
+    desk.subscribe("orders.*")
+    assert desk.step(desk.getting("orders.*", wait=9)).replies == []
+    desk.put("refunds", b"not this")
+    desk.sync()
+    desk.put("orders.new", b"this")
+    (owed,) = desk.sync()
+    assert [span.topic for span in owed.answer.spans] == ["orders.new"]
+
+
+def test_the_end_of_a_pattern_ends_what_it_made(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    reply = desk.unsubscribe("orders.*")
+    assert reply == Unsubscribed(True, ("orders.a",))
+    assert topics_of(desk) == {}
+    assert desk.unsubscribe("orders.*") == Unsubscribed(False)
+    assert desk.put("orders.b", b"x").stored is False
+
+
+def test_what_was_asked_for_by_name_as_well_stays(desk) -> None:
+    desk.subscribe("orders.before")
+    desk.subscribe("orders.*")
+    desk.put("orders.derived", b"x")
+    desk.put("orders.named", b"x")
+    assert desk.subscribe("orders.named").made is False
+    made = desk.subscribe("orders.made")
+    assert made.made is True
+    assert desk.unsubscribe("orders.*").topics == ("orders.derived",)
+    assert topics_of(desk) == {"orders.before": 0, "orders.named": 0, "orders.made": 0}
+
+
+def test_what_another_pattern_holds_stays(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.subscribe("orders.>")
+    desk.put("orders.a", b"x")
+    assert desk.unsubscribe("orders.*") == Unsubscribed(True)
+    assert topics_of(desk) == {"orders.a": 0}
+    assert desk.unsubscribe("orders.>") == Unsubscribed(True, ("orders.a",))
+
+
+def test_a_topic_left_by_name_stays_left(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    assert desk.unsubscribe("orders.a") == Unsubscribed(True)
+    desk.put("orders.a", b"y")
+    desk.put("orders.b", b"z")
+    assert topics_of(desk) == {"orders.b": 0}
+
+
+def test_a_topic_deleted_and_made_again_is_included_from_its_first_message(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    desk.delete("orders.a")
+    desk.sequences.clear()
+    desk.put("orders.a", b"y")
+    assert topics_of(desk) == {"orders.a": 0}
+
+
+def test_a_waiting_get_hears_that_its_pattern_ended(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.step(desk.getting("orders.*", wait=9))
+    unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "orders.*")
+    told = [owed.answer for owed in desk.step(unsubscribe).replies]
+    assert [each.code for each in told if isinstance(each, Refused)] == ["not_subscribed"]
+
+
+def test_patterns_are_listed_with_the_subscriptions(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.subscribe("orders.*", "audit")
+    desk.put("orders.a", b"x")
+    desk.subscribe("zebra")
+    listed = desk.ask(ListSubscriptions())
+    assert isinstance(listed, SubscriptionList)
+    named = [(each.topic, each.client, each.pattern) for each in listed.subscriptions]
+    assert named == [
+        ("orders.*", "audit", True),
+        ("orders.*", "billing", True),
+        ("orders.a", "audit", False),
+        ("orders.a", "billing", False),
+        ("zebra", "billing", False),
+    ]
+    pages: list[tuple[str, str]] = []
+    more = True
+    while more:
+        page = desk.ask(ListSubscriptions(after=pages[-1] if pages else ("", ""), limit=2))
+        pages += [(each.topic, each.client) for each in page.subscriptions]
+        more = page.more
+    assert pages == [(topic, client) for topic, client, _ in named]
+    mine = desk.ask(ListSubscriptions(client="audit")).subscriptions
+    assert [each.topic for each in mine] == ["orders.*", "orders.a"]
+    only = desk.ask(ListSubscriptions(topic="orders.*")).subscriptions
+    assert [each.client for each in only] == ["audit", "billing"]
+
+
+def test_a_pattern_outlives_a_restart_and_a_checkpoint(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    desk.sync()
+    after = desk.crash()
+    assert topics_of(after) == {"orders.a": 0}
+    after.put("orders.b", b"y")
+    assert topics_of(after) == {"orders.a": 0, "orders.b": 0}
+    restored = Shard(7)
+    for blob in after.shard.capture():
+        restored.restore(blob)
+    restored.serial = restored.checkpointed = after.shard.serial
+    billing = ClientId("billing")
+    assert restored.patterns.of(billing) == after.shard.patterns.of(billing)
+    derived = [each.subscriptions[billing].derived for each in restored.topics.values()]
+    assert derived == [True, True]
+    assert restored.next_identity() == after.shard.next_identity()
+
+
+def test_replaying_over_a_checkpoint_changes_nothing(desk) -> None:
+    for change in (desk.subscribe, desk.unsubscribe, desk.subscribe):
+        change("orders.*")
+    desk.put("orders.a", b"x")
+    restored = Shard(7)
+    for blob in desk.shard.capture():
+        restored.restore(blob)
+    restored.checkpointed = Serial(len(desk.records))
+    for serial, record in enumerate(desk.records, start=1):
+        restored.apply(record, Serial(serial))
+    assert restored.patterns.by_client == desk.shard.patterns.by_client
+    assert restored.patterns.names == desk.shard.patterns.names
+
+
+def test_there_is_a_limit(make_desk) -> None:
+    desk = make_desk(Rules(subscriptions_max=2))
+    desk.subscribe("a.*")
+    desk.subscribe("b.*")
+    refused = desk.subscribe("c.*")
+    assert isinstance(refused, Refused)
+    assert refused.code == "limit"
+
+
+def test_a_guest_that_stays_away_loses_its_patterns(desk) -> None:
+    guest = "_anonymous-1"
+    desk.subscribe("orders.*", guest)
+    desk.put("orders.a", b"x")
+    desk.now += 2 * 86_400_000_000
+    desk.note(desk.broker.forget_guests(Micros(desk.now)))
+    assert desk.shard.patterns.count == 0
+    assert isinstance(desk.records[-1], PatternUnsubscribed)
+
+
+def test_the_facts(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    kinds = [type(record) for record in desk.records]
+    assert kinds.count(PatternSubscribed) == kinds.count(SubscriptionDerived) == 1
