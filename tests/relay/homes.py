@@ -94,3 +94,12 @@ class Home:
 
         assert self._postgres is not None
         return await asyncpg.connect(**self._postgres.asyncpg(self._schema))
+
+    async def _sqlalchemy_asyncpg(self) -> Any:
+        import sqlalchemy
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        assert self._postgres is not None
+        settings = {"server_settings": {"search_path": self._schema}}
+        url, pool = self._postgres.url("+asyncpg"), sqlalchemy.NullPool
+        return await create_async_engine(url, connect_args=settings, poolclass=pool).connect()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 import threading
 from contextlib import closing, suppress
 from typing import Any
@@ -11,7 +12,7 @@ from tests.e2e.processes import until
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 
-from oncemq import Client, Fenced, Relay
+from oncemq import Client, DatabaseRefused, Fenced, Relay
 from oncemq.core.records import Retention
 from oncemq.relay import session
 from oncemq.relay.desk import Desk
@@ -27,13 +28,17 @@ def got(reader: Client, count: int) -> list[bytes]:
     return found + [message.payload for message in reader.get("orders", limit=1000)]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["sqlite3", "sqlalchemy-sqlite", "psycopg", "sqlalchemy-psycopg", "psycopg-async", "asyncpg"],
-)
+KINDS = (
+    "sqlite3 sqlalchemy-sqlite psycopg sqlalchemy-psycopg psycopg-async asyncpg sqlalchemy-asyncpg"
+).split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_commits_is_published_and_freed(
     kind: str, make_home: Homes, oncemq_server: str, reader: Client
 ) -> None:
+    if kind == "sqlalchemy-asyncpg":
+        pytest.importorskip("greenlet", reason="SQLAlchemy's asyncio needs sqlalchemy[asyncio]")
     home = make_home(kind)
     home.write("orders", [b"before"])
     with Relay(home.connect, server=oncemq_server):
@@ -148,3 +153,31 @@ def test_even_relays_that_all_send_publish_each_row_once(
         stop.set()
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize(
+    ("connect", "words"),
+    [
+        (lambda: object(), "not a connection we know"),
+        (lambda: sqlite3.connect(":memory:"), "give it a file"),
+    ],
+)
+def test_a_connection_that_cannot_be_used_ends_the_relay(connect: Any, words: str) -> None:
+    with pytest.raises(DatabaseRefused, match=words):
+        Relay(connect).run()
+
+
+def test_a_database_that_comes_back_is_gone_on_with(
+    make_home: Homes, oncemq_server: str, reader: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = make_home("psycopg")
+    with Relay(home.connect, server=oncemq_server):
+        home.write("orders", [b"1"])
+        assert got(reader, 1) == [b"1"]
+        home.look(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks "
+            "WHERE locktype = 'advisory' AND pid <> pg_backend_pid()"
+        )
+        home.write("orders", [b"2"])
+        assert got(reader, 1) == [b"2"]
+    assert "database away" in caplog.text

@@ -21,6 +21,7 @@ from tests.relay.homes import Home
 
 from oncemq import Client, Relay
 from oncemq.core.records import Retention
+from oncemq.testing.proof import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -92,4 +93,10 @@ def test_a_hundred_kills_at_every_step(home: Home, mortals: Mortals, serving: Se
     with Relay(home.connect, server=serving.address), Client(serving.address) as client:
         until(lambda: home.left == 0, what="the last relay publishes the rest")
         rows = books.check(client)
+    kills = KILLS + KILLS // 3
+    record(
+        f"kills-relay-{home.kind}",
+        "make test",
+        {"kills": kills, "messages": rows, "fault: kill of a relay": kills},
+    )
     print(f"seed {SEED}: {rows} rows of one topic, {KILLS} kills on {home.kind}")

@@ -32,8 +32,9 @@ class Desk:
     def __init__(self, connect: Connect) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock: Lock | None = None
-        self._outer = self.result_of(connect())
+        self._outer: Any = None
         try:
+            self._outer = self.result_of(connect())
             self.driver = _driver_connection(self._outer)
             self._begin_nothing()
             self._connection = recognize(self.driver, awaitable=None)
@@ -83,7 +84,8 @@ class Desk:
         if self._lock is not None:
             self._lock.release()
         try:
-            self.result_of(self._outer.close())
+            if hasattr(self._outer, "close"):  # else it is no connection, or there is none
+                self.result_of(self._outer.close())
         finally:
             if self._loop is not None:
                 self._loop.close()

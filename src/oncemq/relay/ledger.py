@@ -109,7 +109,7 @@ class Ledger:
                     if errand.change is not None:
                         yield from self.write(errand.change)
                         errand.committed()
-        except BaseException:
+        except Exception:
             yield Bound.ROLLBACK
             raise
         yield Bound.COMMIT

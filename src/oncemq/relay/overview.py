@@ -74,7 +74,7 @@ def retry(
                 {"topic": topic},
             )
         yield from ledger.wake()
-    except BaseException:
+    except Exception:
         yield Bound.ROLLBACK
         raise
     yield Bound.COMMIT

@@ -34,7 +34,6 @@ class Session:
         self._errands: dict[str, Errand] = {}
         self._last_topic = ""
         self._try_again_at = 0.0
-        self.published = 0
 
     def serve(self, stopping: threading.Event) -> None:
         """Until told to stop, or something fails."""
@@ -84,10 +83,8 @@ class Session:
         if not wanted:
             return False
         versions = [each.standing.version for each in wanted]
-        freed = sum(len(each.change.freed) for each in wanted if each.change)
         limit = self._courier.message_bytes
         self._desk.run(self._ledger.turn(wanted, message_bytes=limit))
-        self.published += freed
         for errand in wanted:
             self._report(errand)
         return versions != [each.standing.version for each in wanted]
