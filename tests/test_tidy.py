@@ -55,7 +55,6 @@ DOORS: dict[str, tuple[str, ...]] = {
     "sqlite3": (
         "client/",
         "databases/opening.py",
-        "relay/places.py",
         "cli/journal.py",
         "cli/demo_ledger.py",
     ),

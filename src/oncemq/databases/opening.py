@@ -57,11 +57,21 @@ def _kind(url: str) -> tuple[str, str]:
     return kind, driver
 
 
-def _sqlite(url: str) -> sqlite3.Connection:
-    """As SQLAlchemy reads it: three slashes, then the path."""
+def sqlite_path(url: str) -> str | None:
+    """The file that a URL names, as SQLAlchemy reads it: three slashes, then the path.
+
+    None when it names another kind of database.
+    """
+    if _kind(url)[0] != "sqlite":
+        return None
     path = unquote(url.removeprefix("sqlite://").removeprefix("/")) if "://" in url else url
+    return path or ":memory:"
+
+
+def _sqlite(url: str) -> sqlite3.Connection:
     # Used by one thread at a time, but closed by whichever ends the app.
-    return sqlite3.connect(path or ":memory:", timeout=LOCKED_SECONDS, check_same_thread=False)
+    path = sqlite_path(url) or ""
+    return sqlite3.connect(path, timeout=LOCKED_SECONDS, check_same_thread=False)
 
 
 def _without_driver(url: str) -> str:
