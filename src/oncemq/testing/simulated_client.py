@@ -157,7 +157,7 @@ class Process:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it goes on, and holds every slot of the outbox: a twin may have left one since."""
+        """Whether it goes on, and holds every slot of the outbox: a twin may have left one."""
         if not self.client.lasting:
             return not self.is_stopping
         slots = [name for name in self.disk.names("/outbox") if name.isdigit()]
