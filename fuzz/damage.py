@@ -3,6 +3,7 @@
 The bytes of an input are spent one after the other; when they are at an end, zeros follow.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -48,6 +49,9 @@ class Feed:
 
     def rest(self) -> bytes:
         return self.take(len(self._data))
+
+
+DONE: Counter[str] = Counter()  # what was done to files, as the reliability card names it
 
 
 def damage(feed: Feed, content: bytes, times: int) -> bytes:
@@ -99,11 +103,18 @@ class Copied:
         path = paths[feed.byte() % len(paths)]
         match feed.byte():
             case 255:
+                DONE["missing file"] += 1
                 del self.files[path]
             case 254:  # another file's content under this name
+                DONE["stale file"] += 1
                 self.files[path] = bytearray(self.files[paths[feed.byte() % len(paths)]])
             case _:
+                before = bytes(self.files[path])
                 _edit(feed, self.files[path])
+                after = self.files[path]
+                DONE["truncated file" if len(after) < len(before) else "bit flip"] += (
+                    after != before
+                )
 
     # the port
 

@@ -78,7 +78,8 @@ def serve(options: Options) -> None:
 
 
 def publish(options: Options) -> None:
-    """Puts without end: notes what it is about to put, what its outbox holds, what was answered.
+    """Puts without end: notes what it is about to put, what its outbox holds, what was answered,
+    and when, on the clock that all processes of a machine share.
 
     A number is used once, whatever becomes of it: a life begins after the last number noted.
     """
@@ -97,7 +98,7 @@ def publish(options: Options) -> None:
                 pending = client.put_many(topic, payloads, wait=False)
             if choice.random() < 0.8:  # else several are under way at once
                 receipt = pending.result()[0]  # type: ignore[union-attr]
-                notes.write(["stored", topic, number, count, receipt.offset])
+                notes.write(["stored", topic, number, count, receipt.offset, time.monotonic()])
             number += count
 
 

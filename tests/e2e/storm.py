@@ -12,6 +12,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oncemq.core.audit.checker import Audit
 from oncemq.core.audit.facts import OPEN, Fact, Given, Held, Put, Settled, Skipped, Stored
 from oncemq.core.names import Micros, Offset, Sequence
 from oncemq.core.records import Retention
+from oncemq.testing import proof
 
 KEPT = ("alpha", "beta")  # retained, so that the checker can walk them
 FLEETING = "gamma"  # freed when settled: segments are compacted away under fire
@@ -174,6 +176,34 @@ class Storm:
         self.serving.stop()
         return Outcome(self, stored, ends_at)
 
+    @property
+    def longest_silence(self) -> float:
+        """The longest time in which no publisher had an answer."""
+        times = sorted(
+            note[5] for name in self.publishers for note in self.notes(name) if len(note) > 5
+        )
+        return max((after - before for before, after in pairwise(times)), default=0.0)
+
+    def injected(self) -> dict[str, int]:
+        """What befell them, as the reliability card names it."""
+        return {"kill -9": self.killed.total()}
+
+    def prove(self, name: str, outage: str) -> None:
+        """The end: everything is checked, and counted for the reliability card.
+
+        `outage` says what the longest time without an answer came after.
+        """
+        with proof.campaign(name) as tally:
+            for fault, times in self.injected().items():
+                tally.fault(fault, times)
+            tally.add("kills", self.killed.total())
+            tally.add("cuts", self.injected().get("power cut", 0))
+            outcome = self.end()
+            tally.add("messages", outcome.messages)
+            tally.outage(outage, self.longest_silence)
+            print(outcome.describe())
+            outcome.check()
+
 
 def walk(client: Client, topic: str, end: int) -> list[Message]:
     """Every stored message, in order."""
@@ -279,6 +309,13 @@ class Outcome:
                 assert self._stored[topic][offset].payload.decode() == payload
         assert expected == self._ends[topic], f"{name} did not apply the end of {topic}"
 
+    @property
+    def messages(self) -> int:
+        """How many were checked."""
+        return sum(self._ends.values())
+
     def describe(self) -> str:
         """One line for people who read test logs."""
-        return json.dumps({"killed": self._storm.killed, "stored": self._ends})
+        silence = f"{self._storm.longest_silence:.2f} s"
+        faults = {fault: times for fault, times in self._storm.injected().items() if times}
+        return json.dumps({"injected": faults, "stored": self._ends, "longest silence": silence})

@@ -36,10 +36,8 @@ def storm(request: pytest.FixtureRequest, nursery: Nursery, tmp_path: Path) -> S
     return storm
 
 
-def check(storm: Storm, **killed: int) -> None:
-    outcome = storm.end()
-    print(outcome.describe())
-    outcome.check()
+def check(storm: Storm, name: str, **killed: int) -> None:
+    storm.prove(f"kills-{name}", f"kill -9 of {' and '.join(killed)}")
     assert {role: storm.killed[role] for role in killed} == killed
 
 
@@ -49,7 +47,7 @@ def test_a_server_killed_again_and_again_keeps_every_promise(storm: Storm) -> No
             storm.make_progress()
         storm.let_pass(120)
         storm.kill(server=True)
-    check(storm, server=220)
+    check(storm, "server", server=220)
 
 
 def test_publishers_killed_again_and_again_have_each_put_stored_once(storm: Storm) -> None:
@@ -57,7 +55,7 @@ def test_publishers_killed_again_and_again_have_each_put_stored_once(storm: Stor
         storm.make_progress()
         storm.let_pass(60)
         storm.kill(clients=storm.random.sample(storm.publishers, 3))
-    check(storm, publishers=240)
+    check(storm, "publishers", publishers=240)
 
 
 def test_subscribers_killed_again_and_again_get_each_message_once(storm: Storm) -> None:
@@ -65,7 +63,7 @@ def test_subscribers_killed_again_and_again_get_each_message_once(storm: Storm) 
         storm.make_progress()
         storm.let_pass(60)
         storm.kill(clients=storm.random.sample(storm.subscribers, 2))
-    check(storm, subscribers=120)
+    check(storm, "subscribers", subscribers=120)
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -78,7 +76,7 @@ def test_everyone_killed_at_once_again_and_again(storm: Storm, part: int) -> Non
             storm.subscribers, 1
         )
         storm.kill(server=True, clients=victims)
-    check(storm, server=90, publishers=90, subscribers=90)
+    check(storm, f"everyone-{part}", server=90, publishers=90, subscribers=90)
 
 
 def test_the_command_killed_and_started_again_has_kept_every_put(tmp_path: Path) -> None:

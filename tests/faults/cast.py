@@ -11,7 +11,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,13 @@ from oncemq.testing.proxy import ANSWERS, REQUESTS, Proxy
 ROOT = Path(__file__).parent.parent.parent
 COUNTS = (1, 10, 40, 100)
 FAULTY_CALLS = ("fdatasync", "fsync", "pwritev2", "ftruncate", "rename", "unlink", "openat")
+NAMES = {  # of the wire's faults
+    "cut": "reset with unknown delivery",
+    "reset": "reset with unknown delivery",
+    "untold": "lost message",
+    "clog": "one-way partition",
+    "refuse": "partition",
+}
 DISK_FAILED = 7  # the exit code of `once serve` (docs/GUARANTEES.md, G9)
 
 
@@ -128,6 +134,7 @@ class FaultStorm(Storm):
     ) -> None:
         super().__init__(nursery, directory, seed)
         self.faults: Counter[str] = Counter()
+        self.stopped = 0  # servers that a failed call ended
         self.checked = 0
         self.disk = disk
         self.wire: Proxy | None = None
@@ -177,7 +184,7 @@ class FaultStorm(Storm):
             victims.append(self.serving.process)
         assert not self._nursery.alone(victims), [each.errors for each in victims]
         self.disk.cut(*(each.pid for each in victims))
-        self.faults["cut"] += 1
+        self.faults["power cut"] += 1
         self._fault_nursery.end(*victims)
         self.disk.restore(self.random.choice(("", "data=writeback")))
         if "server" in self._on_disk:
@@ -196,7 +203,7 @@ class FaultStorm(Storm):
         select.select((), (), (), seconds)
         for victim in victims:
             os.kill(victim.pid, signal.SIGCONT)
-        self.faults["stop"] += len(victims)
+        self.faults["stop and continue"] += len(victims)
 
     def fail_call(self, name: str | None = None) -> None:
         """One call of the server (or of that client) to its disk fails; it is started again.
@@ -222,7 +229,7 @@ class FaultStorm(Storm):
             self._start(name)
             return
         assert not stopped or "the disk failed" in victim.errors, victim.errors
-        self.faults["stopped"] += stopped
+        self.stopped += stopped
         self.serving.begin()
 
     def trouble_wire(self) -> None:
@@ -266,15 +273,16 @@ class FaultStorm(Storm):
         gone = self._nursery.alone([*self._clients.values(), self.serving.process])
         assert not gone, "\n".join(f"{each.name} ended alone: {each.errors}" for each in gone)
         outcome = super().end()
-        self.checked = sum(outcome._ends.values())
+        self.checked = outcome.messages
         if self.wire is not None:
             self.wire.close()
         return outcome
 
-    def describe(self) -> str:
-        """One line for people who read test logs."""
-        faults = {**self.faults, **{f"kill {role}": n for role, n in self.killed.items() if n}}
-        return f"{self.checked} messages, {faults}, longest silence {self.longest_silence:.2f} s"
+    def injected(self) -> dict[str, int]:
+        found = Counter(super().injected())
+        for fault, times in self.faults.items():
+            found[named(fault)] += times
+        return found
 
     @property
     def messages(self) -> int:
@@ -302,10 +310,12 @@ class FaultStorm(Storm):
                 for message in storm.walk(client, topic.name, topic.end)
             }
 
-    @property
-    def longest_silence(self) -> float:
-        """The longest time in which no publisher had an answer."""
-        times = sorted(
-            note[5] for name in self.publishers for note in self.notes(name) if len(note) > 5
-        )
-        return max((after - before for before, after in pairwise(times)), default=0.0)
+
+def named(fault: str) -> str:
+    """A fault of ours, as the reliability card names it."""
+    call, _, error = fault.partition(" ")
+    if call not in FAULTY_CALLS:
+        return NAMES.get(fault, fault)
+    if error == "ENOSPC":
+        return "full disk"
+    return "failed sync" if "sync" in call else "failed disk call"

@@ -24,6 +24,7 @@ from tests.faults.cast import FaultNursery, FaultStorm
 from tests.faults.conftest import GET_LIMIT
 from tests.faults.inject import why_no_strace
 
+from oncemq.testing import proof
 from oncemq.testing.power import power_disk, why_no_power_disk
 
 FOUND = 6
@@ -36,6 +37,7 @@ class Soak:
 
     def __init__(self, seed: int, minutes: float) -> None:
         self.seed = seed
+        self.minutes = minutes
         self.faults: Counter[str] = Counter()
         self.messages = 0
         self.rounds = 0
@@ -46,6 +48,22 @@ class Soak:
 
     def run(self) -> int:
         """Rounds until the time is over; the exit code."""
+        code = self._rounds()
+        minutes = (time.monotonic() - self._begun) / 60
+        proof.record(
+            "soak",
+            f"make soak MINUTES={self.minutes:g}",
+            {
+                "minutes": minutes,
+                "messages": self.messages,
+                **{f"fault: {fault}": times for fault, times in self.faults.items() if times},
+            },
+            failures=int(code == FOUND),
+            worst={"all faults at once": self.silence},
+        )
+        return code
+
+    def _rounds(self) -> int:
         while time.monotonic() < self._ends:
             seed = random.Random(f"{self.seed}:{self.rounds}").randrange(1 << 32)
             directory = Path(tempfile.mkdtemp(prefix="oncemq-soak-"))
@@ -93,27 +111,21 @@ class Soak:
             outcome = storm.end()
             outcome.check()
             self.messages += storm.checked
-            self.faults += counted(storm)
+            self.faults.update(storm.injected())
             self.silence = max(self.silence, storm.longest_silence)
 
     def _tell(self, storm: FaultStorm | None = None, *, findings: int = 0) -> None:
         """One line."""
         self._told = int((time.monotonic() - self._begun) // 60)
-        faults = self.faults + (counted(storm) if storm else Counter())
+        faults = self.faults + Counter(storm.injected() if storm else {})
         messages = self.messages + (storm.messages if storm else 0)
-        kills = sum(count for fault, count in faults.items() if fault.startswith("kill"))
-        rest = sum(faults.values()) - kills - faults["cut"]
+        kills, cuts = faults["kill -9"], faults["power cut"]
         print(
             f"{time.monotonic() - self._begun:6.0f} s  rounds {self.rounds}  messages {messages}  "
-            f"kills {kills}  cuts {faults['cut']}  other faults {rest}  "
+            f"kills {kills}  cuts {cuts}  other faults {faults.total() - kills - cuts}  "
             f"longest silence {self.silence:.1f} s  findings {findings}",
             flush=True,
         )
-
-
-def counted(storm: FaultStorm) -> Counter[str]:
-    """All faults of a storm."""
-    return storm.faults + Counter({f"kill {role}": n for role, n in storm.killed.items()})
 
 
 def faults_of(storm: FaultStorm) -> list[Callable[[], object]]:

@@ -19,7 +19,8 @@ from tests.faults.inject import injection, why_no_strace
 
 from oncemq import Client
 from oncemq.core.records import Retention
-from oncemq.errors import StorageFull
+from oncemq.errors import StorageFull, StorageRefused
+from oncemq.testing import proof
 from oncemq.testing.power import power_disk, why_no_power_disk
 
 pytestmark = [
@@ -71,13 +72,11 @@ def test_a_failed_sync_stops_once_serve_with_7_and_nothing_acknowledged_is_lost(
         assert (code, injected.injected) == (DISK_FAILED, 1), server.errors
         assert "the disk failed" in server.errors
         assert "Traceback" not in server.errors
-        storm.faults[error] += 1
+        storm.faults[f"fdatasync {error}"] += 1
         if fault < 5:
             storm.serving.begin()
     storm.serving.start()
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
+    storm.prove("faults-failed-sync", "failed sync, and restart of the server")
 
 
 def test_any_call_may_fail_in_a_server_that_rolls_checkpoints_and_compacts(
@@ -88,10 +87,8 @@ def test_any_call_may_fail_in_a_server_that_rolls_checkpoints_and_compacts(
     for _ in range(12):
         storm.make_progress(5)
         storm.fail_call()
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
-    assert storm.faults["stopped"] > 0
+    storm.prove("faults-server-calls", "failed disk call, and restart of the server")
+    assert storm.stopped > 0
 
 
 def test_any_call_may_fail_in_a_client(nursery: FaultNursery, tmp_path: Path, seed: int) -> None:
@@ -100,9 +97,7 @@ def test_any_call_may_fail_in_a_client(nursery: FaultNursery, tmp_path: Path, se
     for _ in range(12):
         storm.make_progress(5)
         storm.fail_call(storm.random.choice([*storm.publishers, *storm.subscribers]))
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
+    storm.prove("faults-client-calls", "failed disk call of a client")
 
 
 def test_what_a_failed_sync_left_in_the_cache_is_durable_before_it_is_confirmed(
@@ -123,8 +118,7 @@ def test_what_a_failed_sync_left_in_the_cache_is_durable_before_it_is_confirmed(
             storm.make_progress()
             storm.cut_power()
         storm.make_progress()
-        outcome = storm.end()
-        outcome.check()
+        storm.prove("power-after-failed-sync", "power cut")
 
 
 def test_a_dead_disk_stops_once_serve_with_7(nursery: FaultNursery, tmp_path: Path) -> None:
@@ -156,7 +150,8 @@ def test_without_room_puts_are_refused_gets_go_on_and_it_resumes(
         client.subscribe("orders")
         client.put_many("orders", [b"%d" % number for number in range(10)])
         with injection(serving.process.pid, "fallocate:error=ENOSPC") as full:
-            # what is reserved already may still be used
+            # what is reserved already may still be used, by large ones first, then by small ones
+            until(lambda: refused(client, b"more" * 4_000), what="a large put is refused")
             until(lambda: refused(client), what="a put is refused")
             ran = once(serving, tmp_path, "put", "orders", "eleven")
             assert (ran.code, ran.out) == (DISK_FAILED, b"")
@@ -169,12 +164,12 @@ def test_without_room_puts_are_refused_gets_go_on_and_it_resumes(
         until(lambda: not refused(client), what="puts are taken again")
         print(f"resumed after {time.monotonic() - begun:.2f} s")
         got = client.get("orders", limit=1000, wait=5)
-        assert {m.payload for m in got} == {b"more"}, "a refused put was stored"
+        assert {m.payload[:4] for m in got} == {b"more"}, "a refused put was stored"
 
 
-def refused(client: Client) -> bool:
+def refused(client: Client, payload: bytes = b"more") -> bool:
     try:
-        client.put("orders", b"more")
+        client.put("orders", payload)
     except StorageFull:
         return True
     return False
@@ -231,6 +226,35 @@ def fill(client: Client, first: int, most: int = 1 << 30) -> int:
         except StorageFull:
             return number - first
     return most
+
+
+# ------------------------------------------------------------------ no file handles
+
+
+def test_a_server_without_file_handles_refuses_what_it_cannot_read_and_goes_on(
+    serving: CommandServing, tmp_path: Path
+) -> None:
+    payloads = [b"%08d" % number + bytes(200_000) for number in range(20)]
+    with (
+        proof.campaign("faults-file-handles") as tally,
+        Client(serving.address, id="ada", state=tmp_path / "ada") as client,
+    ):
+        client.create_topic("orders", Retention(forever=True))
+        for payload in payloads:  # into several segments
+            client.put("orders", payload)
+        assert client.read("orders", 19)  # pyzmq loads a module with the first large answer
+        with injection(serving.process.pid, "openat:error=EMFILE") as none:
+            with pytest.raises(StorageRefused, match="could not read its log") as refused:
+                client.read("orders", 0)
+            assert refused.value.code == "storage_unreadable"
+            assert client.status()
+            tally.fault("no file descriptors", none.injected)
+        assert none.injected
+        found: list[bytes] = []
+        while len(found) < len(payloads):
+            found += [m.payload for m in client.read("orders", len(found))]
+        assert found == payloads
+        tally.add("messages", len(found))
 
 
 # ------------------------------------------------------------------ a slow disk

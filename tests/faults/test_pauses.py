@@ -14,12 +14,6 @@ pytestmark = [
 ]
 
 
-def check(storm: FaultStorm) -> None:
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
-
-
 def test_a_stopped_server_is_asked_again_and_does_nothing_twice(
     nursery: FaultNursery, tmp_path: Path, seed: int
 ) -> None:
@@ -28,7 +22,7 @@ def test_a_stopped_server_is_asked_again_and_does_nothing_twice(
     for seconds in (0.3, 1.6, 2.8, 0.1):  # a request counts as lost after a second
         storm.make_progress(3)
         storm.stop_for(seconds, server=True)
-    check(storm)
+    storm.prove("faults-stopped-server", "stop of the server for 2.8 s")
 
 
 def test_stopped_clients_go_on_where_they_stopped(
@@ -42,7 +36,7 @@ def test_stopped_clients_go_on_where_they_stopped(
         storm.stop_for(seconds, clients=clients)
         if seconds == 0.4:  # what it had asked for was answered by a server that is gone
             storm.kill(server=True)
-    check(storm)
+    storm.prove("faults-stopped-clients", "stop of clients and kill -9 of server")
 
 
 def test_a_server_restarted_again_and_again(
@@ -58,4 +52,4 @@ def test_a_server_restarted_again_and_again(
         storm.serving.stop()
         storm.serving.begin()
         storm.faults["restart"] += 1
-    check(storm)
+    storm.prove("faults-restarts", "restart of the server")

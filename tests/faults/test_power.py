@@ -30,16 +30,14 @@ def disk(tmp_path: Path) -> Iterator[PowerDisk]:
         yield disk
 
 
-def storm_of(storm: FaultStorm, *, cuts: int, puts: int, messages: int) -> None:
+def storm_of(storm: FaultStorm, name: str, *, cuts: int, puts: int, messages: int) -> None:
     """Cut again and again, each time after some work; then look at everything."""
     storm.begin()
     for _ in range(cuts * MORE):
         storm.make_progress(puts)
         storm.let_pass(100)
         storm.cut_power()
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
+    storm.prove(f"power-{name}", "power cut")
     assert storm.checked >= messages * MORE
 
 
@@ -50,7 +48,7 @@ def test_once_serve_keeps_what_it_acknowledged(
     storm = FaultStorm(
         nursery, tmp_path, seed, command=True, disk=disk, on_disk=("server",), counts=sizes
     )
-    storm_of(storm, cuts=18, puts=18, messages=50_000)
+    storm_of(storm, "once-serve", cuts=18, puts=18, messages=50_000)
 
 
 def test_a_server_that_checkpoints_and_compacts_keeps_what_it_acknowledged(
@@ -58,7 +56,7 @@ def test_a_server_that_checkpoints_and_compacts_keeps_what_it_acknowledged(
 ) -> None:
     sizes = (1, 20, 80, 200)
     storm = FaultStorm(nursery, tmp_path, seed, disk=disk, on_disk=("server",), counts=sizes)
-    storm_of(storm, cuts=20, puts=18, messages=20_000)
+    storm_of(storm, "compacting", cuts=20, puts=18, messages=20_000)
 
 
 @pytest.mark.parametrize("on_disk", [("clients",), ("server", "clients")], ids="+".join)
@@ -67,7 +65,7 @@ def test_clients_whose_state_loses_power_send_once_and_are_given_once(
 ) -> None:
     sizes = (1, 20, 80, 200)
     storm = FaultStorm(nursery, tmp_path, seed, disk=disk, on_disk=on_disk, counts=sizes)
-    storm_of(storm, cuts=12, puts=18, messages=15_000)
+    storm_of(storm, "-".join(on_disk), cuts=12, puts=18, messages=15_000)
 
 
 @pytest.mark.parametrize(("sync_ms", "loses"), [(0, False), (3_600_000, True)])

@@ -32,9 +32,7 @@ def test_a_bad_wire_loses_and_doubles_nothing(
         storm.trouble_wire()
         if fault % 20 == 10:
             storm.kill(server=True)
-    outcome = storm.end()
-    print(storm.describe())
-    outcome.check()
+    storm.prove("faults-wire", "bad wire and kill -9 of server")
     assert storm.wire is not None
     assert storm.wire.cuts > 10
 

@@ -1,6 +1,7 @@
 """The kept inputs of the fuzz targets, replayed without atheris."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from oncemq.storage.framing import Frame
+from oncemq.testing import proof
 from oncemq.wire import batch, codec
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))  # scripts, not a package
 kept: Any = import_module("kept")
+DONE: Counter[str] = import_module("damage").DONE
 TARGETS: dict[str, Callable[[bytes], None]] = import_module("targets").TARGETS
 
 
@@ -20,12 +23,17 @@ TARGETS: dict[str, Callable[[bytes], None]] = import_module("targets").TARGETS
 def test_every_kept_input_is_returned_from(target: str) -> None:
     inputs = kept.corpus(target)
     assert inputs
-    for data in inputs:
-        try:
-            TARGETS[target](data)
-        except BaseException as error:
-            error.add_note(f"the input is {data.hex()}")
-            raise
+    DONE.clear()
+    with proof.campaign(f"corpus-{target}") as tally:
+        for data in inputs:
+            try:
+                TARGETS[target](data)
+            except BaseException as error:
+                error.add_note(f"the input is {data.hex()}")
+                raise
+            tally.add("inputs")
+        for fault, times in DONE.items():
+            tally.fault(fault, times)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -28,6 +28,7 @@ from oncemq.storage.recovery import Opened, _Opening, open_log
 from oncemq.storage.segment import Segment
 from oncemq.storage.verify import Verified
 from oncemq.storage.writer import GroupWriter
+from oncemq.testing import proof
 from oncemq.testing.crash_points import KILL, CrashPoints, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile
 
@@ -245,13 +246,13 @@ def test_no_crash_at_any_call_loses_or_repeats_anything(
     enumerate_all: Enumerate,
     part: int,
     capsys: pytest.CaptureFixture[str],
-    record_property: Callable[[str, object], None],
 ) -> None:
-    points = enumerate_all(part=part, parts=PARTS)
+    what = enumerate_all.__name__.removeprefix("enumerate_")
+    with proof.campaign(f"crash-{what}-{part}") as tally:
+        points = enumerate_all(part=part, parts=PARTS)
+        tally.add("recoveries", points.recoveries)
     assert points.recoveries > 6_000 // PARTS
-    record_property("recoveries", points.recoveries)
     with capsys.disabled():
-        what = enumerate_all.__name__.removeprefix("enumerate_")
         print(f"\n{what} part {part}: {points.recoveries} recoveries, {points.points} points")
 
 

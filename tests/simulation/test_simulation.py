@@ -39,7 +39,7 @@ def first_seed() -> int:
 def test_the_first_worlds_break_nothing() -> None:
     """The same ones each time; fresh seeds are `make sim`, and SIM_SECONDS lets them in here."""
     total = campaign(0, 240, most=WORLDS)
-    total.record("make test")
+    total.record("make test", "simulation-first-worlds")
     print(total)
     assert not total.failures, f"replay with: make sim SEED={min(total.failures)}"
 

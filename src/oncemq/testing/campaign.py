@@ -75,15 +75,15 @@ class Campaign:
         """The marks that never came, if there were histories enough for them to."""
         return marks.missing(self.marks) if self.histories >= marks.ENOUGH else []
 
-    def record(self, command: str) -> None:
-        """Keep the numbers for the reliability card."""
+    def record(self, command: str, name: str = "simulation") -> None:
+        """Keep the numbers for the reliability card; runs that are counted apart need two names."""
         counts: dict[str, float] = {
             "histories": self.histories,
             "simulated_seconds": self.simulated / 1e9,
             "messages": self.given,
             **{f"fault: {fault}": times for fault, times in self.faults.items()},
         }
-        proof.record("simulation", command, counts, failures=len(self.failures))
+        proof.record(name, command, counts, failures=len(self.failures))
 
     def __str__(self) -> str:
         rate = self.histories / max(self.seconds, 0.001) * 60

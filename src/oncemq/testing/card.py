@@ -1,7 +1,8 @@
 """The reliability card: what is promised, and what the last runs showed.
 
-Law: nothing here is typed in by hand but the promises and the names of faults. A number without
-a result file is shown as "not run".
+Law: nothing here is typed in by hand but the promises and the names of faults. A number of
+`make test` without a result file is shown as "not run"; what only a command of its own runs is
+named when nobody ran it, and so is a fault that no run injected.
 """
 
 import sys
@@ -31,9 +32,9 @@ class Line:
 
 
 LINES = (
-    Line("simulated histories", "simulation", "histories", "make sim", bound=True),
-    Line("simulated hours", "simulation", "simulated_seconds", "make sim", unit=3600),
-    Line("messages checked in simulation", "simulation", "messages", "make sim"),
+    Line("simulated histories", "simulation", "histories", "make test", bound=True),
+    Line("simulated hours", "simulation", "simulated_seconds", "make test", unit=3600),
+    Line("messages checked in simulation", "simulation", "messages", "make test"),
     Line("kept schedules replayed", "regress", "schedules", "make test", failures=True),
     Line("recoveries from a crash at each disk operation", "crash", "recoveries", "make test",
          failures=True),
@@ -46,21 +47,25 @@ LINES = (
     Line("minutes of soak", "soak", "minutes", "make soak"),
     Line("messages checked in soaks", "soak", "messages", "make soak", failures=True),
     Line("planted bugs caught by the tests", "planted", "caught", "make test", of="planted"),
-    Line("Spin models that hold", "model", "held", "make models", of="models", failures=True),
-    Line("states of the models visited", "model", "states", "make models"),
-    Line("planted bugs caught by the models", "model", "caught", "make models", of="planted"),
-    Line("shipped rules the models found wrong, open", "model", "found", "make models"),
+    Line("Spin models that hold", "model", "held", "make test", of="models", failures=True),
+    Line("states of the models visited", "model", "states", "make test"),
+    Line("planted bugs caught by the models", "model", "caught", "make test", of="planted"),
+    Line("shipped rules the models found wrong, open", "model", "found", "make test"),
+    Line("kept inputs of the fuzzers replayed", "corpus", "inputs", "make test", failures=True),
     Line("fuzzed inputs", "fuzz", "inputs", "make fuzz", failures=True),
     Line("hours of fuzzing", "fuzz", "seconds", "make fuzz", unit=3600),
     Line("findings of the fuzzers, open", "fuzz", "found", "make fuzz"),
 )  # fmt: skip
 
 FAULTS = (
-    "kill -9", "stop and continue", "power cut", "partition", "one-way partition",
+    "kill -9", "restart", "stop and continue", "power cut", "partition", "one-way partition",
     "reset with unknown delivery", "lost message", "doubled message", "reordered messages",
-    "delay", "clock jump", "failed sync", "lying sync", "full disk", "slow disk", "bit flip",
-    "torn write", "truncated file", "stale file", "no file descriptors", "memory limit", "upgrade",
+    "delay", "clock jump", "failed sync", "failed disk call", "full disk", "slow disk", "bit flip",
+    "torn write", "truncated file", "stale file", "missing file", "no file descriptors",
+    "memory limit", "upgrade",
 )  # fmt: skip
+
+TEST = "make test"
 
 BEYOND = (
     "a server or a client that lies on purpose",
@@ -81,12 +86,14 @@ def card(proofs: Sequence[Proof], guarantees: str, *, commit: str, date: str) ->
         promises(guarantees),
         "## What the last runs showed",
         numbers(proofs),
+        *unasked(proofs),
         "0 failures in n independent runs bound their probability by 3/n, at 95 % confidence.",
         "## Longest time without service",
         worst(proofs),
         "## Faults",
         faults(proofs),
-        "Not covered by any of these: " + "; ".join(BEYOND) + ".",
+        *uninjected(proofs),
+        "Beyond the promises: " + "; ".join(BEYOND) + ".",
     ]
     if failed := [each for each in proofs if each.failures]:
         parts += ["## Failures", _list(f"{one.name}: {one.failures:,}" for one in failed)]
@@ -108,10 +115,24 @@ def promises(guarantees: str) -> str:
 
 
 def numbers(proofs: Iterable[Proof]) -> str:
-    """Every number, run or not, with the command that makes it."""
+    """Every number of `make test`, run or not, and what was run beside; each with its command."""
     known = list(proofs)
-    rows = [_row(line, [each for each in known if _is_of(each, line)]) for line in LINES]
+    rows = [_row(line, _of(known, line)) for line in LINES if _is_due(known, line)]
     return _table(("what", "number", "failures", "command", "last run"), rows)
+
+
+def unasked(proofs: Sequence[Proof]) -> list[str]:
+    """The commands that nobody ran, and that `make test` does not."""
+    commands = sorted({line.command for line in LINES if not _is_due(proofs, line)})
+    return [f"Not part of `{TEST}`, and not run: `{'`, `'.join(commands)}`."] if commands else []
+
+
+def _is_due(proofs: Sequence[Proof], line: Line) -> bool:
+    return line.command == TEST or any(line.count in each.counts for each in _of(proofs, line))
+
+
+def _of(proofs: Iterable[Proof], line: Line) -> list[Proof]:
+    return [each for each in proofs if _is_of(each, line)]
 
 
 def worst(proofs: Iterable[Proof]) -> str:
@@ -129,15 +150,25 @@ def worst(proofs: Iterable[Proof]) -> str:
 
 
 def faults(proofs: Iterable[Proof]) -> str:
-    """How often each fault was injected; those that never were, too."""
+    """How often each fault was injected."""
+    rows = [[fault, _number(count)] for fault, count in _times(proofs).items() if count]
+    return _table(("fault", "times"), rows) if rows else NOT_RUN.capitalize() + "."
+
+
+def uninjected(proofs: Iterable[Proof]) -> list[str]:
+    """The faults that no run injected."""
+    never = [fault for fault, count in _times(proofs).items() if not count]
+    return [f"Not injected by any of these runs: {', '.join(never)}."] if never else []
+
+
+def _times(proofs: Iterable[Proof]) -> dict[str, float]:
     times: dict[str, float] = dict.fromkeys(FAULTS, 0)
     for each in proofs:
         for key, count in each.counts.items():
             if key.startswith("fault: "):
                 fault = key.removeprefix("fault: ")
                 times[fault] = times.get(fault, 0) + count
-    rows = [[fault, _number(count) if count else NOT_RUN] for fault, count in times.items()]
-    return _table(("fault", "times"), rows)
+    return times
 
 
 def _row(line: Line, proofs: list[Proof]) -> list[str]:

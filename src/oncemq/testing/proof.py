@@ -8,7 +8,9 @@ begin alike (`model-put`, `model-cursor`): the card adds them up.
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,6 +60,38 @@ def record(
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(proof), indent=2) + b"\n")
     temporary.replace(path)
     return path
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run counts while it goes on."""
+
+    counts: dict[str, float] = field(default_factory=dict[str, float])
+    worst: dict[str, float] = field(default_factory=dict[str, float])
+
+    def add(self, what: str, count: float = 1) -> None:
+        """So many more."""
+        self.counts[what] = self.counts.get(what, 0) + count
+
+    def fault(self, fault: str, times: int = 1) -> None:
+        """A fault was injected so often; named as on the card."""
+        if times:
+            self.add(f"fault: {fault}", times)
+
+    def outage(self, cause: str, seconds: float) -> None:
+        """There was no service for so long."""
+        self.worst[cause] = max(self.worst.get(cause, 0.0), seconds)
+
+
+@contextmanager
+def campaign(name: str, command: str = "make test") -> Generator[Tally]:
+    """Record what the block counts; when it raises, too, and then with a failure."""
+    tally, failures = Tally(), 1
+    try:
+        yield tally
+        failures = 0
+    finally:
+        record(name, command, tally.counts, failures=failures, worst=tally.worst)
 
 
 def load(directory: Path | None = None) -> list[Proof]:

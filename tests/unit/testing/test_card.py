@@ -62,8 +62,43 @@ def test_a_damaged_result_is_an_error_and_not_a_missing_one(tmp_path: Path) -> N
 
 def test_a_number_without_a_result_is_not_run_and_has_its_command() -> None:
     text = card.numbers([])
-    assert {the_row(text, line.what)[1] for line in card.LINES} == {"not run"}
-    assert all(the_row(text, line.what)[3] == f"`{line.command}`" for line in card.LINES)
+    lines = [line for line in card.LINES if line.command == "make test"]
+    assert {the_row(text, line.what)[1] for line in lines} == {"not run"}
+    assert all(the_row(text, line.what)[3] == "`make test`" for line in lines)
+
+
+def test_what_only_its_own_command_runs_is_named_when_nobody_ran_it() -> None:
+    assert "soak" not in card.numbers([])
+    assert card.unasked([]) == ["Not part of `make test`, and not run: `make fuzz`, `make soak`."]
+    soak = a_proof("soak", minutes=5, messages=7)
+    assert the_row(card.numbers([soak]), "minutes of soak")[1] == "5"
+    assert card.unasked([soak]) == ["Not part of `make test`, and not run: `make fuzz`."]
+
+
+def test_a_campaign_records_what_it_counted_and_whether_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "DIRECTORY", tmp_path)
+    with proof.campaign("kills-server") as tally:
+        tally.add("kills", 2)
+        tally.fault("kill -9", 2)
+        tally.fault("power cut", 0)
+        tally.outage("kill -9", 1.5)
+        tally.outage("kill -9", 0.5)
+    (good,) = proof.load(tmp_path)
+    assert (good.command, good.failures) == ("make test", 0)
+    assert good.counts == {"kills": 2, "fault: kill -9": 2}
+    assert good.worst == {"kill -9": 1.5}
+
+    def fails() -> None:
+        with proof.campaign("kills-server") as tally:
+            tally.add("kills", 1)
+            raise AssertionError
+
+    with pytest.raises(AssertionError):
+        fails()
+    (bad,) = proof.load(tmp_path)
+    assert (bad.counts, bad.failures) == ({"kills": 1}, 1)
 
 
 def test_counts_of_one_kind_are_added_up() -> None:
@@ -108,13 +143,17 @@ def test_promises_come_with_what_they_do_not_cover() -> None:
         card.promises("no table")
 
 
-def test_faults_that_were_never_injected_are_not_run() -> None:
+def test_faults_that_were_never_injected_are_named() -> None:
     counts = {"fault: bit flip": 3, "fault: moon phase": 1, "cuts": 9}
     proofs = [msgspec.structs.replace(a_proof("power"), counts=counts)] * 2
     text = card.faults(proofs)
     assert the_row(text, "bit flip") == ["bit flip", "6"]
     assert the_row(text, "moon phase") == ["moon phase", "2"]
-    assert the_row(text, "clock jump") == ["clock jump", "not run"]
+    assert "clock jump" not in text
+    (never,) = card.uninjected(proofs)
+    assert "clock jump" in never
+    assert "bit flip" not in never
+    assert card.faults([]) == "Not run."
 
 
 def test_the_longest_outage_of_each_cause_is_shown() -> None:
