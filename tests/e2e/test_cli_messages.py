@@ -287,3 +287,16 @@ def test_a_put_under_an_idempotency_key_is_stored_once_whoever_repeats_it(
     assert (other.code, "another payload" in other.err) == (1, True)
     assert "idempotency keys  1" in once("topic", "show", topic).text
     assert once("get", topic, "-n", "9", "--id", topic).text == "paid\n"
+
+
+def test_a_message_goes_to_several_topics_or_to_none(once: Once, topic: str) -> None:
+    for name in (topic, f"{topic}-b"):
+        once("subscribe", name, "--id", topic)
+    put = once("put", topic, "news", "--also", f"{topic}-b")
+    assert (put.text, put.code) == (f"{topic}@0\n{topic}-b@0\n", 0)
+    partly = once("put", topic, "news", "--also", "nobody-wants-it", "--json")
+    assert [each["stored"] for each in parsed(partly.text)] == [True, False]
+    assert partly.code == 1
+    assert once("put", topic, "news", "--also", topic).code == 1
+    assert once("put", topic, "--lines", "--also", "x").code == 2
+    assert once("get", f"{topic}-b", "-n", "9", "--id", topic).text == "news\n"

@@ -54,6 +54,13 @@ def headers_of(
     help="A header that goes with the message; may be repeated.",
 )
 @click.option(
+    "--also",
+    metavar="TOPIC",
+    multiple=True,
+    shell_complete=topic_names,
+    help="Put to this topic, too: to all of them or to none; may be repeated.",
+)
+@click.option(
     "--idempotency-key",
     metavar="TEXT",
     help="The same put whoever repeats it: stored once, as long as the server remembers keys.",
@@ -66,6 +73,7 @@ def put(
     lines: bool,
     key: str | None,
     headers: dict[str, str] | None,
+    also: tuple[str, ...],
     idempotency_key: str | None,
 ) -> None:
     """Put MESSAGE, or what --file or standard input hold, to TOPIC.
@@ -81,6 +89,8 @@ def put(
         raise click.UsageError("give the MESSAGE, or --file, or standard input: one of them")
     if lines and (key is not None or headers or idempotency_key is not None):
         raise click.UsageError("--key, --header and --idempotency-key go with one message alone")
+    if also and (lines or idempotency_key is not None):
+        raise click.UsageError("--also goes neither with --lines nor with --idempotency-key")
     with _source(session, path, asked=message is None) as source:
         if lines:
             from oncemq.cli.bulk import put_lines
@@ -89,9 +99,34 @@ def put(
         else:
             payload = whole(source) if message is None else os.fsencode(message)
             raw_key = None if key is None else os.fsencode(key)
+            if also:
+                _put_to_all(session, [topic, *also], payload, key=raw_key, headers=headers)
+                return
             _put_one(
                 session, topic, payload, key=raw_key, headers=headers, once_key=idempotency_key
             )
+
+
+def _put_to_all(
+    session: Session,
+    topics: list[str],
+    payload: bytes,
+    *,
+    key: bytes | None,
+    headers: dict[str, str] | None,
+) -> None:
+    with session.publisher() as client:
+        try:
+            receipts = client.put(topics, payload, key=key, headers=headers)
+        except Unreachable as error:
+            error.add_note("it may be stored or not: in all of the topics, or in none")
+            raise
+    missing = [receipt for receipt in receipts if not receipt.stored]
+    for receipt in receipts:
+        if receipt.stored or session.json:
+            _say(session, receipt)
+    if missing:
+        raise not_stored(missing[0].topic)
 
 
 def _put_one(
@@ -115,6 +150,14 @@ def _put_one(
 
 
 def _show(session: Session, receipt: "Receipt") -> None:
+    _say(session, receipt)
+    if not receipt.stored:
+        raise not_stored(receipt.topic)
+    if receipt.at_risk_ms and not session.json:
+        session.note(f"once: synced within {receipt.at_risk_ms} ms; a power cut could take it")
+
+
+def _say(session: Session, receipt: "Receipt") -> None:
     if session.json:
         session.emit(
             {
@@ -127,10 +170,6 @@ def _show(session: Session, receipt: "Receipt") -> None:
         )
     elif receipt.stored:
         session.say(receipt.id or f"{receipt.topic}: stored before")
-    if not receipt.stored:
-        raise not_stored(receipt.topic)
-    if receipt.at_risk_ms and not session.json:
-        session.note(f"once: synced within {receipt.at_risk_ms} ms; a power cut could take it")
 
 
 def not_stored(topic: str, what: str = "not stored") -> NotStored:

@@ -4,21 +4,22 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar, overload
 
+from oncemq.client.aio_transactions import AsyncTransacting
 from oncemq.client.aio_turns import AsyncTurns
-from oncemq.client.blocking_puts import FLOW_BYTES
+from oncemq.client.blocking_puts import ALL_OR_NONE, FLOW_BYTES
 from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
 from oncemq.client.keyed import check_key, put_keyed
 from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
-from oncemq.errors import OutboxFull
+from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
 T = TypeVar("T")
 
 
-class AsyncPublishing:
+class AsyncPublishing(AsyncTransacting):
     """What `AsyncClient` puts with."""
 
     _engine: Engine
@@ -34,9 +35,14 @@ class AsyncPublishing:
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: bool,
     ) -> Receipt | asyncio.Future[Receipt]: ...  # fmt: skip
+    @overload
+    async def put(
+        self, topic: list[str] | tuple[str, ...], payload: bytes, *, key: bytes | None = ...,
+        headers: Headers | None = ...,
+    ) -> list[Receipt]: ...  # fmt: skip
     async def put(
         self,
-        topic: str,
+        topic: str | list[str] | tuple[str, ...],
         payload: bytes,
         *,
         key: bytes | None = None,
@@ -44,13 +50,17 @@ class AsyncPublishing:
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
-    ) -> Receipt | asyncio.Future[Receipt]:
+    ) -> Receipt | asyncio.Future[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
         `wait=False` gives a future of the receipt and gathers single puts into batches.
         """
         outflow = self._engine.outflow
         item = batch.Item(batch.payload_of(payload), key, headers)
+        if not isinstance(topic, str):
+            if idempotency_key is not None or not wait:
+                raise InvalidRequest(ALL_OR_NONE)
+            return await self._put_to_all(topic, item)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
             return (await self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]

@@ -7,6 +7,7 @@ out by a thread of its own.
 from collections.abc import Sequence
 from typing import Literal, overload
 
+from oncemq.client.blocking_transactions import Transacting
 from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
 from oncemq.client.keyed import check_key, put_keyed
@@ -15,13 +16,14 @@ from oncemq.client.pending import Pending, one, some
 from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns
 from oncemq.client.values import Headers, Receipt, Receipts
-from oncemq.errors import OutboxFull
+from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
+ALL_OR_NONE = "a put to several topics waits for its receipts, and takes no idempotency key"
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
-class Publishing:
+class Publishing(Transacting):
     """What `Client` puts with."""
 
     _engine: Engine
@@ -37,9 +39,14 @@ class Publishing:
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: bool,
     ) -> Receipt | Pending[Receipt]: ...  # fmt: skip
+    @overload
+    def put(
+        self, topic: list[str] | tuple[str, ...], payload: bytes, *, key: bytes | None = ...,
+        headers: Headers | None = ...,
+    ) -> list[Receipt]: ...  # fmt: skip
     def put(
         self,
-        topic: str,
+        topic: str | list[str] | tuple[str, ...],
         payload: bytes,
         *,
         key: bytes | None = None,
@@ -47,16 +54,21 @@ class Publishing:
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
-    ) -> Receipt | Pending[Receipt]:
+    ) -> Receipt | Pending[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
         `wait=False` returns at once and gathers single puts into batches by itself;
         `durable=False` skips the outbox: a crash of this process may then lose the put.
         `idempotency_key` makes it the same put whoever repeats it, for as long as the server
-        remembers keys (7 days); it skips the outbox, too.
+        remembers keys (7 days); it skips the outbox, too. A list of topics (up to 255): all of
+        them get the message, or none does; a receipt for each, and no outbox.
         """
         outflow = self._engine.outflow
         item = batch.Item(batch.payload_of(payload), key, headers)
+        if not isinstance(topic, str):
+            if idempotency_key is not None or not wait:
+                raise InvalidRequest(ALL_OR_NONE)
+            return self._put_to_all(topic, item)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
             return (self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]

@@ -18,6 +18,7 @@ from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
+from oncemq.client.transactions import Transactions
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
@@ -68,6 +69,7 @@ class Engine:
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
         self.outflow = Outflow(self)
         self.listening = Listening(self, ear)
+        self.transactions = Transactions(self, state.random_bytes)
         self._clock = clock
         self._handlers: dict[int, Handler] = {}
         self._line = line

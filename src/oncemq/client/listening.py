@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from oncemq.client.ticket import Ticket
+from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.live import Live
 from oncemq.core.names import Epoch, Micros, TopicId
@@ -74,8 +74,9 @@ class Listening:
 
     def take(
         self, topics: tuple[str, ...], limit: int, wait_ms: int
-    ) -> Generator[Ticket[Any], None, list[Message]]:
+    ) -> Generator[Awaited, None, list[Message]]:
         """The next messages, not yet settled; none when none came in time. A verb."""
+        yield from self._engine.transactions.certain()
         engine, key = self._engine, several(topics)
         deadline = Micros(engine.now() + wait_ms * 1000)
         self._begin(topics)

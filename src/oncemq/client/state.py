@@ -66,7 +66,7 @@ class State:
         self.slots = slots
         self.directory = directory
         self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
-        self._random_bytes = random_bytes
+        self.random_bytes = random_bytes
         self._close = close
 
     @property
@@ -80,7 +80,7 @@ class State:
         `over`: from which epoch to take over, when nothing was ever granted to this state.
         """
         assert self.journal is not None
-        claim = int.from_bytes(self._random_bytes(8)) >> 2
+        claim = int.from_bytes(self.random_bytes(8)) >> 2
         last_epoch, earlier = self.journal.claim(claim)
         return Greeting(
             ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over

@@ -10,7 +10,8 @@ import msgspec
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.records import Run
-from oncemq.core.replies import NO_OFFSET, BatchHead, Messages, PutAccepted
+from oncemq.core.replies import NO_OFFSET, BatchHead, CommitDone, Messages, PutAccepted
+from oncemq.core.requests import Input
 from oncemq.core.step import Body
 from oncemq.errors import Corrupt
 from oncemq.wire import batch
@@ -119,6 +120,12 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_default
         return hash((self.topic, self.offset))
 
 
+def input_of(first: Message, last: Message) -> Input:
+    """What a commit settles of one subscription: from one message to another."""
+    head = first._origin.head  # pyright: ignore[reportPrivateUsage]
+    return Input(head.topic, head.subscription_id, Offset(first.offset), Offset(last.offset + 1))
+
+
 class Receipt(msgspec.Struct, frozen=True):
     """What the server answered to a put.
 
@@ -145,6 +152,27 @@ def receipts_of(topic: str, reply: PutAccepted) -> "Receipts":
     offset = None if reply.first_offset == NO_OFFSET else reply.first_offset
     first = Receipt(topic, offset, reply.stored, reply.duplicate, reply.sync_ms)
     return Receipts(first, reply.count)
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """What came of a commit: what each topic got, a receipt for each message, in order.
+
+    `already`: this owner's number was used before, and nothing was done again; `receipts` are
+    those of the first time, or none when that was long ago.
+    """
+
+    already: bool
+    receipts: "dict[str, Receipts]"
+
+
+def commit_receipt(reply: CommitDone) -> Commit:
+    """What users get of the answer to a commit."""
+    receipts: dict[str, Receipts] = {}
+    for each in reply.results:
+        offset = None if each.first_offset == NO_OFFSET else each.first_offset
+        first = Receipt(each.topic, offset, offset is not None, reply.already, reply.sync_ms)
+        receipts[each.topic] = Receipts(first, each.count)
+    return Commit(reply.already, receipts)
 
 
 class Receipts(Sequence[Receipt]):

@@ -127,8 +127,15 @@ def unsubscribe_all(engine: Engine) -> Verb[int]:
     return ended
 
 
-def take(engine: Engine, topic: str, limit: int, wait_ms: int) -> Verb[list[Message]]:
-    """The next messages, not yet settled; none when none came in time."""
+def take(
+    engine: Engine, topic: str, limit: int, wait_ms: int, *, inside: bool = False
+) -> Verb[list[Message]]:
+    """The next messages, not yet settled; none when none came in time.
+
+    `inside`: for the transaction that is open.
+    """
+    if not inside:
+        yield from engine.transactions.certain()
     if limit < 1:
         raise InvalidRequest(f"a get asks for at least 1 message, not {limit}")
     deadline = engine.now() + wait_ms * 1000

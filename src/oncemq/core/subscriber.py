@@ -231,6 +231,10 @@ class Subscriber(Generic[M]):
                 if cursor.told >= cursor.next:
                     self._untold.pop(each.topic, None)
 
+    def known(self, moved: Iterable[tuple[str, SubscriptionId, Offset]]) -> None:
+        """The server has these cursors, for it moved them itself."""
+        self.told(tuple(Settled(*each) for each in moved))
+
     def recall(self, cursors: dict[str, tuple[SubscriptionId, Offset]]) -> None:
         """Where this client stands, now that no older process of it can go on."""
         for topic, (subscription_id, cursor) in cursors.items():

@@ -1,0 +1,162 @@
+"""Transactions, stages and puts to several topics, for asyncio; see `blocking_transactions`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from oncemq.client import stages
+from oncemq.client.aio_turns import AsyncTurns
+from oncemq.client.blocking_transactions import Topics, named
+from oncemq.client.bodies import encode_many, items_of
+from oncemq.client.engine import Engine
+from oncemq.client.staging import StageLine, StageToken
+from oncemq.client.transactions import Transaction as Work
+from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
+from oncemq.core.step import Body
+from oncemq.wire import batch
+
+
+class AsyncTransaction:
+    """What `async with client.transaction() as tx` gives."""
+
+    def __init__(
+        self,
+        turns: AsyncTurns,
+        work: Work,
+        timeout: float,
+        getting: asyncio.Lock,
+        stack: AsyncExitStack,
+    ) -> None:
+        self._turns = turns
+        self._work = work
+        self._timeout = timeout
+        self._getting = getting
+        self._stack = stack
+        self._gets = False
+
+    async def get(
+        self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
+    ) -> list[Message]:
+        """The next messages; settled when the block ends well, and only then."""
+        if not self._gets:
+            self._gets = True
+            await self._stack.enter_async_context(self._getting)
+        verb = self._work.take(topic or "", limit, int(wait * 1000))
+        return await self._turns.run(verb, timeout=self._timeout + wait)
+
+    async def put(
+        self,
+        topic: Topics,
+        payload: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """A message for a topic, or for up to 255 of them at once."""
+        item = batch.Item(batch.payload_of(payload), key, headers)
+        await self._turns.run(self._work.put(named(topic), [item]))
+
+    async def put_many(
+        self,
+        topic: Topics,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+    ) -> None:
+        """Messages for a topic, or each of them for several."""
+        await self._turns.run(self._work.put(named(topic), items_of(payloads, keys, headers)))
+
+    @property
+    def result(self) -> Commit | None:
+        """What came of it, once it is committed."""
+        return self._work.result
+
+    @property
+    def receipts(self) -> dict[str, Receipts]:
+        """What each topic got, in the order of the puts; empty until it is committed."""
+        return self._work.result.receipts if self._work.result else {}
+
+
+class AsyncStage:
+    """Messages on the server that no reader sees until a commit names them."""
+
+    def __init__(self, engine: Engine, turns: AsyncTurns, line: StageLine) -> None:
+        self._engine = engine
+        self._turns = turns
+        self._line = line
+
+    async def put_many(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+    ) -> None:
+        """Put a batch; waits only while much is on the way."""
+        if payloads:
+            columns, body = encode_many(payloads, keys, headers)
+            await self.put_batch(len(payloads), columns, body)
+
+    async def put_batch(self, count: int, columns: int, body: Body) -> None:
+        """Put a batch that is made already, as `oncemq.wire.batch` describes it."""
+        verb = stages.stage_put(self._engine, self._line, count=count, columns=columns, body=body)
+        await self._turns.run(verb)
+
+    async def close(self) -> StageToken:
+        """Wait until all of it is on the server's disk; what `commit` needs, on any machine."""
+        return await self._turns.run(stages.stage_close(self._line))
+
+    def drop(self) -> None:
+        """Give it up; else it is given up when it was silent for `stage_ttl`, a day by default."""
+        self._line.drop()
+        self._turns.pump()
+
+
+class AsyncTransacting:
+    """What `AsyncClient` makes many things one with."""
+
+    _engine: Engine
+    _turns: AsyncTurns
+    _timeout: float
+    _getting: asyncio.Lock
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[AsyncTransaction]:
+        """Messages got and put in the block take effect together when it ends well, or not at all.
+
+        An exception gives everything up: nothing was put, and the messages come again.
+        """
+        async with AsyncExitStack() as stack:
+            work = Work(self._engine)
+            try:
+                yield AsyncTransaction(self._turns, work, self._timeout, self._getting, stack)
+                await self._turns.run(work.commit())
+            finally:
+                work.abort()  # unless it was committed
+                self._turns.pump()
+
+    def stage(self, name: bytes | None = None) -> AsyncStage:
+        """A stage of messages that `commit` publishes, here or elsewhere."""
+        return AsyncStage(self._engine, self._turns, stages.new_line(self._engine, name))
+
+    async def commit(
+        self, owner: str, number: int, targets: Sequence[tuple[str, StageToken]]
+    ) -> Commit:
+        """Publish stages to topics, in order, all at once, and once for this owner and number."""
+        return await self._turns.run(stages.commit(self._engine, owner, number, targets))
+
+    async def drop_stage(self, token: StageToken) -> bool:
+        """Give a stage up that will not be committed; False when it was not there any more."""
+        return await self._turns.run(stages.drop(self._engine, token))
+
+    async def _put_to_all(self, topics: Sequence[str], item: batch.Item) -> list[Receipt]:
+        """One message to several topics, atomically."""
+        work = Work(self._engine)
+        try:
+            await self._turns.run(work.put(topics, [item]))
+            result = await self._turns.run(work.commit())
+        finally:
+            work.abort()
+            self._turns.pump()
+        return [result.receipts[topic][0] for topic in topics]

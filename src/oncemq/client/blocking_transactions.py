@@ -1,0 +1,178 @@
+"""Transactions, stages and puts to several topics, for the blocking client."""
+
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from oncemq.client import stages
+from oncemq.client.bodies import encode_many, items_of
+from oncemq.client.engine import Engine
+from oncemq.client.staging import StageLine, StageToken
+from oncemq.client.transactions import Transaction as Work
+from oncemq.client.turns import Turns
+from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
+from oncemq.core.step import Body
+from oncemq.wire import batch
+
+Topics = str | Sequence[str]
+
+
+class Transaction:
+    """What `with client.transaction() as tx` gives: gets and puts that take effect together."""
+
+    def __init__(
+        self,
+        turns: Turns,
+        work: Work,
+        timeout: float,
+        getting: "threading.RLock",
+        stack: ExitStack,
+    ) -> None:
+        self._turns = turns
+        self._work = work
+        self._timeout = timeout
+        self._getting = getting
+        self._stack = stack
+        self._gets = False
+
+    def get(
+        self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
+    ) -> list[Message]:
+        """The next messages; settled when the block ends well, and only then.
+
+        Without a topic, from any subscribed one: once in a transaction.
+        """
+        if not self._gets:
+            self._gets = True
+            self._stack.enter_context(self._getting)  # other threads get when this block is over
+        verb = self._work.take(topic or "", limit, int(wait * 1000))
+        return self._turns.run(verb, timeout=self._timeout + wait)
+
+    def put(
+        self,
+        topic: Topics,
+        payload: bytes,
+        *,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """A message for a topic, or for up to 255 of them at once."""
+        item = batch.Item(batch.payload_of(payload), key, headers)
+        self._turns.run(self._work.put(named(topic), [item]))
+
+    def put_many(
+        self,
+        topic: Topics,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+    ) -> None:
+        """Messages for a topic, or each of them for several."""
+        self._turns.run(self._work.put(named(topic), items_of(payloads, keys, headers)))
+
+    @property
+    def result(self) -> Commit | None:
+        """What came of it, once it is committed."""
+        return self._work.result
+
+    @property
+    def receipts(self) -> dict[str, Receipts]:
+        """What each topic got, in the order of the puts; empty until it is committed."""
+        return self._work.result.receipts if self._work.result else {}
+
+
+class Stage:
+    """Messages on the server that no reader sees until a commit names them."""
+
+    def __init__(self, engine: Engine, turns: Turns, line: StageLine) -> None:
+        self._engine = engine
+        self._turns = turns
+        self._line = line
+
+    def put_many(
+        self,
+        payloads: Sequence[bytes],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+    ) -> None:
+        """Put a batch; waits only while much is on the way."""
+        if payloads:
+            columns, body = encode_many(payloads, keys, headers)
+            self.put_batch(len(payloads), columns, body)
+
+    def put_batch(self, count: int, columns: int, body: Body) -> None:
+        """Put a batch that is made already, as `oncemq.wire.batch` describes it."""
+        verb = stages.stage_put(self._engine, self._line, count=count, columns=columns, body=body)
+        self._turns.run(verb)
+
+    def close(self) -> StageToken:
+        """Wait until all of it is on the server's disk; what `commit` needs, on any machine."""
+        return self._turns.run(stages.stage_close(self._line))
+
+    def drop(self) -> None:
+        """Give it up; else it is given up when it was silent for `stage_ttl`, a day by default."""
+        with self._turns.lock:
+            self._line.drop()
+            self._turns.pump()
+
+
+class Transacting:
+    """What `Client` makes many things one with."""
+
+    _engine: Engine
+    _turns: Turns
+    _timeout: float
+    _getting: "threading.RLock"
+
+    @contextmanager
+    def transaction(self) -> Generator[Transaction]:
+        """Messages got and put in the block take effect together when it ends well, or not at all.
+
+        An exception gives everything up: nothing was put, and the messages come again.
+        """
+        with ExitStack() as stack:
+            with self._turns.lock:
+                work = Work(self._engine)
+            try:
+                yield Transaction(self._turns, work, self._timeout, self._getting, stack)
+                self._turns.run(work.commit())
+            finally:
+                with self._turns.lock:
+                    work.abort()  # unless it was committed
+                    self._turns.pump()
+
+    def stage(self, name: bytes | None = None) -> Stage:
+        """A stage of messages that `commit` publishes, here or elsewhere."""
+        return Stage(self._engine, self._turns, stages.new_line(self._engine, name))
+
+    def commit(self, owner: str, number: int, targets: Sequence[tuple[str, StageToken]]) -> Commit:
+        """Publish stages to topics, in order, all at once, and once for this owner and number.
+
+        A number that the owner has used (or passed over) says `already` and adds nothing,
+        however long ago that was.
+        """
+        return self._turns.run(stages.commit(self._engine, owner, number, targets))
+
+    def drop_stage(self, token: StageToken) -> bool:
+        """Give a stage up that will not be committed; False when it was not there any more."""
+        return self._turns.run(stages.drop(self._engine, token))
+
+    def _put_to_all(self, topics: Sequence[str], item: batch.Item) -> list[Receipt]:
+        """One message to several topics, atomically."""
+        with self._turns.lock:
+            work = Work(self._engine)
+        try:
+            self._turns.run(work.put(topics, [item]))
+            result = self._turns.run(work.commit())
+        finally:
+            with self._turns.lock:
+                work.abort()
+                self._turns.pump()
+        return [result.receipts[topic][0] for topic in topics]
+
+
+def named(topics: Topics) -> Sequence[str]:
+    """One topic, or several."""
+    return [topics] if isinstance(topics, str) else topics

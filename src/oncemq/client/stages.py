@@ -1,0 +1,80 @@
+"""Stages for several connections: many put, one commits, once under an owner and a number."""
+
+from collections.abc import Sequence
+
+from oncemq.client.engine import Engine
+from oncemq.client.staging import StageLine, StageToken
+from oncemq.client.values import Commit, commit_receipt
+from oncemq.client.verbs import Verb, ask
+from oncemq.core.names import PRODUCER_BYTES, Offset, ProducerId, is_system, name_fault
+from oncemq.core.replies import CommitDone, Done
+from oncemq.core.requests import Commit as CommitRequest
+from oncemq.core.requests import DropStage, Piece
+from oncemq.core.step import Body
+from oncemq.errors import InvalidRequest
+
+Target = tuple[str, StageToken]
+
+
+def new_line(engine: Engine, name: bytes | None) -> StageLine:
+    """A stage to put into, under a name of its own."""
+    if name is not None and len(name) != PRODUCER_BYTES:
+        raise InvalidRequest(f"a stage's name has {PRODUCER_BYTES} random bytes, not {len(name)}")
+    return StageLine(engine, ProducerId(name or engine.state.random_bytes(PRODUCER_BYTES)))
+
+
+def stage_put(
+    engine: Engine, line: StageLine, *, count: int, columns: int, body: Body
+) -> Verb[None]:
+    """Put a batch into a stage; waits only while much is on the way."""
+    if engine.failure is not None:
+        raise engine.failure
+    limits = engine.settings.limits
+    if len(body) > limits.batch_bytes or count > limits.batch_messages:
+        raise InvalidRequest(
+            f"a batch of {count} messages and {len(body)} bytes is over the limit of "
+            f"{limits.batch_messages} and {limits.batch_bytes}; put it in smaller ones",
+            code="too_large",
+        )
+    line.check()
+    if count:
+        line.put(count, columns, body)
+    yield line.flows
+    line.check()
+
+
+def stage_close(line: StageLine) -> Verb[StageToken]:
+    """Wait until all of it is on the server's disk; what a commit must know."""
+    yield line.idle
+    line.check()
+    return line.token
+
+
+def commit(engine: Engine, owner: str, number: int, targets: Sequence[Target]) -> Verb[Commit]:
+    """Publish whole stages, in order, once for this owner and number."""
+    fault = name_fault(owner, what="owner")
+    if fault is None and is_system(owner):
+        fault = f"the owner {owner!r} begins with '_', which is the system's"
+    if fault:
+        raise InvalidRequest(fault, code="name_invalid")
+    pieces = tuple(
+        Piece(topic, ProducerId(token.name), Offset(0), token.count)
+        for topic, token in targets
+        if token.count
+    )
+    reply: CommitDone = yield from ask(
+        engine,
+        lambda client_epoch: CommitRequest(
+            engine.client, client_epoch, owner, number, True, pieces
+        ),
+    )
+    return commit_receipt(reply)
+
+
+def drop(engine: Engine, token: StageToken) -> Verb[bool]:
+    """Give a stage up that will not be committed; False when it was not there any more."""
+    name = ProducerId(token.name)
+    reply: Done = yield from ask(
+        engine, lambda client_epoch: DropStage(engine.client, client_epoch, name)
+    )
+    return reply.changed

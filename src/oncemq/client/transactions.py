@@ -1,0 +1,313 @@
+"""Transactions from the client's side: inputs and outputs that take effect together.
+
+Laws: outputs are gathered, and staged as they grow, so memory is bounded; the commit is one
+request under an owner and a number of its own, and is repeated under these until it is answered.
+A commit whose answer never came is made void before anything else is got: it has happened then,
+or never will. The cursor on this client's disk follows the server's, never leads it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from oncemq.client.refusals import error_of
+from oncemq.client.staging import StageLine
+from oncemq.client.ticket import Ticket, Until
+from oncemq.client.values import Commit as CommitReceipt
+from oncemq.client.values import Message, commit_receipt, input_of
+from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros, Offset, ProducerId, name_fault
+from oncemq.core.replies import CommitDone, Refused, Reply
+from oncemq.core.requests import Commit, Input, Piece, Request
+from oncemq.core.step import Body
+from oncemq.core.subscriber import is_single
+from oncemq.errors import InvalidRequest, OnceMQError
+from oncemq.wire import batch
+
+if TYPE_CHECKING:
+    from oncemq.client.engine import Engine
+    from oncemq.client.verbs import Verb
+
+TOPICS_MAX = 255  # that get one message at once
+STAGE_BYTES = 1 << 20  # outputs gathered here go into a stage
+STAGE_MESSAGES = 5_000
+ROTATE_BYTES = 64 << 20  # a stage of this size is left for another: it is freed as a whole
+ROTATE_COMMITS = 1_000
+SILENT_MICROS = Micros(30_000_000)
+NOT_THERE_YET = ("stage_unknown", "stage_incomplete")  # a commit that overtook its stage
+
+
+class Session:
+    """An owner with its numbers, and the stage it uses over and over. One transaction at a time."""
+
+    def __init__(self, engine: "Engine", random_bytes: Callable[[int], bytes]) -> None:
+        self.owner = f"_{random_bytes(16).hex()}"
+        self.number = 0
+        self._engine = engine
+        self._random_bytes = random_bytes
+        self._commits = 0
+        self._used = engine.now()
+        self.stage = self._new_stage()
+
+    def refresh(self) -> None:
+        """A stage that was silent for long may have been given up by the server."""
+        now = self._engine.now()
+        if now - self._used > SILENT_MICROS and self.stage.count:
+            self.stage.drop()
+            self.stage = self._new_stage()
+        self._used = now
+
+    def _new_stage(self) -> StageLine:
+        self._commits = 0
+        return StageLine(self._engine, ProducerId(self._random_bytes(16)))
+
+    def next_number(self) -> int:
+        """The number of the next commit."""
+        self.number += 1
+        return self.number
+
+    def committed(self) -> None:
+        """What was staged is published; an old stage is left to the server."""
+        self._commits += 1
+        if self.stage.bytes >= ROTATE_BYTES or self._commits >= ROTATE_COMMITS:
+            self.stage.drop()
+            self.stage = self._new_stage()
+
+    def gave_up(self, staged_before: int) -> None:
+        """What was staged since is not wanted."""
+        if self.stage.count > staged_before or self.stage.error is not None:
+            self.stage.drop()
+            self.stage = self._new_stage()
+
+
+class Transactions:
+    """The sessions of one client."""
+
+    def __init__(self, engine: "Engine", random_bytes: Callable[[int], bytes]) -> None:
+        self._engine = engine
+        self._random_bytes = random_bytes
+        self._free: list[Session] = []
+        self._doubts: list[Session] = []
+        self.taking: Transaction | None = None  # the one that gets
+
+    def lease(self) -> Session:
+        """A session that nobody else uses."""
+        session = self._free.pop() if self._free else Session(self._engine, self._random_bytes)
+        session.refresh()
+        return session
+
+    def give_back(self, session: Session) -> None:
+        """It may be used again."""
+        self._free.append(session)
+
+    def doubt(self, session: Session) -> None:
+        """A commit of this session was sent, and what became of it is not known."""
+        self._doubts.append(session)
+
+    def certain(self) -> "Verb[None]":
+        """Make sure that no commit of this client is in doubt; before anything is got."""
+        if self.taking is not None:
+            raise InvalidRequest("a transaction is open here: get with it, or end it first")
+        while self._doubts:
+            session = self._doubts[0]
+            yield from self.void(session)
+            if session in self._doubts:  # else another thread was here
+                self._doubts.remove(session)
+                session.gave_up(0)
+                self.give_back(session)
+
+    def void(self, session: Session) -> "Verb[None]":
+        """Use up a number beyond the last commit's: that has happened by then, or never will."""
+        engine, number = self._engine, session.next_number()
+        reply = yield from ask_once(
+            engine,
+            lambda client_epoch: Commit(engine.client, client_epoch, session.owner, number, False),
+        )
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+
+
+def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]":
+    """Ask until it is answered; the answer, also when that is a refusal."""
+    if engine.failure is not None:
+        raise engine.failure
+    ticket: Ticket[Reply] = Ticket()
+
+    def answered(reply: Reply, _: Sequence[Body]) -> None:
+        ticket.fill(reply)
+
+    token = engine.begin_put(lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None), answered)
+    try:
+        yield ticket
+    finally:
+        engine.drop(token)
+    if engine.failure is not None:
+        raise engine.failure
+    return ticket.result()
+
+
+class Transaction:
+    """One transaction, without waiting: both shells carry its verbs out."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._home = engine.transactions
+        self._session = self._home.lease()
+        self._staged_before = self._session.stage.count
+        self._first: dict[str, Message] = {}  # of each topic, the first message taken
+        self._last: dict[str, Message] = {}
+        self._feeds: dict[str, None] = {}
+        self._pieces: list[tuple[tuple[str, ...], int, int]] = []  # topics, start, count
+        self._gathered: list[tuple[tuple[str, ...], batch.Item]] = []
+        self._gathered_bytes = 0
+        self._sent = False  # a commit was, and may have taken effect
+        self._over = False
+        self.result: CommitReceipt | None = None
+
+    # Inputs
+
+    def take(self, topic: str, limit: int, wait_ms: int) -> "Verb[list[Message]]":
+        """The next messages, settled by the commit and only by it."""
+        from oncemq.client.verbs import take
+
+        self._must_be_open()
+        if self._home.taking not in (None, self):
+            raise InvalidRequest("another transaction of this client gets: end that one first")
+        if self._home.taking is None:
+            yield from self._home.certain()
+            self._home.taking = self
+        if self._feeds and not (is_single(topic) and all(map(is_single, self._feeds))):
+            raise InvalidRequest(
+                "a transaction gets from any topic once, and from no other then; name the topics"
+            )
+        self._feeds[topic] = None
+        while True:
+            messages = yield from take(self._engine, topic, limit, wait_ms, inside=True)
+            fresh = [each for each in messages if self._is_fresh(each)]
+            for message in fresh:
+                self._first.setdefault(message.topic, message)
+                self._last[message.topic] = message
+            if fresh or not messages:
+                return fresh
+
+    def _is_fresh(self, message: Message) -> bool:
+        """A feed that began anew gives again what this transaction has."""
+        last = self._last.get(message.topic)
+        return last is None or message.offset > last.offset
+
+    # Outputs
+
+    def put(self, topics: Sequence[str], items: Sequence[batch.Item]) -> "Verb[None]":
+        """Add outputs, each for all of these topics; what has grown large goes into the stage."""
+        self._must_be_open()
+        named = tuple(dict.fromkeys(topics))
+        if not 1 <= len(named) <= TOPICS_MAX or len(named) != len(topics):
+            raise InvalidRequest(f"a message goes to 1 to {TOPICS_MAX} topics, each named once")
+        for topic in named:
+            if fault := name_fault(topic):
+                raise InvalidRequest(fault, code="name_invalid")
+        for item in items:
+            self._engine.outflow.check(named[0], len(item.payload), 0)
+            self._gathered.append((named, item))
+            self._gathered_bytes += len(item.payload)
+            if self._gathered_bytes >= STAGE_BYTES or len(self._gathered) >= STAGE_MESSAGES:
+                self._stage()
+                yield self._session.stage.flows
+                self._session.stage.check()
+
+    def _stage(self) -> None:
+        """What is gathered becomes a batch of the stage."""
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if not gathered:
+            return
+        if all(len(topics) == 1 for topics, _ in gathered):
+            gathered.sort(key=lambda each: each[0])  # stable: a topic's order stays
+        stage = self._session.stage
+        start = stage.count
+        for place, (topics, _) in enumerate(gathered):
+            last = self._pieces[-1] if self._pieces else None
+            if last is not None and (topics, start + place) == (last[0], last[1] + last[2]):
+                self._pieces[-1] = topics, last[1], last[2] + 1
+            else:
+                self._pieces.append((topics, start + place, 1))
+        columns, body = batch.encode([item for _, item in gathered])
+        stage.put(len(gathered), columns, body)
+
+    # The end
+
+    def commit(self) -> "Verb[CommitReceipt]":
+        """All of it takes effect, or none; what the topics got."""
+        self._must_be_open()
+        engine, session = self._engine, self._session
+        engine.outflow.seal_all()
+        yield Until(lambda: engine.outflow.idle)  # what this client put before comes before
+        self._stage()
+        make = self._request(session.next_number())
+        self._sent = True
+        reply = yield from ask_once(engine, make)
+        if isinstance(reply, Refused) and reply.code in NOT_THERE_YET:
+            yield session.stage.idle
+            if session.stage.error is None:
+                reply = yield from ask_once(engine, make)
+        if isinstance(reply, Refused):
+            yield from self._home.void(session)  # another copy may be on its way yet
+            self._sent = False
+            raise session.stage.error or error_of(reply)
+        assert isinstance(reply, CommitDone)
+        self._over = True
+        self.result = commit_receipt(reply)
+        session.committed()
+        self._settle()
+        self._end()
+        self._home.give_back(session)
+        return self.result
+
+    def _request(self, number: int) -> Callable[[Epoch], Request]:
+        engine, session = self._engine, self._session
+        pieces = tuple(
+            Piece(topic, session.stage.name, Offset(start), count)
+            for topics, start, count in self._pieces
+            for topic in topics
+        )
+        inputs = self._inputs()
+
+        def make(client_epoch: Epoch) -> Request:
+            return Commit(
+                engine.client, client_epoch, session.owner, number, False, pieces, inputs, False
+            )
+
+        return make
+
+    def _inputs(self) -> tuple[Input, ...]:
+        return tuple(input_of(first, self._last[topic]) for topic, first in self._first.items())
+
+    def _settle(self) -> None:
+        """The server has moved the cursors: so does this client's disk."""
+        engine = self._engine
+        if self._last:
+            settled = engine.subscriber.moves(list(self._last.values()))
+            engine.settle(list(self._last.values()))
+            engine.subscriber.known(settled)
+
+    def abort(self) -> None:
+        """Nothing of it takes effect; what was taken comes again. After a commit: nothing."""
+        if self._over:
+            return
+        self._over = True
+        self._end()
+        for feed in self._feeds:
+            self._engine.subscriber.put_back(feed)
+        if self._sent:
+            self._home.doubt(self._session)
+            return
+        self._session.gave_up(self._staged_before)
+        self._home.give_back(self._session)
+
+    def _end(self) -> None:
+        if self._home.taking is self:
+            self._home.taking = None
+
+    def _must_be_open(self) -> None:
+        if self._over:
+            raise InvalidRequest("the transaction is over; begin another")
+        failure: OnceMQError | None = self._engine.failure
+        if failure is not None:
+            raise failure

@@ -1,0 +1,325 @@
+"""Transactions over a line that loses answers: all or nothing, and never twice."""
+
+import contextlib
+from itertools import count
+
+import pytest
+
+from oncemq.client import stages, verbs
+from oncemq.client.staging import StageLine
+from oncemq.client.transactions import ROTATE_COMMITS, SILENT_MICROS, STAGE_MESSAGES, Transaction
+from oncemq.errors import Fenced, InvalidRequest, Refused
+from oncemq.wire import batch
+
+
+def items(*payloads: bytes) -> list[batch.Item]:
+    return [batch.Item(payload) for payload in payloads]
+
+
+def carry_out(node, *, topic: str = "in", limit: int = 2, to: str = "out", fail: bool = False):
+    """Consume, transform, put, in one transaction; the payloads it got."""
+    work = Transaction(node.engine)
+    with contextlib.ExitStack() as stack:
+        stack.callback(work.abort)
+        got = node.run(work.take(topic, limit, 0))
+        node.run(work.put([to], items(*(message.payload.upper() for message in got))))
+        if not fail:
+            node.run(work.commit())
+    return [message.payload for message in got]
+
+
+@pytest.fixture
+def job(world):
+    """A client with state that subscribes to `in`, where four messages wait; `out` is wanted."""
+    job = world.client("job")
+    job.run(verbs.subscribe(job.engine, "in", "new"))
+    job.run(verbs.subscribe(job.engine, "out", "new"))
+    job.put("in", b"a", b"b", b"c", b"d")
+    job.turn()
+    return job
+
+
+def cursor(world, topic: str = "in") -> int:
+    return world.server.driver.broker.shard.by_name[topic].subscriptions["job"].cursor
+
+
+def test_inputs_are_settled_and_outputs_are_put_together(world, job) -> None:
+    assert carry_out(job) == [b"a", b"b"]
+    assert (world.server.stored("out"), cursor(world)) == ([b"A", b"B"], 2)
+    assert job.engine.state.cursors()["in"][1] == 2
+    assert carry_out(job) == [b"c", b"d"]
+    assert carry_out(job) == []
+    assert world.server.stored("out") == [b"A", b"B", b"C", b"D"]
+
+
+def test_what_fails_puts_nothing_and_gets_the_messages_again(world, job) -> None:
+    assert carry_out(job, fail=True) == [b"a", b"b"]
+    assert cursor(world) == 0
+    assert carry_out(job, limit=4) == [b"a", b"b", b"c", b"d"]
+    assert world.server.stored("out") == [b"A", b"B", b"C", b"D"]
+
+
+def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(world, job) -> None:
+    lost = count()
+    job.wire.lose = lambda _: next(lost) < 3
+    assert carry_out(job) == [b"a", b"b"]
+    assert world.server.stored("out") == [b"A", b"B"]
+
+
+def test_a_commit_in_doubt_is_made_void_before_anything_is_got(world, job) -> None:
+    work = Transaction(job.engine)
+    got = job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(*(message.payload for message in got))))
+    late: list[list[bytes]] = []
+    send = job.wire.send
+    job.wire.send = lambda frames: (late.append([bytes(each) for each in frames]), True)[1]
+    verb = work.commit()
+    next(verb)  # the outflow is idle
+    verb.send(None)
+    job.turn(2)
+    verb.close()  # the caller gave up waiting
+    work.abort()
+    job.wire.send = send
+    assert carry_out(job) == [b"a", b"b"]
+    for frames in late:  # what was under way arrives now
+        job.wire.send(frames)
+    job.turn()
+    assert world.server.stored("out") == [b"A", b"B"]
+
+
+def test_a_commit_that_arrived_after_all_is_not_repeated(world, job) -> None:
+    work = Transaction(job.engine)
+    got = job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(*(message.payload for message in got))))
+    job.wire.lose = lambda _: True
+    verb = work.commit()
+    next(verb)
+    verb.send(None)
+    job.turn()
+    verb.close()
+    work.abort()
+    job.wire.lose = lambda _: False
+    assert carry_out(job) == [b"c", b"d"]
+    assert world.server.stored("out") == [b"a", b"b", b"C", b"D"]
+
+
+def test_a_client_that_crashed_goes_on_where_its_last_commit_was(world, job) -> None:
+    carry_out(job)
+    work = Transaction(job.engine)
+    job.run(work.take("in", 2, 0))
+    again = world.crashed("job")
+    again.turn()
+    assert carry_out(again, limit=9) == [b"c", b"d"]
+
+
+def test_a_journal_that_lags_behind_a_commit_repeats_nothing(world, job) -> None:
+    before = world.crashed("job")  # what its disk says before the commit
+    before.close()
+    world.nodes.remove(before)
+    carry_out(job)
+    stale = world.client("job", before.state.directory.rpartition("/")[2])
+    stale.turn()
+    assert carry_out(stale, limit=9) == [b"c", b"d"]
+    assert world.server.stored("out") == [b"A", b"B", b"C", b"D"]
+
+
+def test_a_zombies_transaction_does_nothing(world, job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(b"zombie")))
+    twin = world.crashed("job")
+    twin.turn()
+    assert carry_out(twin) == [b"a", b"b"]
+    with pytest.raises(Fenced):
+        job.run(work.commit())
+    work.abort()
+    assert world.server.stored("out") == [b"A", b"B"]
+
+
+def test_a_server_that_starts_again_knows_the_commit(world, job) -> None:
+    carry_out(job)
+    world.server.crash()
+    job.wire.cut()
+    job.wire.mend()
+    assert carry_out(job) == [b"c", b"d"]
+    assert world.server.stored("out") == [b"A", b"B", b"C", b"D"]
+
+
+def test_messages_settled_elsewhere_refuse_the_commit(world, job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(b"late")))
+    shard = world.server.driver.broker.shard
+    topic = shard.by_name["in"]
+    topic.subscriptions["job"].cursor = 1  # as another commit of ours would have it
+    with pytest.raises(Refused, match="settled before"):
+        job.run(work.commit())
+    work.abort()
+    assert world.server.stored("out") == []
+    assert carry_out(job, limit=9) == [b"b", b"c", b"d"]
+
+
+def test_earlier_puts_of_the_client_come_before(world, job) -> None:
+    job.gather("out", b"first")
+    carry_out(job)
+    assert world.server.stored("out") == [b"first", b"A", b"B"]
+
+
+def test_outputs_keep_the_order_of_each_topic(world, job) -> None:
+    job.run(verbs.subscribe(job.engine, "other", "new"))
+    work = Transaction(job.engine)
+    for number in range(6):
+        topic = ["out", "other"][number % 2]
+        job.run(work.put([topic], items(b"%d" % number)))
+    job.run(work.put(["other", "out"], items(b"both")))
+    job.run(work.put(["out"], items(b"last")))
+    result = job.run(work.commit())
+    assert world.server.stored("out") == [b"0", b"2", b"4", b"both", b"last"]
+    assert world.server.stored("other") == [b"1", b"3", b"5", b"both"]
+    assert [receipt.id for receipt in result.receipts["other"]] == [
+        f"other@{offset}" for offset in range(4)
+    ]
+
+
+def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
+    work = Transaction(job.engine)
+    payloads = [b"%d" % number for number in range(2 * STAGE_MESSAGES + 3)]
+    job.run(work.put(["out"], items(*payloads)))
+    job.turn()
+    (stage,) = world.server.driver.broker.shard.stages.by_id.values()
+    assert stage.end == 2 * STAGE_MESSAGES
+    assert world.server.stored("out") == []
+    job.run(work.commit())
+    assert world.server.stored("out") == payloads
+
+
+def test_a_large_transaction_that_fails_gives_its_stage_up(world, job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.put(["out"], items(*[b"x"] * STAGE_MESSAGES)))
+    job.turn()
+    assert len(world.server.driver.broker.shard.stages.by_name) == 1
+    work.abort()
+    job.turn()
+    assert len(world.server.driver.broker.shard.stages.by_name) == 0
+
+
+def test_transactions_share_a_stage_and_leave_it_in_time(world, job) -> None:
+    for number in range(3):
+        work = Transaction(job.engine)
+        job.run(work.put(["out"], items(b"%d" % number)))
+        job.run(work.commit())
+    stages_known = world.server.driver.broker.shard.stages
+    assert len(stages_known) == 1
+    session = job.engine.transactions.lease()
+    first = session.stage
+    for _ in range(ROTATE_COMMITS):
+        session.committed()
+    assert session.stage is not first
+    job.turn()
+    assert len(stages_known.by_name) == 0
+    session.stage.put(1, 0, batch.encode_payloads([b"x"]))
+    world.server.now += SILENT_MICROS + 1
+    second = session.stage
+    session.refresh()
+    assert session.stage is not second
+
+
+def test_two_transactions_at_once_do_not_disturb_each_other(world, job) -> None:
+    one, two = Transaction(job.engine), Transaction(job.engine)
+    job.run(one.put(["out"], items(b"1")))
+    job.run(two.put(["out"], items(b"2")))
+    job.run(two.commit())
+    job.run(one.commit())
+    assert world.server.stored("out") == [b"2", b"1"]
+
+
+@pytest.mark.parametrize("topics", [[], ["a"] * 2, [f"t{n}" for n in range(256)], ["\n"]])
+def test_topics_that_cannot_be_are_refused(job, topics: list[str]) -> None:
+    work = Transaction(job.engine)
+    with pytest.raises(InvalidRequest):
+        job.run(work.put(topics, items(b"x")))
+    work.abort()
+
+
+def test_inside_a_transaction_only_it_gets(job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.take("in", 1, 0))
+    with pytest.raises(InvalidRequest, match="a transaction is open"):
+        job.take("in")
+    with pytest.raises(InvalidRequest, match="any topic once"):
+        job.run(work.take("", 1, 0))
+    with pytest.raises(InvalidRequest, match="another transaction"):
+        job.run(Transaction(job.engine).take("in", 1, 0))
+    work.abort()
+    assert [message.payload for message in job.take("in", 1)] == [b"a"]
+
+
+def test_a_transaction_is_over_when_it_is_over(job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.commit())
+    for verb in (work.commit(), work.take("in", 1, 0), work.put(["out"], items(b"x"))):
+        with pytest.raises(InvalidRequest, match="is over"):
+            job.run(verb)
+
+
+def test_a_feed_that_begins_anew_gives_nothing_twice_in_a_transaction(world, job) -> None:
+    work = Transaction(job.engine)
+    first = job.run(work.take("in", 2, 0))
+    job.engine.subscriber.put_back_all()  # as a new epoch, or a subscription, does
+    second = job.run(work.take("in", 2, 0))
+    assert [message.payload for message in first + second] == [b"a", b"b", b"c", b"d"]
+    job.run(work.commit())
+    assert cursor(world) == 4
+
+
+# ------------------------------------------------------------------ stages by hand
+
+
+def staged(node, *payloads: bytes):
+    line = stages.new_line(node.engine, None)
+    body = batch.encode_payloads(payloads)
+    node.run(stages.stage_put(node.engine, line, count=len(payloads), columns=0, body=body))
+    return node.run(stages.stage_close(line))
+
+
+def test_stages_of_several_clients_are_committed_by_another_once(world, job) -> None:
+    tokens = [staged(world.client(), b"%d" % number) for number in range(3)]
+    targets = [("out", token) for token in tokens]
+    first = job.run(stages.commit(job.engine, "query-1", 7, targets))
+    again = job.run(stages.commit(job.engine, "query-1", 7, targets))
+    assert (first.already, again.already) == (False, True)
+    assert list(first.receipts["out"])[2].id == "out@2"
+    assert world.server.stored("out") == [b"0", b"1", b"2"]
+    other = [("out", staged(world.client(), b"another attempt"))]
+    assert job.run(stages.commit(job.engine, "query-1", 7, other)).already
+    assert job.run(stages.drop(job.engine, other[0][1])) is True
+    assert job.run(stages.drop(job.engine, other[0][1])) is False
+    assert world.server.stored("out") == [b"0", b"1", b"2"]
+
+
+def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None:
+    lost = count()
+    guest = world.client()
+    guest.wire.lose = lambda _: next(lost) < 1
+    line = StageLine(guest.engine, b"s" * 16)  # type: ignore[arg-type]
+    line.put(1, 0, batch.encode_payloads([b"x"]))
+    for _ in range(3):
+        guest.turn()
+        world.server.now += 2_000_000
+    assert line.idle.done
+    assert world.server.driver.broker.shard.stages.by_name[line.name].end == 1
+
+
+@pytest.mark.parametrize("owner", ["", "_mine", "x" * 256])
+def test_an_owner_that_cannot_be_is_refused(job, owner: str) -> None:
+    with pytest.raises(InvalidRequest):
+        job.run(stages.commit(job.engine, owner, 1, []))
+
+
+def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(job) -> None:
+    line = stages.new_line(job.engine, b"n" * 16)
+    body = b"x" * (job.engine.settings.limits.batch_bytes + 1)
+    with pytest.raises(InvalidRequest, match="over the limit"):
+        job.run(stages.stage_put(job.engine, line, count=1, columns=0, body=body))
+    with pytest.raises(InvalidRequest, match="16 random bytes"):
+        stages.new_line(job.engine, b"short")
