@@ -487,6 +487,33 @@ def test_a_first_start_that_its_twin_overtook_is_fenced_and_locks_nobody_out(wor
     assert after.engine.client_epoch is not None
 
 
+def test_the_newest_of_two_starts_that_are_under_way_wins_though_the_older_is_let_in_first(
+    world, shop
+) -> None:
+    lost = world.client("shop")
+    lost.wire.lose = lambda number: True
+    lost.turn(2)  # let in, and does not hear of it
+    older, newer = world.client("shop"), world.client("shop")
+    for each in (older, newer):
+        each.wire.cut()
+        each.pump()  # their claims are on disk, in this order
+    arrival, send = newer.engine._arrival, newer.wire.send
+    newer.wire.send = lambda frames: not arrival._greeting.was_good and send(frames)
+    newer.wire.mend()
+    newer.turn(8)  # it knows by now what was granted last, and is held up before its own claim
+    assert arrival._greeting.was_good
+    older.wire.mend()
+    older.turn(8)
+    assert older.engine.client_epoch is not None
+    newer.wire.send = send
+    world.server.now += 1_000_000
+    newer.turn(12)
+    assert newer.engine.client_epoch is not None
+    older.put("orders", b"late")
+    older.turn()
+    assert isinstance(older.engine.failure, Fenced)
+
+
 def test_a_client_that_lost_its_state_takes_its_id_over(world, shop) -> None:
     fresh = world.client("shop", "elsewhere")
     fresh.turn(10)
