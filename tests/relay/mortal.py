@@ -16,7 +16,7 @@ from typing import Any
 from oncemq.databases.connections import Connection, run
 from oncemq.databases.statements import Step, Work
 from oncemq.errors import Fenced
-from oncemq.relay import ledger, places, relay
+from oncemq.relay import ledger, places, relay, session
 from oncemq.relay.courier import Courier
 from oncemq.relay.desk import Desk
 from oncemq.relay.errand import Errand
@@ -73,6 +73,7 @@ def live(place: str, server: str, steps: int, *, locked: bool, own_id: bool) -> 
     relay.Desk, relay.Courier = MortalDesk, MortalCourier  # type: ignore[misc]
     relay.FIRST_PAUSE = relay.TURN_SECONDS = 0.005
     ledger.ROWS_MAX = 3
+    session.LOOK_SECONDS = 0.01  # whoever has nothing to do comes to its end, too
     name = f"relay {os.getpid()}" if own_id else None
     while True:
         with suppress(Fenced):  # without the lock, relays of one id fence each other

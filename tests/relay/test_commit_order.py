@@ -77,6 +77,18 @@ def test_a_savepoint_that_was_rolled_back_leaves_nothing(
         assert got(reader, 2) == [b"1", b"2"]
 
 
+def test_a_writer_finds_the_outbox_by_the_name_of_its_schema(
+    home: Home, oncemq_server: str, reader: Client
+) -> None:
+    with closing(home.writer()) as connection:
+        ((schema,),) = connection.execute("SELECT current_schema()").fetchall()
+        connection.execute("SET search_path = public")
+        table = f"{schema}.oncemq_outbox"
+        connection.execute(f"INSERT INTO {table} (topic, payload) VALUES ('orders', '1')")
+    with Relay(home.connect, server=oncemq_server):
+        assert got(reader, 1) == [b"1"]
+
+
 def test_rows_that_no_trigger_saw_are_published(
     home: Home, oncemq_server: str, reader: Client
 ) -> None:

@@ -82,11 +82,16 @@ def test_a_name_that_no_server_takes_stops_its_topic(home: Home, oncemq_server: 
 
 def test_headers_that_are_none_stop_their_topic(home: Home, oncemq_server: str) -> None:
     with closing(home.writer()) as connection:
-        connection.execute(
-            "INSERT INTO oncemq_outbox (topic, payload, headers) VALUES ('orders', '', '[1]')"
-        )
+        for headers in ("'[1]'", "'{'"):
+            connection.execute(
+                "INSERT INTO oncemq_outbox (topic, payload, headers) "
+                f"VALUES ('orders', '', {headers})"
+            )
     with Relay(home.connect, server=oncemq_server):
         assert "no JSON object" in until_stopped(home)
+    assert go_on(home) == ["orders"]
+    with Relay(home.connect, server=oncemq_server, set_aside=True):
+        until(lambda: seen(home)["orders"].set_aside == 2, what="both are set aside")
 
 
 def test_a_topic_made_again_gets_what_is_committed_from_then_on(
@@ -167,3 +172,5 @@ def test_rows_that_someone_removed_while_they_had_numbers_stop_the_topic(
     home.look("DELETE FROM oncemq_outbox WHERE id = 1")
     with Relay(home.connect, server=oncemq_server):
         assert "by another hand" in until_stopped(home)
+        assert go_on(home, "orders", anew=True) == ["orders"]
+        until(lambda: home.left == 0, what="it goes on with the other")

@@ -66,18 +66,20 @@ _POSTGRESQL = (
     """CREATE INDEX IF NOT EXISTS oncemq_outbox_order
     ON oncemq_outbox (topic, place, id) WHERE failed IS NULL""",
     """CREATE SEQUENCE IF NOT EXISTS oncemq_outbox_place""",
+    # By the table's own schema: whoever writes may have another path.
     """CREATE OR REPLACE FUNCTION oncemq_outbox_committing() RETURNS trigger
-    LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+    LANGUAGE plpgsql AS $$
 DECLARE
     mine text := current_setting('oncemq.place', true);
-    whose text := pg_current_xact_id()::text || ' ';
+    whose text := pg_current_xact_id()::text || ' ' || TG_RELID || ' ';
 BEGIN
     IF mine IS NULL OR NOT starts_with(mine, whose) THEN
-        mine := whose || nextval('oncemq_outbox_place');
+        mine := whose || nextval(format('%I.oncemq_outbox_place', TG_TABLE_SCHEMA)::regclass);
         PERFORM set_config('oncemq.place', mine, true);
         PERFORM pg_notify('oncemq_outbox', '');
     END IF;
-    UPDATE oncemq_outbox SET place = split_part(mine, ' ', 2)::bigint WHERE id = NEW.id;
+    EXECUTE format('UPDATE %I.oncemq_outbox SET place = $1 WHERE id = $2', TG_TABLE_SCHEMA)
+        USING split_part(mine, ' ', 3)::bigint, NEW.id;
     RETURN NULL;
 END $$""",
     """DROP TRIGGER IF EXISTS oncemq_outbox_committing ON oncemq_outbox""",

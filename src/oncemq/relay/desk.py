@@ -24,6 +24,11 @@ _SETTINGS = {
     "sqlite": ("PRAGMA synchronous = FULL", f"PRAGMA busy_timeout = {BUSY_MS}"),
     "postgresql": ("SET synchronous_commit = on", f"LISTEN {WAKE}"),
 }
+# Two numbers: no lock that a user made of one can be the same.
+_LOCK = (
+    "SELECT pg_try_advisory_lock(hashtext('oncemq_outbox'), "
+    "CAST(CAST('oncemq_outbox' AS regclass) AS oid)::int)"
+)
 
 
 class Desk:
@@ -65,8 +70,7 @@ class Desk:
     def lock(self) -> bool:
         """Be the one relay of this database, unless another is."""
         if self.kind == "postgresql":
-            held = "SELECT pg_try_advisory_lock('oncemq_outbox'::regclass::oid::bigint)"
-            return bool(self.ask(held)[0][0])
+            return bool(self.ask(_LOCK)[0][0])
         path = self.ask("SELECT file FROM pragma_database_list WHERE name = 'main'")[0][0]
         if not path:
             raise DatabaseRefused(

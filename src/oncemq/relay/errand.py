@@ -47,10 +47,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     def anew(self, producer: ProducerId) -> "Standing":
         """With other numbers, from 1, on whatever topic has the name: a person said so."""
-        return Standing(
-            self.topic, producer, planned=self.planned, planned_place=self.planned_place,
-            last_place=self.last_place, version=self.version + 1,
-        )  # fmt: skip
+        return Standing(self.topic, producer, last_place=self.last_place, version=self.version + 1)
 
     def again(self) -> "Standing":
         """Stopped no more."""

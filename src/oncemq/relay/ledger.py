@@ -1,7 +1,7 @@
 """The outbox's tables as the relay reads and writes them.
 
 Laws: what a relay decided and what it frees go in one transaction, and only if the standing is
-what the relay took it for; nothing large is read before it is chosen.
+what the relay took it for; no payload is read before it is chosen.
 """
 
 import json
@@ -37,15 +37,20 @@ _WRITE = """
         stopped = :stopped, version = :version
     WHERE topic = :topic AND version = :version_before"""
 # In SQLite a text stays a text in any column, if someone wrote one.
-_BYTES = {"sqlite": "CAST(payload AS BLOB)", "postgresql": "payload"}
-_KEY = {"sqlite": "CAST(key AS BLOB)", "postgresql": "key"}
+_COLUMNS = {
+    "sqlite": "CAST(payload AS BLOB), CAST(key AS BLOB), CAST(headers AS BLOB)",
+    "postgresql": "payload, key, headers",
+}
+_SIZES = {
+    "sqlite": "length(CAST(payload AS BLOB)), coalesce(length(CAST(key AS BLOB)), 0), "
+    "CAST(headers AS BLOB)",
+    "postgresql": "octet_length(payload), coalesce(octet_length(key), 0), headers",
+}
 _FROM = "FROM oncemq_outbox WHERE topic = :topic AND failed IS NULL"
 _WAITING = {
-    "sqlite": [
-        f"SELECT id, 0, length({_BYTES['sqlite']}), headers {_FROM} ORDER BY id LIMIT :rows"
-    ],
+    "sqlite": [f"SELECT id, 0, {_SIZES['sqlite']} {_FROM} ORDER BY id LIMIT :rows"],
     "postgresql": [  # the rest of a transaction that was broken off goes first
-        f"SELECT id, place, octet_length(payload), headers {_FROM} AND place {which} :last_place "
+        f"SELECT id, place, {_SIZES['postgresql']} {_FROM} AND place {which} :last_place "
         f"ORDER BY {order} LIMIT :rows"
         for which, order in (("=", "id"), ("<>", "place, id"))
     ],
@@ -124,16 +129,15 @@ class Ledger:
                     "last_place": standing.last_place,
                     "rows": ROWS_MAX - len(found),
                 }
-                for key, place, size, headers in (yield Ask(sql, _used(sql, about))):
+                for row, place, size, more, headers in (yield Ask(sql, _used(sql, about))):
                     fault = _fault(size, headers, message_bytes)
-                    found.append(Row(key, place, size + len(headers or ""), fault))
+                    found.append(Row(row, place, size + more + len(headers or ""), fault))
         return found
 
     def contents(self, ids: Sequence[int]) -> Work[list[Item] | None]:
         """The messages of these rows, in their order; None when one is missing."""
         rows = yield Ask(
-            f"SELECT id, {_BYTES[self._kind]}, {_KEY[self._kind]}, headers FROM oncemq_outbox "
-            f"WHERE {_AMONG[self._kind]}",
+            f"SELECT id, {_COLUMNS[self._kind]} FROM oncemq_outbox WHERE {_AMONG[self._kind]}",
             {"ids": json.dumps(ids)},
         )
         by_id = {
@@ -177,13 +181,13 @@ def _standing(topic: str, producer: bytes, *fields: Any) -> Standing:
     return Standing(topic, own, topic_id, acknowledged, parse_ids(planned), *rest)
 
 
-def _fault(size: int, headers: str | None, message_bytes: int) -> str:
+def _fault(size: int, headers: str | bytes | None, message_bytes: int) -> str:
     if size > message_bytes:
         return f"a message of {size} bytes is over the server's limit of {message_bytes}"
     if headers:
         try:
             _headers(headers)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return f"its headers are no JSON object of texts: {error}"
     return ""
 

@@ -48,7 +48,7 @@ class Session:
 
     def _due(self) -> list[Errand]:
         """The errands to see to now: those that have something to commit, and the next in turn."""
-        topics = self._desk.run(self._ledger.topics())
+        topics = sorted(self._desk.run(self._ledger.topics()))  # the database's order may differ
         if time.monotonic() >= self._try_again_at:
             self._try_again_at = time.monotonic() + ROOM_SECONDS
             for errand in self._errands.values():
