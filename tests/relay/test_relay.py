@@ -16,6 +16,7 @@ from oncemq import Client, DatabaseRefused, Fenced, Relay
 from oncemq.core.records import Retention
 from oncemq.relay import session
 from oncemq.relay.desk import Desk
+from oncemq.testing.chaos import Chaos
 
 
 def got(reader: Client, count: int) -> list[bytes]:
@@ -181,3 +182,27 @@ def test_a_database_that_comes_back_is_gone_on_with(
         home.write("orders", [b"2"])
         assert got(reader, 1) == [b"2"]
     assert "database away" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_server_that_crashes_and_loses_answers_changes_nothing(
+    make_home: Homes, oncemq_server: str, reader: Client, oncemq_chaos: Chaos
+) -> None:
+    home = make_home("sqlite3")
+    with Relay(home.connect, server=oncemq_server):
+        for number, strike in enumerate(
+            (
+                oncemq_chaos.crash_after_append,
+                oncemq_chaos.crash_before_sync,
+                oncemq_chaos.crash_after_sync,
+                lambda: oncemq_chaos.drop_replies(times=1),
+                lambda: oncemq_chaos.duplicate_requests(times=3),
+            )
+        ):
+            strike()
+            home.write("orders", [b"%d.%d" % (number, each) for each in range(3)])
+            until(lambda: home.left == 0, what="they are published")
+            oncemq_chaos.calm()
+        expected = [b"%d.%d" % (number, each) for number in range(5) for each in range(3)]
+        assert got(reader, 15) == expected
+    assert sum(map(bool, oncemq_chaos.injected.values())) == 5, oncemq_chaos
