@@ -215,7 +215,7 @@ class FaultStorm(Storm):
         chance = self.random
         call, error = chance.choice(FAULTY_CALLS), chance.choice(("EIO", "ENOSPC"))
         with injection(victim.pid, f"{call}:error={error}:when={chance.randint(1, 5)}") as done:
-            deadline = time.monotonic() + 2.0
+            deadline = time.monotonic() + 1.0
             until(
                 lambda: (
                     done.injected or self._nursery.alone([victim]) or time.monotonic() > deadline

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 
 from oncemq.testing import marks, proof
@@ -122,12 +122,14 @@ def campaign(first: int, seconds: float, *, most: int | None = None) -> Campaign
     return total
 
 
-def catch(bug: str, *, seeds: int = PLANTED_SEEDS) -> tuple[int, str] | None:
+def catch(
+    bug: str, *, seeds: int = PLANTED_SEEDS, hint: int | None = None
+) -> tuple[int, str] | None:
     """The first seed that catches a planted bug, and how; None when none does.
 
-    The same seed without the bug is the control: it must find nothing.
+    The same seed without the bug is the control: it must find nothing. `hint` is tried first.
     """
-    for seed in islice(_worlds_with(NEEDS[bug]), seeds):
+    for seed in chain(() if hint is None else (hint,), islice(_worlds_with(NEEDS[bug]), seeds)):
         schedule = schedule_of(seed)
         with PLANTED[bug]():
             findings = run(schedule).findings
