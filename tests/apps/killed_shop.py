@@ -43,6 +43,12 @@ def shop(server: str, directory: Path) -> App:
         if order.id % 10 == 3:
             raise ValueError("and threes")
 
+    @app.handler("orders", name="bills", to="bills", limit=20, retries=0, crashes=1_000_000)
+    def bill(order: Order) -> Order:
+        if order.id % 10 == 5:
+            raise ValueError("no fives either")
+        return order
+
     return app
 
 

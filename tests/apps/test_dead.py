@@ -328,25 +328,52 @@ def test_a_retry_is_for_the_handler_that_gave_up(app: App, mq: Client) -> None:
     assert graveyard.open_letters(mq, "orders.dead") == []
 
 
+@pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after it"])
 def test_a_retry_that_is_killed_half_way_and_run_again_puts_once(
-    app: App, mq: Client, monkeypatch: pytest.MonkeyPatch
+    app: App, mq: Client, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    a_letter(app, mq, 7)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    a_letter(app, mq, 7, 8)
+    real = Client.commit
 
-    def killed(*_: object) -> None:
+    def killed(*arguments: Any) -> None:
+        if after:
+            real(*arguments)
         raise KeyboardInterrupt
 
-    for step in ("_note", "keep_forever"):
-        with monkeypatch.context() as patched:
-            patched.setattr(graveyard, step, killed)
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "commit", killed)
+        for letter in graveyard.open_letters(mq, "orders.dead"):
             with pytest.raises(KeyboardInterrupt):
                 graveyard.retry(mq, letter)
-        assert len(graveyard.open_letters(mq, "orders.dead")) == 1
-    graveyard.retry(mq, letter)
-    graveyard.retry(mq, letter)
-    assert mq.topic("orders").topic.end == 2
+    assert mq.topic("orders").topic.end == (4 if after else 2)
+    once("dead", "retry", "orders", "--all")
     assert graveyard.open_letters(mq, "orders.dead") == []
+    assert mq.topic("orders").topic.end == 4
+
+
+def test_letters_that_many_close_at_once_are_closed_once(
+    app: App, mq: Client, oncemq_client: Connect
+) -> None:
+    a_letter(app, mq, *range(6))
+    found = graveyard.open_letters(mq, "orders.dead")
+    closed: list[str] = []
+
+    def close(client: Client, close_it: Callable[[Client, letters.Letter], bool]) -> None:
+        closed.extend(each.id for each in found if close_it(client, each))
+
+    threads = [
+        threading.Thread(target=close, args=(oncemq_client(), each))
+        for each in (graveyard.retry, graveyard.drop, graveyard.retry)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(closed) == [each.id for each in found]
+    assert graveyard.open_letters(mq, "orders.dead") == []
+    retried = [each for each in mq.read("orders.dead.done", 0) if each.payload == b"retried"]
+    assert mq.topic("orders").topic.end == 6 + len(retried)
+    assert mq.topic("orders.dead.done").topic.end == 6
 
 
 def test_a_letter_that_is_dropped_is_done(app: App, mq: Client) -> None:

@@ -82,6 +82,29 @@ def test_a_payload_that_does_not_fit_is_malformed(wanted: Any, payload: bytes, w
     assert "many" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "payload"),
+    [
+        (b"\xff", b"\xff"),
+        (bytearray(b"x"), b"x"),
+        ("süß", "süß".encode()),
+        (Order(7), b'{"id":7,"cups":1}'),
+        (Tea("oolong"), b'{"leaf":"oolong"}'),
+        (Coffee(beans=9), b'{"beans":9}'),
+        ({"a": None}, b'{"a":null}'),
+        (7, b"7"),
+    ],
+    ids=str,
+)
+def test_what_a_handler_returns_becomes_a_payload(value: Any, payload: bytes) -> None:
+    assert payloads.encode(value) == payload
+
+
+def test_what_is_no_payload_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="returned a Plain, which is no payload"):
+        payloads.encode(Plain())
+
+
 def test_pydantic_is_not_imported_for_those_who_do_not_use_it() -> None:
     source = (
         "import sys, oncemq\n"
@@ -188,13 +211,15 @@ def opens() -> None: ...
     [
         (one, {"topic": ""}, "the topic name is empty"),
         (one, {"topic": "_orders"}, "begins with '_'"),
-        (one, {"dead": "a\nb"}, "control character"),
+        (one, {"topic": "orders.>"}, "is a pattern, which would match dead letters too"),
+        (one, {"to": "a\nb"}, "control character"),
         (one, {"dead": "orders"}, "its dead letters would come back to it"),
         (one, {"limit": 0}, "at least 1, not 0"),
         (one, {"retries": -1}, "retries and crashes are 0 or more"),
         (one, {"backoff": -1.0}, "backoff is the first wait in seconds"),
+        (one, {"into": opens, "to": "bills"}, "oncemq.outbox"),
         (with_connection, {}, "it asks for a connection; say which with into="),
-        (yielding, {}, "it yields, and nobody would take"),
+        (yielding, {}, "it yields messages; say with to= which topic"),
         (one, {"name": "x" * 255}, "client id has 260 bytes"),
     ],
 )
@@ -242,5 +267,6 @@ def test_only_a_plain_handler_of_single_messages_gets_them_one_by_one() -> None:
     app.handler("a")(one)
     app.handler("b", limit=7)(many)
     app.handler("c", into=functools.partial(opens), limit=8)(one)
-    assert [each.limit for each in app.handlers] == [1, 7, 8]
-    assert [each.kind for each in app.handlers] == ["plain", "plain", "inbox"]
+    app.handler("d", to="bills", limit=9)(one)
+    assert [each.limit for each in app.handlers] == [1, 7, 8, 9]
+    assert [each.kind for each in app.handlers] == ["plain", "plain", "inbox", "transactional"]

@@ -1,6 +1,7 @@
 """An app that is killed with -9 at random under load: rows are messages, letters are there once."""
 
 import itertools
+import json
 import os
 import signal
 import sqlite3
@@ -16,6 +17,7 @@ from tests.e2e.processes import until
 
 from oncemq import Client
 from oncemq.apps import graveyard
+from oncemq.core.records import Retention
 from oncemq.testing import Chaos
 
 SCRIPT = Path(__file__).with_name("killed_shop.py")
@@ -51,6 +53,14 @@ def load(mq: Client, shop: "subprocess.Popen[bytes]", chaos: Chaos) -> int:
     raise AssertionError
 
 
+def billed(mq: Client) -> list[int]:
+    end = mq.topic("bills").topic.end
+    found: list[int] = []
+    while len(found) < end:
+        found += [json.loads(each.payload)["id"] for each in mq.read("bills", len(found))]
+    return found
+
+
 @pytest.mark.slow
 def test_rows_are_messages_and_each_letter_is_there_once(
     oncemq_server: str, oncemq_client: Connect, oncemq_chaos: Chaos, tmp_path: Path
@@ -63,7 +73,12 @@ def test_rows_are_messages_and_each_letter_is_there_once(
         connection.execute("CREATE TABLE orders (place INTEGER PRIMARY KEY, id, message)")
     connection.close()
     mq = oncemq_client()
-    for client in ("shop.orders", "shop.plain"):  # subscribed before the first life, not by it
+    mq.create_topic("bills", Retention(forever=True))
+    for client in (
+        "shop.orders",
+        "shop.plain",
+        "shop.bills",
+    ):  # subscribed before the first life, not by it
         state = tmp_path / "state" / client
         with Client(oncemq_server, id=client, state=state) as handler:
             handler.subscribe("orders")
@@ -88,6 +103,9 @@ def test_rows_are_messages_and_each_letter_is_there_once(
     assert buried == [f"orders@{n}" for n in range(count) if n % 10 == 7]
     of_plain = [each.origin for each in letters if each.handler == "shop.plain"]
     assert of_plain == [f"orders@{n}" for n in range(count) if n % 10 == 3]
+    of_bills = [each.origin for each in letters if each.handler == "shop.bills"]
+    assert of_bills == [f"orders@{n}" for n in range(count) if n % 10 == 5]
+    assert billed(mq) == [n for n in range(count) if n % 10 != 5]
     noted = (tmp_path / "plain").read_text().split()
     assert list(dict.fromkeys(noted)) == [f"orders@{n}" for n in range(count)], "at least once"
     again = len(noted) - len(set(noted))

@@ -5,9 +5,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from oncemq.apps.blocking import FOREVER, POLL_SECONDS
+from oncemq.apps.blocking import FOREVER, POLL_SECONDS, Nothing
 from oncemq.apps.connecting import AsyncAttachment
-from oncemq.apps.handler import Handler
+from oncemq.apps.handler import TRANSACTIONAL, Handler
 from oncemq.apps.letters import Sealed
 from oncemq.apps.work import Taken
 from oncemq.client.aio import AsyncClient
@@ -32,13 +32,29 @@ class AsyncHands:
     async def take(self, limit: int) -> AsyncGenerator[Taken]:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
+        if self._handler.kind == TRANSACTIONAL:
+            with suppress(Nothing):
+                async with self._client.transaction() as transaction:
+                    messages = await transaction.get(topic, limit=limit, wait=wait)
+                    yield Taken(messages, transaction=transaction)
+                    if not messages:
+                        raise Nothing
+            return
         into = None if self._attachment is None else await self._attachment.get()
         async with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
             yield Taken(messages, connection=into)
 
-    async def call(self, payload: Any, extras: dict[str, Any]) -> None:
-        """The handler itself."""
-        await self._handler.function(payload, **extras)
+    async def call(self, payload: Any, extras: dict[str, Any]) -> Any:
+        """The handler itself; all it yields, when it yields."""
+        answer = self._handler.function(payload, **extras)
+        if self._handler.signature.yields:
+            return [each async for each in answer]
+        return await answer
+
+    async def output(self, taken: Taken, payloads: list[bytes]) -> None:
+        """Put what the handler returned, in the transaction of its message."""
+        if payloads:
+            await taken.transaction.put_many(self._handler.options.to, payloads)
 
     async def bury(self, letter: Sealed) -> None:
         """Put a dead letter, once; what is there already under its key stays."""

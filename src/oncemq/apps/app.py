@@ -38,6 +38,8 @@ class App:
 
     - with `into=`: **effect once**. What it writes to that connection and the cursor are one
       commit of your database.
+    - with `to=` or a parameter `transaction`: **output once**. What it returns (or puts into the
+      transaction) and the cursor are one commit of the server.
     - otherwise it is plain: **at-least-once effect with a stable id**. A message is settled when
       the handler returned. After a crash the message in hand comes again; `message.id`
       (`orders@42`) is the same then: use it to recognize a repeat.
@@ -76,6 +78,7 @@ class App:
         topic: str,
         *,
         name: str | None = None,
+        to: str | None = None,
         into: Any = None,
         limit: int = 100,
         retries: int = 5,
@@ -90,9 +93,10 @@ class App:
         Its first parameter's annotation says what it takes: bytes, str, a msgspec Struct, a
         dataclass, a TypedDict, dict or a pydantic model (from JSON), the `Message` itself, or
         a list of one of these, for many messages at once. It may also ask for a `Message` by
-        annotation, and for `connection` by name. It may be `async`.
+        annotation, and for `connection` or `transaction` by name. It may be `async`.
 
         `into`: a connection, a function that opens one, or a URL: handle in its transactions.
+        `to`: put what it returns (or yields) into this topic, together with the settling.
         `limit`: messages in one transaction, or in one list, at most.
         `retries`: how often to try again when it raises; `backoff`: seconds before the first
         retry, growing and jittered, or a function of (attempt, chance); those of `give_up_on`
@@ -105,6 +109,7 @@ class App:
         given_up_on = give_up_on if isinstance(give_up_on, tuple) else (give_up_on,)
         options = Options(
             name=name,
+            to=to,
             into=into,
             limit=limit,
             retries=retries,

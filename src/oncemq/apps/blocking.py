@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from oncemq.apps.connecting import Attachment
-from oncemq.apps.handler import Handler
+from oncemq.apps.handler import TRANSACTIONAL, Handler
 from oncemq.apps.letters import Sealed
 from oncemq.apps.work import Taken
 from oncemq.client.blocking import Client
@@ -17,6 +17,10 @@ T = TypeVar("T")
 
 FOREVER = Retention(forever=True)
 POLL_SECONDS = 0.2  # one long poll; a stop is noticed after it
+
+
+class Nothing(Exception):
+    """No message came: the transaction is given up, for an empty commit would be a record too."""
 
 
 class BlockingHands:
@@ -37,13 +41,26 @@ class BlockingHands:
     async def take(self, limit: int) -> AsyncGenerator[Taken]:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
+        if self._handler.kind == TRANSACTIONAL:
+            with suppress(Nothing), self._client.transaction() as transaction:
+                messages = transaction.get(topic, limit=limit, wait=wait)
+                yield Taken(messages, transaction=transaction)
+                if not messages:
+                    raise Nothing
+            return
         into = None if self._attachment is None else self._attachment.get()
         with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
             yield Taken(messages, connection=into)
 
-    async def call(self, payload: Any, extras: dict[str, Any]) -> None:
-        """The handler itself."""
-        self._handler.function(payload, **extras)
+    async def call(self, payload: Any, extras: dict[str, Any]) -> Any:
+        """The handler itself; all it yields, when it yields."""
+        answer = self._handler.function(payload, **extras)
+        return list(answer) if self._handler.signature.yields else answer
+
+    async def output(self, taken: Taken, payloads: list[bytes]) -> None:
+        """Put what the handler returned, in the transaction of its message."""
+        if payloads:
+            taken.transaction.put_many(self._handler.options.to, payloads)
 
     async def bury(self, letter: Sealed) -> None:
         """Put a dead letter, once; what is there already under its key stays."""

@@ -1,7 +1,8 @@
 """The dead letters of a server: which are open, and what becomes of them.
 
-Law: a letter goes back to its topic once, and is noted as done once, whoever is killed half-way
-and begins again: both are puts under the letter's own key.
+Law: a letter is closed once, whoever is killed half-way and begins again, and however many close
+letters at once: the message that goes back and the note are one commit, numbered by the notes
+that were looked at before.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from oncemq.apps import letters
 from oncemq.apps.blocking import keep_forever
 from oncemq.apps.letters import DEAD, DONE, DROPPED, RETRIED, Letter
 from oncemq.client.blocking import Client
+from oncemq.client.staging import StageToken
 from oncemq.client.values import Message
 from oncemq.errors import InvalidRequest, NoSuchTopic, NotSubscribed, Refused
 
@@ -29,8 +31,9 @@ def dead_topics(client: Client, topic: str | None = None) -> list[str]:
 
 def open_letters(client: Client, dead: str) -> list[Letter]:
     """The letters of which nothing became yet, oldest first."""
+    notes = _notes(client, dead + DONE)
     found = (letters.read(each) for each in _all(client, dead))
-    return letters.still_open((each for each in found if each), _done(client, dead))
+    return [each for each in found if each is not None and notes.of(each) is None]
 
 
 def find(client: Client, name: str) -> Letter:
@@ -46,12 +49,10 @@ def find(client: Client, name: str) -> Letter:
 def find_open(client: Client, name: str) -> Letter:
     """The letter with this id; refused when it is done with."""
     letter = find(client, name)
-    done = [each for each in _done(client, parse(name)[0]) if each.key == letter.id.encode()]
-    if done:
-        raise Refused(
-            f"{name} was {done[0].payload.decode()} at {done[0].timestamp:%Y-%m-%d %H:%M:%S} UTC",
-            code="letter_done",
-        )
+    done = _notes(client, _done_topic(letter)).of(letter)
+    if done is not None:
+        at = f"{done.timestamp:%Y-%m-%d %H:%M:%S} UTC"
+        raise Refused(f"{name} was {done.payload.decode()} at {at}", code="letter_done")
     return letter
 
 
@@ -63,8 +64,11 @@ def parse(name: str) -> tuple[str, int]:
     return topic, int(offset)
 
 
-def retry(client: Client, letter: Letter, *, for_all: bool = False) -> None:
-    """Put the message back to its topic, for the handler that failed (or for every subscriber)."""
+def retry(client: Client, letter: Letter, *, for_all: bool = False) -> bool:
+    """Put the message back to its topic, for the handler that failed (or for every subscriber).
+
+    False when somebody else was quicker to close the letter.
+    """
     handler = None if for_all else letter.handler
     if not client.subscriptions(letter.topic, handler):
         who = "nobody" if for_all else f"handler {letter.handler}"
@@ -73,34 +77,57 @@ def retry(client: Client, letter: Letter, *, for_all: bool = False) -> None:
             f"'{letter.topic}'"
         )
     headers = letter.headers if for_all else letters.retry_headers(letter)
-    client.put(
-        letter.topic,
-        letter.payload,
-        key=letter.key,
-        headers=headers,
-        idempotency_key=letters.retry_key(letter),
-    )
-    _note(client, letter, RETRIED)
+    stage = client.stage()
+    stage.put_many([letter.payload], keys=[letter.key], headers=[headers])
+    return _close(client, letter, RETRIED, [(letter.topic, stage.close())])
 
 
-def drop(client: Client, letter: Letter) -> None:
-    """Nothing more is to be done about it."""
-    _note(client, letter, DROPPED)
+def drop(client: Client, letter: Letter) -> bool:
+    """Nothing more is to be done about it. False when somebody else was quicker to close it."""
+    return _close(client, letter, DROPPED, [])
 
 
-def _note(client: Client, letter: Letter, what: str) -> None:
-    done = parse(letter.id)[0] + DONE
+class _Notes:
+    """What became of the letters of a topic, as far as it can be read."""
+
+    def __init__(self, messages: list[Message], count: int) -> None:
+        self.count = count  # of all that were ever written
+        self._by_letter = {each.key: each for each in messages}
+
+    def of(self, letter: Letter) -> Message | None:
+        return self._by_letter.get(letter.id.encode())
+
+
+def _close(
+    client: Client, letter: Letter, what: str, targets: list[tuple[str, StageToken]]
+) -> bool:
+    """One commit: what is published, and the note. Its number is the count of notes that were
+    looked at: who looked at older ones is told `already`, and looks again."""
+    done = _done_topic(letter)
     keep_forever(client, done)
-    client.put(
-        done, what.encode(), key=letter.id.encode(), idempotency_key=letters.retry_key(letter)
-    )
+    owner = f"once dead {client.topic(done).topic.topic_id}"
+    stage = client.stage()
+    stage.put_many([what.encode()], keys=[letter.id.encode()])
+    targets = [*targets, (done, stage.close())]
+    while (notes := _notes(client, done)).of(letter) is None:
+        if not client.commit(owner, notes.count + 1, targets).already:
+            return True
+    for _, token in targets:
+        client.drop_stage(token)
+    return False
 
 
-def _done(client: Client, dead: str) -> Iterator[Message]:
+def _done_topic(letter: Letter) -> str:
+    return parse(letter.id)[0] + DONE
+
+
+def _notes(client: Client, done: str) -> _Notes:
     try:
-        yield from _all(client, dead + DONE)
+        low = int(client.topic(done).topic.low)
+        messages = list(_all(client, done))
     except NoSuchTopic:
-        return
+        return _Notes([], 0)
+    return _Notes(messages, messages[-1].offset + 1 if messages else low)
 
 
 def _all(client: Client, topic: str) -> Iterator[Message]:

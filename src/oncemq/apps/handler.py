@@ -7,12 +7,13 @@ from typing import Any
 from oncemq.apps import letters, signature
 from oncemq.apps.connecting import opening
 from oncemq.apps.retrying import Backoff, Limits, Wait
-from oncemq.apps.signature import CONNECTION, Function, Signature
+from oncemq.apps.signature import CONNECTION, TRANSACTION, Function, Signature
 from oncemq.client.verbs import Where
 from oncemq.core.names import is_system, name_fault
+from oncemq.core.patterns import is_pattern
 from oncemq.errors import ConfigError, DatabaseRefused
 
-PLAIN, INBOX = "plain", "inbox"
+PLAIN, INBOX, TRANSACTIONAL = "plain", "inbox", "transactional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Options:
     """What the decorator was told. `limit`: messages in one transaction, or in one list."""
 
     name: str | None = None
+    to: str | None = None
     into: Any = None
     limit: int = 100
     retries: int = 5
@@ -47,7 +49,10 @@ class Handler:
     @property
     def kind(self) -> str:
         """In what its effect and its cursor are committed."""
-        return PLAIN if self.options.into is None else INBOX
+        if self.options.into is not None:
+            return INBOX
+        transactional = self.options.to is not None or self.signature.wants(TRANSACTION)
+        return TRANSACTIONAL if transactional else PLAIN
 
     @property
     def limit(self) -> int:
@@ -87,10 +92,14 @@ def make(topic: str, function: Callable[..., Any], options: Options) -> Handler:
 
 
 def _name_faults(handler: Handler) -> str | None:
-    for name in (handler.topic, handler.dead, handler.dead + letters.DONE):
+    for name in (handler.topic, handler.dead, handler.dead + letters.DONE, handler.options.to):
+        if name is None:
+            continue
         fault = name_fault(name)
         if fault is None and is_system(name):
             fault = f"the topic {name!r} begins with '_', which is the system's"
+        if fault is None and is_pattern(name):
+            fault = f"{name!r} is a pattern, which would match dead letters too; name one topic"
         if fault is not None:
             return fault
     if handler.dead == handler.topic:
@@ -110,10 +119,16 @@ def _number_faults(options: Options) -> str | None:
 
 def _kind_faults(handler: Handler) -> str | None:
     asked, options = handler.signature, handler.options
+    if options.into is not None and (options.to is not None or asked.wants(TRANSACTION)):
+        return (
+            "into= commits in your database and to= (or a transaction) on the server, and the two "
+            "cannot be one commit; put what follows into the outbox of that database: "
+            "`oncemq.outbox(connection).put(topic, payload)`"
+        )
     if asked.wants(CONNECTION) and options.into is None:
         return "it asks for a connection; say which with into= (a connection, a function, a URL)"
-    if asked.yields:
-        return "it yields, and nobody would take what it yields; return"
+    if asked.yields and options.to is None:
+        return "it yields messages; say with to= which topic they go to"
     return None
 
 

@@ -4,11 +4,11 @@ A letter is the message again (payload, key and headers as they were) with heade
 in the topic `orders.dead`; what became of a letter is said in `orders.dead.done`, so that the
 open ones are a fold of the two.
 
-Law: a letter and what became of it are put under keys of their own, so that whoever is killed
-half-way and begins again adds nothing.
+Law: a letter is put under a key of its own, so that an app that is killed half-way and begins
+again adds nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -86,11 +86,6 @@ def seal(message: Message, handler: str, verdict: Verdict) -> Sealed:
     )
 
 
-def retry_key(letter: Letter) -> str:
-    """The key under which a letter goes back to its topic, and is noted as done."""
-    return _key("retry", letter.id, letter.handler, letter.time)
-
-
 def read(message: Message) -> Letter | None:
     """The letter that a message of a dead-letter topic is; None when it is none."""
     headers = message.headers
@@ -129,12 +124,6 @@ def given(message: Message) -> tuple[bytes | None, Headers]:
         return message.key, message.headers
     except Corrupt:
         return None, {}
-
-
-def still_open(letters: Iterable[Letter], done: Iterable[Message]) -> list[Letter]:
-    """Those of which nothing became yet. What is done is named by the letter's id."""
-    closed = {each.key.decode() for each in done if each.key is not None}
-    return [each for each in letters if each.id not in closed]
 
 
 def _key(*words: str) -> str:

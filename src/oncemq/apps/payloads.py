@@ -1,4 +1,4 @@
-"""Payloads as handlers want them.
+"""Payloads as handlers want them, and what they return as payloads.
 
 bytes as they are, str as UTF-8, pydantic models by pydantic, anything else that msgspec knows
 (Struct, dataclass, TypedDict, dict, int, ...) as JSON.
@@ -42,6 +42,22 @@ def decoder(wanted: Any) -> Decode:
         inside = "" if wanted in strangers else f" (in {_name(wanted)})"
         raise ConfigError(f"a payload cannot be made a {_name(strangers[0])}{inside}; take {KNOWN}")
     return _strictly(decode)
+
+
+def encode(value: Any) -> bytes:
+    """What a handler returned, as a payload."""
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if _is_pydantic(type(value)):
+        return value.model_dump_json().encode()
+    try:
+        return msgspec.json.encode(value)
+    except TypeError as error:
+        raise TypeError(
+            f"a handler returned a {_name(type(value))}, which is no payload: {error}"
+        ) from error
 
 
 def _strictly(decode: Decode) -> Decode:

@@ -4,6 +4,7 @@
     def handle(orders: list[Order]) -> None                   many at once
     async def handle(order: Order, message: Message) -> None  with the message itself
     def handle(order: Order, connection) -> None              in the transaction of `into=`
+    def handle(order: Order, transaction) -> None             in a transaction of the server
 
 Law: a handler that could not be called is refused here, by name and with the way out, and not
 when its first message comes.
@@ -20,7 +21,7 @@ from oncemq.errors import ConfigError
 
 Function = Callable[..., Any]
 
-MESSAGE, CONNECTION = "message", "connection"
+MESSAGE, CONNECTION, TRANSACTION = "message", "connection", "transaction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ def _extras(
     for each in parameters:
         if hints.get(each.name) == raw:
             extras[each.name] = MESSAGE
-        elif each.name == CONNECTION:
-            extras[each.name] = CONNECTION
+        elif each.name in (CONNECTION, TRANSACTION):
+            extras[each.name] = each.name
         elif each.default is inspect.Parameter.empty and each.kind not in (
             inspect.Parameter.VAR_POSITIONAL,
             inspect.Parameter.VAR_KEYWORD,
@@ -107,6 +108,7 @@ def _extras(
             shown = "list[Message]" if batch else "Message"
             raise ConfigError(
                 f"handler {name} asks for '{each.name}', which an app does not have; beside the "
-                f"payload it can give: a {shown} (by annotation) and 'connection' (with into=)"
+                f"payload it can give: a {shown} (by annotation), 'connection' (with into=) and "
+                "'transaction' (by name)"
             )
     return extras

@@ -16,13 +16,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from oncemq.apps import letters, payloads
 from oncemq.apps.handler import INBOX, Handler
 from oncemq.apps.notes import Notes
 from oncemq.apps.retrying import Backoff, Trouble, Verdict
-from oncemq.apps.signature import CONNECTION, MESSAGE
+from oncemq.apps.signature import CONNECTION, MESSAGE, TRANSACTION
 from oncemq.client.values import Message
 from oncemq.errors import OnceMQError, StorageFull, Unreachable
 
@@ -37,6 +37,7 @@ class Taken:
 
     messages: list[Message]
     connection: Any = None
+    transaction: Any = None
 
 
 class Hands(Protocol):
@@ -44,7 +45,8 @@ class Hands(Protocol):
 
     def take(self, limit: int) -> AbstractAsyncContextManager[Taken]: ...
     async def subscribe(self) -> bool: ...
-    async def call(self, payload: Any, extras: dict[str, Any]) -> None: ...
+    async def call(self, payload: Any, extras: dict[str, Any]) -> Any: ...
+    async def output(self, taken: Taken, payloads: list[bytes]) -> None: ...
     async def bury(self, letter: letters.Sealed) -> None: ...
     async def sound(self) -> bool: ...
     async def pause(self, seconds: float) -> None: ...
@@ -156,9 +158,11 @@ class Work:
             return
         try:
             payload = self._handler.signature.payload(message)
-            await self._hands.call(payload, self._extras(taken, message))
+            answer = await self._hands.call(payload, self._extras(taken, message))
+            outputs = self._encoded(answer if self._handler.signature.yields else [answer])
         except Exception as error:
             raise Failed(place, error) from error
+        await self._hands.output(taken, outputs)
 
     async def _call_with_all(self, taken: Taken) -> None:
         messages = [each for each in taken.messages if letters.is_for(each, self._client)]
@@ -167,12 +171,27 @@ class Work:
         place = len(taken.messages) - 1
         try:
             decoded = [self._handler.signature.payload(each) for each in messages]
-            await self._hands.call(decoded, self._extras(taken, messages))
+            answer = await self._hands.call(decoded, self._extras(taken, messages))
+            outputs = self._encoded([] if answer is None else answer)
         except Exception as error:
             raise Failed(place, error) from error
+        await self._hands.output(taken, outputs)
+
+    def _encoded(self, outputs: Any) -> list[bytes]:
+        """What the handler returned as payloads, where they go anywhere; None is none."""
+        if self._handler.options.to is None:
+            return []
+        if not isinstance(outputs, list | tuple):
+            raise TypeError(f"a handler of a list returned {type(outputs).__name__}, not a list")
+        many = cast("list[Any]", outputs)
+        return [payloads.encode(each) for each in many if each is not None]
 
     def _extras(self, taken: Taken, message: Message | list[Message]) -> dict[str, Any]:
-        given = {MESSAGE: message, CONNECTION: taken.connection}
+        given = {
+            MESSAGE: message,
+            CONNECTION: taken.connection,
+            TRANSACTION: taken.transaction,
+        }
         return {name: given[what] for name, what in self._handler.signature.extras.items()}
 
     # Failing

@@ -89,8 +89,8 @@ def retry(session: Session, names: tuple[str, ...], all_of: bool, for_all: bool)
 
     with session.visitor() as client:
         for letter in _chosen(client, names, all_of=all_of):
-            graveyard.retry(client, letter, for_all=for_all)
-            _tell(session, letter, "retried", f"{letter.id}: put back to '{letter.topic}'")
+            if graveyard.retry(client, letter, for_all=for_all):
+                _tell(session, letter, "retried", f"{letter.id}: put back to '{letter.topic}'")
 
 
 @command("drop")
@@ -102,8 +102,8 @@ def drop(session: Session, names: tuple[str, ...], all_of: bool) -> None:
 
     with session.visitor() as client:
         for letter in _chosen(client, names, all_of=all_of):
-            graveyard.drop(client, letter)
-            _tell(session, letter, "dropped", f"{letter.id}: dropped")
+            if graveyard.drop(client, letter):
+                _tell(session, letter, "dropped", f"{letter.id}: dropped")
 
 
 def as_object(letter: "Letter") -> dict[str, object]:

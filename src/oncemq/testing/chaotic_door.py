@@ -1,6 +1,7 @@
 """A server's door that loses answers, brings requests twice, and is slow; as `Chaos` says."""
 
 import time
+from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
 
@@ -13,9 +14,12 @@ Request = tuple[bytes, list[memoryview]]
 class ChaoticDoor(Door):
     """The real door; between it and the loop, requests are held and answers are lost."""
 
-    def __init__(self, address: str, *, frame_bytes_max: int, chaos: Chaos) -> None:
+    def __init__(
+        self, address: str, *, frame_bytes_max: int, chaos: Chaos, is_dead: Callable[[], bool]
+    ) -> None:
         super().__init__(address, frame_bytes_max=frame_bytes_max)
         self._chaos = chaos
+        self._is_dead = is_dead
         self._held: list[tuple[float, int, Request]] = []
         self._order = count()
         self._latest: dict[bytes, float] = {}  # by route: a delayed request delays those behind it
@@ -47,8 +51,8 @@ class ChaoticDoor(Door):
             self._hold(due, received)
 
     def send(self, route: bytes, frames: Frames) -> bool:
-        """An answer that is lost looks sent."""
-        return self._chaos.strikes(DROP_REPLY) or super().send(route, frames)
+        """An answer that is lost looks sent; who is dead says nothing."""
+        return self._is_dead() or self._chaos.strikes(DROP_REPLY) or super().send(route, frames)
 
     def _hold(self, due: float, request: Request) -> None:
         route, frames = request

@@ -120,7 +120,7 @@ class _Phoenix:
 
     def _start(self, bind: str) -> tuple[ChaoticDisk, Server]:
         disk = ChaoticDisk(self._chaos)
-        door = partial(ChaoticDoor, chaos=self._chaos)
+        door = partial(ChaoticDoor, chaos=self._chaos, is_dead=lambda: disk.crashed)
         try:
             server = Server(
                 self._data, bind, rules=Rules(), options=LogOptions(), disk=disk, door=door
