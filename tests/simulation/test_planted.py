@@ -6,7 +6,6 @@ from oncemq.testing import proof
 from oncemq.testing.campaign import PLANTED_SEEDS, catch
 from oncemq.testing.planted import PLANTED
 
-
 # The seed that caught each when we last looked (`python -m oncemq.testing.campaign planted`): tried
 # first, for it takes long to find some of them. One that catches no more is searched for again.
 CAUGHT_BY = {
