@@ -25,6 +25,8 @@ CAUGHT_BY = {
     "settles_though_fenced": 15,
     "keeps_what_was_fetched_when_it_unsubscribes": 20,
     "takes_a_fetch_that_was_put_back": 7,
+    "commits_though_another_process_took_over": 137,
+    "believes_the_server_before_the_database": 47,
 }
 
 

@@ -167,12 +167,12 @@ class Engine:
         if topic in self._fetches:
             self.drop(self._fetches.pop(topic)[0])
 
-    def settle(self, messages: list[Message]) -> None:
+    def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
         moved = self.subscriber.moves(messages)
         if self.state.journal is not None and moved:
             assert self.client_epoch is not None, "messages come after the hello"
-            self.state.journal.settle(self.client_epoch, moved)
+            self.state.journal.settle(self.client_epoch, moved, synced=synced)
         self.subscriber.settle(messages)
 
     def tell_settled(self) -> "Ticket[Any] | None":

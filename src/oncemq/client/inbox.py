@@ -96,7 +96,7 @@ def _subscription(message: Message) -> SubscriptionId:
 def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
     """The effect is committed: nothing that goes wrong here may say otherwise."""
     try:
-        engine.settle(messages)
+        engine.settle(messages, synced=False)  # the database has synced it
     except Fenced as fenced:
         engine.fail(fenced)  # the next call says it
     except Exception as error:
@@ -153,7 +153,8 @@ def _catch_up(engine: Engine, topic: str, mark: Mark) -> None:
     assert engine.state.journal is not None, "a client with an inbox has state"
     assert engine.client_epoch is not None, "the server has answered it"
     try:
-        engine.state.journal.settle(engine.client_epoch, [(topic, identity, cursor)])
+        moved = [(topic, identity, cursor)]
+        engine.state.journal.settle(engine.client_epoch, moved, synced=False)
     except Fenced as fenced:
         engine.fail(fenced)
         raise

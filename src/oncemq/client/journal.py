@@ -110,9 +110,23 @@ class Journal:
         return {topic: (SubscriptionId(sub), Offset(cursor)) for topic, sub, cursor in rows}
 
     def settle(
-        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
+        self,
+        client_epoch: Epoch,
+        moved: Iterable[tuple[str, SubscriptionId, Offset]],
+        *,
+        synced: bool = True,
     ) -> None:
-        """Move cursors, all or none; only for the client that is current."""
+        """Move cursors, all or none; only for the client that is current.
+
+        Not `synced`, a power cut may take it, a kill not: for what another disk knows as well.
+        """
+        if not synced:
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            try:
+                self.settle(client_epoch, moved)
+            finally:
+                self._db.execute("PRAGMA synchronous=FULL")
+            return
         rows = [(*each, client_epoch) for each in moved]
         if len(rows) == 1:
             _all_moved(self._run(_SETTLE, *rows[0])[1], rows)

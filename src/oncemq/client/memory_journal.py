@@ -41,7 +41,11 @@ class MemoryJournal:
         return dict(self._cursors)
 
     def settle(
-        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
+        self,
+        client_epoch: Epoch,
+        moved: Iterable[tuple[str, SubscriptionId, Offset]],
+        *,
+        synced: bool = True,
     ) -> None:
         """Move cursors, all or none; only for the client that is current."""
         if client_epoch != self._client_epoch:

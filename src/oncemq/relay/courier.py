@@ -54,7 +54,11 @@ class Presence:
         return {}
 
     def settle(
-        self, client_epoch: Epoch, moved: Iterable[tuple[str, SubscriptionId, Offset]]
+        self,
+        client_epoch: Epoch,
+        moved: Iterable[tuple[str, SubscriptionId, Offset]],
+        *,
+        synced: bool = True,
     ) -> None:
         raise AssertionError("a relay gets no messages")
 

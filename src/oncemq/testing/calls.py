@@ -26,6 +26,17 @@ def at_once() -> bool:
     return True
 
 
+class Busy:
+    """The application is at work, or waits for something of its own: only time ends that."""
+
+    def __init__(self, clock: Clock, duration: int) -> None:
+        self._clock = clock
+        self._until = clock.now + duration
+
+    def __call__(self) -> bool:
+        return self._clock.now >= self._until
+
+
 def carry_out(verb: Verb[T]) -> Work[T]:
     """A verb of the client as work: waits for each ticket it yields."""
     try:
@@ -99,7 +110,9 @@ class Calls:
         return moved
 
     def _can_move(self, call: Call) -> bool:
-        return call.ready() or self._engine.failure is not None or call.deadline <= self._clock.now
+        if call.ready() or isinstance(call.ready, Busy):
+            return call.ready()
+        return self._engine.failure is not None or call.deadline <= self._clock.now
 
     def _step(self, call: Call) -> bool:
         """One step of a call; False when that was its last."""

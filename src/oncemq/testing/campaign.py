@@ -18,7 +18,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 
 from oncemq.testing import marks, proof
-from oncemq.testing.options import options_of
+from oncemq.testing.options import Options, options_of
 from oncemq.testing.planted import NEEDS, PLANTED
 from oncemq.testing.schedule import Schedule, load, schedule_of
 from oncemq.testing.shrink import shrink
@@ -140,7 +140,13 @@ def catch(
 
 def _worlds_with(faults: tuple[str, ...]) -> Iterator[int]:
     """The seeds of worlds that have at least one of these."""
-    return (seed for seed in count() if not faults or set(faults) & set(options_of(seed).faults))
+    return (seed for seed in count() if not faults or set(faults) & _kinds(options_of(seed)))
+
+
+def _kinds(options: Options) -> set[str]:
+    faults = options.faults
+    inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
+    return {*faults, *inbox}
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

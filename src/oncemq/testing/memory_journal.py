@@ -1,13 +1,42 @@
-"""A client's journal in memory that can be copied, as a backup would.
+"""A client's journal in memory that can be copied, as a backup would, and lose power.
 
-Law: what a call returned from is durable. It survives its process, and a twin shares it.
+Law: what a call returned from survives its process, and a twin shares it; what was synced
+survives a power cut, too.
 """
 
+from collections.abc import Iterable
+
 from oncemq.client import memory_journal
+from oncemq.core.names import Epoch, Offset, SubscriptionId
 
 
 class MemoryJournal(memory_journal.MemoryJournal):
     """What one client must not forget."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._synced = self.cursors()
+
+    def settle(
+        self,
+        client_epoch: Epoch,
+        moved: Iterable[tuple[str, SubscriptionId, Offset]],
+        *,
+        synced: bool = True,
+    ) -> None:
+        """Move cursors, all or none; only for the client that is current."""
+        super().settle(client_epoch, moved, synced=synced)
+        if synced:
+            self._synced = self.cursors()
+
+    def forget(self, client_epoch: Epoch, topic: str) -> None:
+        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
+        super().forget(client_epoch, topic)
+        self._synced = self.cursors()
+
+    def cut(self) -> None:
+        """The power fails: what was not synced is gone."""
+        self._cursors = dict(self._synced)
 
     def copy(self) -> "MemoryJournal":
         """The journal as a backup taken now would have it."""
@@ -15,4 +44,5 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._client_epoch = self._client_epoch
         other._claims = list(self._claims)
         other._cursors = dict(self._cursors)
+        other._synced = dict(self._cursors)
         return other

@@ -57,6 +57,7 @@ class Options(msgspec.Struct, frozen=True):
     checkpoint_records: int
     checkpoint_bytes: int
     rotate_bytes: int  # of an outbox
+    inbox: bool = False  # subscribers consume into a database of their own
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -92,6 +93,7 @@ def options_of(seed: int) -> Options:
         checkpoint_records=draw.choice((15, 50, 1_000)),
         checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
+        inbox=seed % 6 == 5,
     )
 
 

@@ -34,9 +34,10 @@ from oncemq.storage.checkpoint import CheckpointJob, Now
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.framing import Frame
 from oncemq.storage.writer import GroupWriter
+from oncemq.testing import planted_inbox
 from oncemq.testing.planting import NEEDS, PLANTED, instead
 
-__all__ = ["NEEDS", "PLANTED"]
+__all__ = ["NEEDS", "PLANTED", "planted_inbox"]
 
 # The server's word before the disk has it
 
@@ -329,7 +330,7 @@ def _ignores_its_cursors(_: Any) -> Any:
 
 @instead(Engine, "settle")
 def _hands_out_before_recording(_: Any) -> Any:
-    def settle(self: Any, messages: Any) -> None:
+    def settle(self: Any, messages: Any, **options: Any) -> None:
         self.subscriber.settle(messages)
 
     return settle
@@ -337,12 +338,12 @@ def _hands_out_before_recording(_: Any) -> Any:
 
 @instead(Engine, "settle", "twin")
 def _settles_though_fenced(original: Any) -> Any:
-    def settle(self: Any, messages: Any) -> None:
+    def settle(self: Any, messages: Any, **options: Any) -> None:
         own = self.client_epoch
         if self.state.journal is not None:
             self.client_epoch = self.state.journal.last_epoch()
         try:
-            original(self, messages)
+            original(self, messages, **options)
         finally:
             self.client_epoch = own
 

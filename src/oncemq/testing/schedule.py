@@ -75,6 +75,11 @@ class Cast:
         """Clients with state."""
         return [*self.publishers, *self.subscribers]
 
+    @property
+    def inboxes(self) -> list[str]:
+        """Clients whose messages take effect in a database of their own."""
+        return self.subscribers if self.options.inbox else []
+
     def has(self, fault: str) -> bool:
         """Whether this world has the fault."""
         return fault in self.options.faults

@@ -6,6 +6,7 @@ puts one at a time, subscribing one at a time, the three beside each other.
 """
 
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
 from random import Random
 
@@ -21,12 +22,15 @@ from oncemq.core.replies import PutAccepted, Refused
 from oncemq.errors import Fenced, OnceMQError
 from oncemq.testing import history as saw
 from oncemq.testing.calls import Calls, Work, carry_out
-from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
+from oncemq.testing.clock import MICROSECOND, MILLISECOND
+from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.forgery import forge
-from oncemq.testing.history import History, PutStory
+from oncemq.testing.history import PutStory
 from oncemq.testing.machine import Died, Machine, ProcessDisk, Trap
 from oncemq.testing.memory_journal import MemoryJournal
-from oncemq.testing.network import Network, SimulatedLine
+from oncemq.testing.network import SimulatedLine
+from oncemq.testing.simulated_inbox import SimulatedInbox
+from oncemq.testing.world import World
 from oncemq.wire import batch
 
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
@@ -36,30 +40,17 @@ PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
 _subscription_of = attrgetter("_origin.head.subscription_id")
 
 
-class World:
-    """What every process of a simulation shares."""
-
-    def __init__(self, clock: Clock, network: Network, history: History, chance: Random) -> None:
-        self.clock = clock
-        self.network = network
-        self.history = history
-        self.chance = chance
-        self.processes = 0
-        self.told: dict[str, int] = {}  # what clients were told, counted
-
-    def tell(self, what: str) -> None:
-        """Count it, for the marks."""
-        self.told[what] = self.told.get(what, 0) + 1
-
-
 class SimulatedClient:
     """One client over all its lives."""
 
-    def __init__(self, name: str, *, lasting: bool, random: Random) -> None:
+    def __init__(
+        self, name: str, *, lasting: bool, random: Random, database: FakeDatabase | None = None
+    ) -> None:
         self.name = name
         self.lasting = lasting
         self.machine = Machine(random)
         self.journal = MemoryJournal()
+        self.database = database  # where messages take effect, for those with an inbox
         self.processes: list[Process] = []
         self.copy: tuple[Machine, MemoryJournal] | None = None
         self.topics: dict[str, None] = {}  # subscribed, or maybe so
@@ -92,6 +83,7 @@ class Process:
         self.dead = False
         self.failure: OnceMQError | None = None
         self.is_stopping = False
+        self.inbox: SimulatedInbox | None = None
         self.disk = ProcessDisk(client.machine, sprung)
         self.disk.trap = trap
         self._world = world
@@ -117,6 +109,8 @@ class Process:
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
         self.engine = Engine(settings, state, self._line, self._now)
         self.calls = Calls(self._clock, self.engine, self._world.tell)
+        if client.database is not None:
+            self.inbox = SimulatedInbox(self.engine, client.database, self._world, self.wake)
         self.wake()
 
     def die(self) -> None:
@@ -126,6 +120,8 @@ class Process:
         self._line.close()
         if hasattr(self, "calls"):
             self.calls.end()
+        if self.inbox is not None:
+            self.inbox.die()
         self._take_stock()
         for ticket, _, story in self._watched:
             if isinstance(ticket.error, Fenced):
@@ -250,6 +246,11 @@ class Process:
         self, topic: str, limit: int, wait_ms: int, hold_ms: int, *, fails: bool
     ) -> Work[None]:
         asked = self._history.moment()
+        if self.inbox is not None:
+            given = partial(self._hand_out, asked=asked)
+            work = self.inbox.consume(topic, limit, wait_ms, hold_ms, fails=fails, given=given)
+            yield from work
+            return
         messages = yield from carry_out(verbs.take(self.engine, topic, limit, wait_ms))
         if hold_ms:
             until = self._clock.now + hold_ms * MILLISECOND

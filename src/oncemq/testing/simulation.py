@@ -14,6 +14,7 @@ from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
+from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
 from oncemq.testing.lives import ServerLives
@@ -21,7 +22,8 @@ from oncemq.testing.machine import Trap
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
 from oncemq.testing.schedule import Cast, Schedule, Step
-from oncemq.testing.simulated_client import Process, SimulatedClient, World
+from oncemq.testing.simulated_client import Process, SimulatedClient
+from oncemq.testing.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,10 @@ class Simulation:
         cast = Cast(options)
         self.clients = {
             name: SimulatedClient(
-                name, lasting=name in cast.lasting, random=stream(seed, f"disk {name}")
+                name,
+                lasting=name in cast.lasting,
+                random=stream(seed, f"disk {name}"),
+                database=FakeDatabase(self.history.trouble) if name in cast.inboxes else None,
             )
             for name in (*cast.lasting, *cast.guests)
         }
@@ -211,6 +216,7 @@ class Simulation:
     def _cut(self, step: Step, client: SimulatedClient) -> None:
         self._end(client, int(step.args["down_ms"]))
         client.machine.cut(str(step.args["mode"]))
+        client.journal.cut()
 
     def _trap(self, step: Step, client: SimulatedClient) -> None:
         if client.live():
@@ -222,6 +228,7 @@ class Simulation:
         self._end(client, trap.down_ms, again)
         if trap.cut:
             client.machine.cut(trap.cut)
+            client.journal.cut()
 
     def _stop(self, step: Step, client: SimulatedClient) -> None:
         for process in client.live():

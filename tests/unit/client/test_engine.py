@@ -395,7 +395,7 @@ class BrokenJournal:
     def __getattr__(self, name: str):
         return getattr(self._journal, name)
 
-    def settle(self, *_: object) -> None:
+    def settle(self, *_: object, **__: object) -> None:
         raise OSError("disk full")
 
 

@@ -1,0 +1,170 @@
+"""A user's database in a simulated world: rows, transactions, and effects that are judged.
+
+It knows the statements of the inbox and no others. Laws: a transaction is there whole or not at
+all, and ends with its process; a row that another transaction has written cannot be written. What
+the user wrote, the effects, is committed with it, and each commit is judged: an effect that comes
+twice, or not in order, or past a gap, is trouble whatever else happened (G5).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+from oncemq.databases import inbox as table
+from oncemq.databases.statements import (
+    Ask,
+    Bound,
+    Kind,
+    Parameters,
+    Row,
+    Statement,
+    Step,
+    Tell,
+    TellMany,
+)
+from oncemq.errors import OnceMQError
+
+Key = tuple[Any, ...]
+Effect = tuple[str, int, int]  # topic, subscription, offset
+
+
+class Busy(OnceMQError):
+    """Another transaction has the row; as PostgreSQL says it."""
+
+    code = "busy"
+    sqlstate = "40001"
+
+
+class FakeDatabase:
+    """What is committed."""
+
+    def __init__(self, trouble: Callable[[str], None]) -> None:
+        self.rows: dict[Key, tuple[int, int]] = {}  # cursor and fence
+        self.writers: dict[Key, FakeConnection] = {}
+        self._trouble = trouble
+        self._next: dict[tuple[str, int], int] = {}
+
+    def judge(self, effects: list[Effect]) -> None:
+        """These took effect, in this order."""
+        for topic, subscription, offset in effects:
+            expected = self._next.get((topic, subscription), offset)
+            if offset != expected:
+                what = "twice" if offset < expected else "past a gap"
+                self._trouble(f"effect: {topic}@{offset} came {what}, after @{expected - 1}")
+            self._next[topic, subscription] = max(expected, offset + 1)
+
+
+class FakeConnection:
+    """One process's connection."""
+
+    kind: Kind = "postgresql"
+    awaitable = False
+    closed = False
+    may_have_written = False
+
+    def __init__(self, database: FakeDatabase) -> None:
+        self._database = database
+        self._rows: dict[Key, tuple[int, int] | None] = {}  # written, not committed
+        self._effects: list[Effect] = []
+        self._then: list[Callable[[], None]] = []
+        self.in_transaction = False
+
+    def write(self, effects: Sequence[Effect], then: Callable[[], None]) -> None:
+        """What the user does with messages; `then` is called when it is committed."""
+        assert self.in_transaction, "the block is a transaction"
+        self._effects += effects
+        self._then.append(then)
+
+    def perform(self, step: Step) -> Any:
+        """Carry out one step."""
+        match step:
+            case Bound.BEGIN:
+                assert not self.in_transaction
+                self.in_transaction = True
+            case Bound.CHECK:
+                assert self.in_transaction
+            case Bound.COMMIT:
+                self._commit()
+            case Bound.ROLLBACK | Bound.FINISH:
+                self._end()
+            case Ask() | Tell() | TellMany():
+                return self._statement(step)
+            case _:
+                assert_never(step)
+        return None
+
+    def _commit(self) -> None:
+        for key, row in self._rows.items():
+            if row is None:
+                self._database.rows.pop(key, None)
+            else:
+                self._database.rows[key] = row
+        self._database.judge(self._effects)
+        then = self._then
+        self._end()
+        for call in then:
+            call()
+
+    def _end(self) -> None:
+        for key in self._rows:
+            self._database.writers.pop(key, None)
+        self._rows, self._effects, self._then = {}, [], []
+        self.in_transaction = False
+
+    def _statement(self, step: Statement) -> Any:
+        assert isinstance(step.parameters, dict)
+        parameters: Parameters = step.parameters
+        sql = step.sql
+        if "count(*)" in sql:
+            return [(1,)]  # the table is there
+        if sql == table.PRUNE:
+            return self._prune(parameters)
+        key = (parameters["client"], parameters["topic"], parameters["subscription_id"])
+        row = self._rows.get(key, self._database.rows.get(key))
+        if sql == table.READ:
+            return [] if row is None else [row]
+        if sql == table.ADD:
+            if row is not None:
+                raise Busy("the row is there")
+            self._write(key, (_number(parameters["cursor"]), 1))
+            return 1
+        if row is None or not _matches(sql, parameters, row):
+            return 0
+        self._write(key, _changed(sql, parameters, row))
+        return 1
+
+    def _prune(self, parameters: Parameters) -> int:
+        own = (parameters["client"], parameters["topic"])
+        log, most = _number(parameters["log"]), _number(parameters["subscription_id"])
+        old = [key for key in self._database.rows if key[:2] == own and log <= key[2] < most]
+        for key in old:
+            self._write(key, None)
+        return len(old)
+
+    def _write(self, key: Key, row: tuple[int, int] | None) -> None:
+        if self._database.writers.setdefault(key, self) is not self:
+            raise Busy(f"another transaction has {key}")
+        self._rows[key] = row
+
+
+def _number(value: Any) -> int:
+    return int(value)
+
+
+def _matches(sql: str, parameters: Parameters, row: Row) -> bool:
+    """Whether the row is as the statement's conditions say."""
+    conditions = sql.partition(" WHERE ")[2]
+    named = {"fence = :fence": row[1], "cursor = :cursor": row[0], "cursor = :before": row[0]}
+    return all(
+        parameters[condition.rpartition(":")[2]] == value
+        for condition, value in named.items()
+        if condition in conditions
+    )
+
+
+def _changed(sql: str, parameters: Parameters, row: tuple[int, int]) -> tuple[int, int]:
+    cursor, fence = row
+    if "cursor = :after" in sql:
+        cursor = _number(parameters["after"])
+    if "fence = fence + 1" in sql:
+        fence += 1
+    return cursor, fence
