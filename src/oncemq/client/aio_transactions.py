@@ -141,10 +141,20 @@ class AsyncTransacting:
         return AsyncStage(self._engine, self._turns, stages.new_line(self._engine, name))
 
     async def commit(
-        self, owner: str, number: int, targets: Sequence[tuple[str, StageToken]]
+        self,
+        owner: str,
+        number: int,
+        targets: Sequence[tuple[str, StageToken]],
+        *,
+        bond: str = "",
+        follows: bool = False,
+        lasting: bool = True,
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number."""
-        return await self._turns.run(stages.commit(self._engine, owner, number, targets))
+        verb = stages.commit(
+            self._engine, owner, number, targets, bond=bond, follows=follows, lasting=lasting
+        )
+        return await self._turns.run(verb)
 
     async def drop_stage(self, token: StageToken) -> bool:
         """Give a stage up that will not be committed; False when it was not there any more."""

@@ -147,13 +147,28 @@ class Transacting:
         """A stage of messages that `commit` publishes, here or elsewhere."""
         return Stage(self._engine, self._turns, stages.new_line(self._engine, name))
 
-    def commit(self, owner: str, number: int, targets: Sequence[tuple[str, StageToken]]) -> Commit:
+    def commit(
+        self,
+        owner: str,
+        number: int,
+        targets: Sequence[tuple[str, StageToken]],
+        *,
+        bond: str = "",
+        follows: bool = False,
+        lasting: bool = True,
+    ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number.
 
         A number that the owner has used (or passed over) says `already` and adds nothing,
-        however long ago that was.
+        however long ago that was. With a `bond` (such as the id of a checkpoint) the owner's
+        name is taken: a commit with another bond is refused, and so is a number below the last;
+        with `follows` also one that is not the next. An owner that does not last has a leading
+        `_` and is forgotten a day after its last commit.
         """
-        return self._turns.run(stages.commit(self._engine, owner, number, targets))
+        verb = stages.commit(
+            self._engine, owner, number, targets, bond=bond, follows=follows, lasting=lasting
+        )
+        return self._turns.run(verb)
 
     def drop_stage(self, token: StageToken) -> bool:
         """Give a stage up that will not be committed; False when it was not there any more."""

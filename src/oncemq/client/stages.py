@@ -50,10 +50,19 @@ def stage_close(line: StageLine) -> Verb[StageToken]:
     return line.token
 
 
-def commit(engine: Engine, owner: str, number: int, targets: Sequence[Target]) -> Verb[Commit]:
+def commit(
+    engine: Engine,
+    owner: str,
+    number: int,
+    targets: Sequence[Target],
+    *,
+    bond: str = "",
+    follows: bool = False,
+    lasting: bool = True,
+) -> Verb[Commit]:
     """Publish whole stages, in order, once for this owner and number."""
     fault = name_fault(owner, what="owner")
-    if fault is None and is_system(owner):
+    if fault is None and is_system(owner) and lasting:
         fault = f"the owner {owner!r} begins with '_', which is the system's"
     if fault:
         raise InvalidRequest(fault, code="name_invalid")
@@ -65,7 +74,14 @@ def commit(engine: Engine, owner: str, number: int, targets: Sequence[Target]) -
     reply: CommitDone = yield from ask(
         engine,
         lambda client_epoch: CommitRequest(
-            engine.client, client_epoch, owner, number, True, pieces
+            engine.client,
+            client_epoch,
+            owner,
+            number,
+            lasting,
+            pieces,
+            bond=bond,
+            follows=follows,
         ),
     )
     return commit_receipt(reply)

@@ -2,6 +2,7 @@
 
 Laws: a number that was used, or one below it, never publishes anything again. An owner that
 lasts is remembered for good; one that ends with its process is forgotten a day after its last word.
+An owner that is bound commits for its bond alone, and its numbers go on from the last.
 """
 
 from collections import OrderedDict
@@ -13,8 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from oncemq.core.names import Micros, Offset, Serial, TopicId
-from oncemq.core.records import Committed, OwnersForgotten, Part
-from oncemq.core.replies import NO_OFFSET
+from oncemq.core.records import Committed, OwnerBound, OwnersForgotten, Part
+from oncemq.core.replies import NO_OFFSET, Refused
+from oncemq.core.requests import Commit
 
 RECENT_MAX = 4  # answers kept word for word
 
@@ -43,6 +45,7 @@ class Owner:
     seen: Micros
     last_serial: Serial
     recent: tuple[Answer, ...] = ()
+    bond: str = ""
 
 
 class OwnerState(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -54,6 +57,7 @@ class OwnerState(msgspec.Struct, frozen=True, array_like=True, tag=6):
     seen: Micros
     last_serial: Serial
     recent: tuple[tuple[int, tuple[tuple[TopicId, Offset, int], ...]], ...]
+    bond: str = ""
 
 
 class Owners:
@@ -71,6 +75,21 @@ class Owners:
         known = (each for each in entry.recent if each.number == number)
         return next(known, Answer(number, ()))
 
+    def misfit(self, commit: Commit) -> Refused | None:
+        """Why a commit is not the bound owner's next, nor its last again; or None."""
+        entry = self.entries.get(commit.owner)
+        if not commit.bond and (entry is None or not entry.bond):
+            return None
+        last = entry.last_number if entry else 0
+        if entry is not None and last and entry.bond != commit.bond:
+            whose = repr(entry.bond) if entry.bond else "nobody in particular"
+            detail = f"owner {commit.owner!r} is bound to {whose}, not to {commit.bond!r}"
+            return Refused("owner_bound", f"{detail}; its last number is {last}; nothing committed")
+        if commit.number < last or (commit.follows and commit.number > last + 1):
+            detail = f"owner {commit.owner!r} has committed number {last}, and not {commit.number}"
+            return Refused("number_misfit", f"{detail} after it; nothing was committed")
+        return None
+
     def apply(self, record: Committed, serial: Serial) -> None:
         """A commit is in the log."""
         entry = self.entries.get(record.owner)
@@ -84,12 +103,25 @@ class Owners:
             record.timestamp,
             serial,
             (*recent[1 - RECENT_MAX :], answer),
+            entry.bond if entry else "",
         )
         if not record.lasting:
             self.guests[record.owner] = None
             self.guests.move_to_end(record.owner)
 
-    def forgotten(self, record: OwnersForgotten, serial: Serial) -> None:
+    def note(self, record: OwnersForgotten | OwnerBound, serial: Serial) -> None:
+        """What becomes of owners beside their commits."""
+        if isinstance(record, OwnersForgotten):
+            self._forget(record, serial)
+            return
+        entry = self.entries.get(record.owner)
+        if entry is None:
+            entry = Owner(True, 0, record.timestamp, Serial(0))
+            self.entries[record.owner] = entry
+        if serial > entry.last_serial:
+            entry.bond, entry.last_serial = record.bond, serial
+
+    def _forget(self, record: OwnersForgotten, serial: Serial) -> None:
         """Their processes were silent for long enough."""
         for owner in record.owners:
             entry = self.entries.get(owner)
@@ -110,7 +142,13 @@ class Owners:
         """The owner as a value."""
         entry = self.entries[owner]
         return OwnerState(
-            owner, entry.lasting, entry.last_number, entry.seen, entry.last_serial, entry.recent
+            owner,
+            entry.lasting,
+            entry.last_number,
+            entry.seen,
+            entry.last_serial,
+            entry.recent,
+            entry.bond,
         )
 
     def restore(self, state: OwnerState) -> None:
@@ -120,7 +158,7 @@ class Owners:
             for number, published in state.recent
         )
         self.entries[state.owner] = Owner(
-            state.lasting, state.last_number, state.seen, state.last_serial, recent
+            state.lasting, state.last_number, state.seen, state.last_serial, recent, state.bond
         )
         if not state.lasting:
             self.guests[state.owner] = None

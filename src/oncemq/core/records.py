@@ -270,6 +270,15 @@ class OwnersForgotten(Record, frozen=True, array_like=True):
     owners: tuple[str, ...]
 
 
+class OwnerBound(Record, frozen=True, array_like=True):
+    """An owner's numbers belong to this bond from now on: nobody else commits under its name."""
+
+    kind = 28
+    owner: str
+    bond: str
+    timestamp: Micros
+
+
 class PatternSubscribed(Record, frozen=True, array_like=True):
     """A client wants every topic that matches, also those made later, from their beginning."""
 
@@ -360,6 +369,7 @@ RECORDS: dict[int, type[Record]] = {
         Committed,
         PartKept,
         OwnersForgotten,
+        OwnerBound,
         PatternSubscribed,
         PatternUnsubscribed,
         SubscriptionDerived,

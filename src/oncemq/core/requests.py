@@ -276,6 +276,9 @@ class Commit(Request, frozen=True, array_like=True):
 
     `lasting`: the owner is remembered for good; else it ends with its process (a leading `_`).
     `closing`: nothing more of the stages named will be published.
+    `bond`: what the owner's numbers belong to, such as a checkpoint; the first one binds the
+    owner, another is refused, and so is a number below the last. `follows`: so is one that is
+    not the next.
     """
 
     opcode = 17
@@ -287,6 +290,8 @@ class Commit(Request, frozen=True, array_like=True):
     pieces: tuple[Piece, ...] = ()
     inputs: tuple[Input, ...] = ()
     closing: bool = True
+    bond: str = ""
+    follows: bool = False
 
 
 class DropStage(Request, frozen=True, array_like=True):

@@ -35,6 +35,7 @@ from oncemq.core.records import (
     MessagesKeyed,
     MessagesStaged,
     MessagesStored,
+    OwnerBound,
     OwnersForgotten,
     PatternSubscribed,
     PatternUnsubscribed,
@@ -138,7 +139,9 @@ class Shard:
                 self.clients.apply(record)
             case Marked():
                 pass
-            case StageMade() | MessagesStaged() | StageDropped() | Committed() | OwnersForgotten():
+            case OwnersForgotten() | OwnerBound():
+                self.owners.note(record, serial)
+            case StageMade() | MessagesStaged() | StageDropped() | Committed():
                 known = self._apply_together(record, serial)
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
             case _:
@@ -156,7 +159,7 @@ class Shard:
 
     def _apply_together(
         self,
-        record: StageMade | MessagesStaged | StageDropped | Committed | OwnersForgotten,
+        record: StageMade | MessagesStaged | StageDropped | Committed,
         serial: Serial,
     ) -> bool:
         """What stages and commits do; False when it is about something that is gone."""
@@ -170,8 +173,6 @@ class Shard:
                 return self.stages.stored(record, serial)
             case StageDropped():
                 return self.stages.dropped(record, serial)
-            case OwnersForgotten():
-                self.owners.forgotten(record, serial)
             case Committed():
                 return self._committed(record, serial)
         return True

@@ -26,6 +26,7 @@ from oncemq.core.producers import Conflict, Duplicate, Gap, New, judge
 from oncemq.core.records import (
     Committed,
     MessagesStaged,
+    OwnerBound,
     Part,
     Run,
     Settlement,
@@ -140,6 +141,7 @@ class Transactions:
         """Decide about a commit; the topics that got new messages, which await their sync."""
         refusal = self._shard.clients.refusal(commit.client, commit.client_epoch)
         refusal = refusal or self._malformed(commit)
+        refusal = refusal or self._shard.owners.misfit(commit)
         if refusal:
             return refusal, []
         before = self._shard.owners.used(commit.owner, commit.number)
@@ -151,6 +153,7 @@ class Transactions:
         refusal = refusal or self._pieces_refusal(commit)
         if refusal:
             return refusal, []
+        self._bind(step, commit, now)
         record = self._record(step, commit, now)
         self._scribe.write(step, record)
         published = published_by(record.parts)
@@ -160,12 +163,23 @@ class Transactions:
         topics = [self._shard.topics[each.topic_id] for each in stored]
         return CommitDone(False, self._results(published), self._rules.sync_ms), topics
 
+    def _bind(self, step: Step, commit: Commit, now: Micros) -> None:
+        """The first commit with a bond: from now on the owner's name is taken."""
+        entry = self._shard.owners.entries.get(commit.owner)
+        if commit.bond and (entry is None or entry.bond != commit.bond):
+            timestamp = self._shard.next_timestamp(now)
+            self._scribe.write(step, OwnerBound(commit.owner, commit.bond, timestamp))
+
     def _malformed(self, commit: Commit) -> Refused | None:
         fault = name_fault(commit.owner, what="owner")
         if fault is None and is_system(commit.owner) == commit.lasting:
             fault = f"{commit.owner!r}: an owner with a leading '_' ends with its process"
         if fault is None and not 1 <= commit.number <= NUMBER_MAX:
             fault = f"the number of a commit is 1 to {NUMBER_MAX}, not {commit.number}"
+        if fault is None and commit.bond and not commit.lasting:
+            fault = "an owner that ends with its process is not bound to anything"
+        if fault is None and commit.bond:
+            fault = name_fault(commit.bond, what="bond")
         return Refused("malformed", fault) if fault else None
 
     def _limit(self, commit: Commit) -> Refused | None:

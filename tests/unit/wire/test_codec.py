@@ -102,6 +102,8 @@ ALL_REQUESTS = [
         (Piece("orders", b"s" * 16, Offset(0), 2),),
         (Input("in", SubscriptionId(9), Offset(3), Offset(4)),),
         False,
+        "bond",
+        True,
     ),
     DropStage("me", 1, b"s" * 16),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),

@@ -1,0 +1,122 @@
+"""Owners that are bound: their name is taken, and their numbers go on from the last."""
+
+# pyright: reportArgumentType=false
+# Names and numbers are written plainly here.
+
+import msgspec
+import pytest
+
+from oncemq.core.names import Serial
+from oncemq.core.records import Committed, OwnerBound, Retention
+from oncemq.core.replies import CommitDone, Refused
+from oncemq.core.shard import Shard
+
+
+@pytest.fixture
+def sink(desk):
+    """A desk with a topic to publish to."""
+    desk.create("a", Retention(forever=True))
+    return desk
+
+
+def publish(desk, number: int, bond: str = "query-1", *, follows: bool = True, owner: str = "lake"):
+    """Stage one message and commit it; the answer."""
+    stage = b"%s%d%d" % (bond.encode()[-2:], number, len(desk.records))
+    desk.stage(stage, b"x")
+    commit = desk.committing(("a", stage, 0, 1), owner=owner, number=number)
+    return desk.ask(msgspec.structs.replace(commit, bond=bond, follows=follows))
+
+
+def code(answer) -> str:
+    assert isinstance(answer, Refused), answer
+    return answer.code
+
+
+def end(desk) -> int:
+    return desk.shard.by_name["a"].end
+
+
+def test_the_first_commit_with_a_bond_takes_the_name(sink) -> None:
+    assert isinstance(publish(sink, 1), CommitDone)
+    kinds = [type(record) for record in sink.records if isinstance(record, OwnerBound | Committed)]
+    assert kinds == [OwnerBound, Committed]
+    assert isinstance(publish(sink, 2), CommitDone)
+    assert sum(isinstance(record, OwnerBound) for record in sink.records) == 1
+    assert end(sink) == 2
+
+
+def test_another_bond_is_refused_and_told_whose_the_name_is(sink) -> None:
+    publish(sink, 1)
+    for number in (1, 2):
+        answer = publish(sink, number, "query-2")
+        assert code(answer) == "owner_bound"
+        assert "bound to 'query-1', not to 'query-2'; its last number is 1" in answer.detail
+    assert code(publish(sink, 2, "", follows=False)) == "owner_bound"
+    assert end(sink) == 1
+
+
+def test_the_last_number_again_is_already_done(sink) -> None:
+    publish(sink, 1)
+    publish(sink, 2)
+    answer = publish(sink, 2)
+    assert isinstance(answer, CommitDone)
+    assert (answer.already, [each.first_offset for each in answer.results]) == (True, [1])
+    assert end(sink) == 2
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_number_below_the_last_is_refused(sink, follows: bool) -> None:
+    publish(sink, 1)
+    publish(sink, 2)
+    answer = publish(sink, 1, follows=follows)
+    assert code(answer) == "number_misfit"
+    assert "has committed number 2, and not 1 after it" in answer.detail
+
+
+def test_a_gap_is_refused_only_when_numbers_follow(sink) -> None:
+    assert code(publish(sink, 2)) == "number_misfit"  # of a name that nobody used
+    publish(sink, 1)
+    assert code(publish(sink, 3)) == "number_misfit"
+    assert isinstance(publish(sink, 3, follows=False), CommitDone)
+    assert end(sink) == 2
+
+
+def test_without_a_bond_nothing_of_it_holds(sink) -> None:
+    for number in (5, 3, 9):
+        assert isinstance(publish(sink, number, "", follows=False), CommitDone)
+    assert code(publish(sink, 10, "query-1")) == "owner_bound"  # the name is used already
+
+
+def test_a_name_that_was_bound_and_never_used_is_free(sink) -> None:
+    """The bond was durable, the commit was not, and the checkpoint was deleted."""
+    before = len(sink.records)
+    publish(sink, 1)
+    bound = next(n for n, each in enumerate(sink.records) if isinstance(each, OwnerBound))
+    assert before < bound
+    sink.durable = bound + 1
+    after = sink.crash()
+    assert after.shard.owners.entries["lake"].last_number == 0
+    assert isinstance(publish(after, 1, "query-2"), CommitDone)
+    assert code(publish(after, 2, "query-1")) == "owner_bound"
+
+
+def test_a_bond_survives_a_crash_and_a_checkpoint(sink) -> None:
+    publish(sink, 1)
+    sink.sync()
+    after = sink.crash()
+    assert code(publish(after, 2, "query-2")) == "owner_bound"
+    restored = Shard(7)
+    restored.owners.restore(after.shard.owners.capture("lake"))
+    assert restored.owners.entries["lake"] == after.shard.owners.entries["lake"]
+
+
+def test_a_bond_applied_twice_is_applied_once(sink) -> None:
+    publish(sink, 1)
+    entry = sink.shard.owners.entries["lake"]
+    sink.shard.owners.note(OwnerBound("lake", "older", 1), Serial(entry.last_serial))
+    assert entry.bond == "query-1"
+
+
+def test_only_an_owner_that_lasts_is_bound(sink) -> None:
+    assert code(publish(sink, 1, owner="_process")) == "malformed"
+    assert code(publish(sink, 1, "a\nb")) == "malformed"
