@@ -13,6 +13,7 @@ PLUGIN = "oncemq.testing.plugin"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_the_tests_of_the_shop_pass(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     shutil.copytree(ROOT / "examples" / "shop", shop)
@@ -22,7 +23,7 @@ def test_the_tests_of_the_shop_pass(tmp_path: Path) -> None:
         cwd=shop,
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=200,
         check=False,
         env=os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
     )

@@ -18,10 +18,12 @@ from tests.e2e.processes import until
 from oncemq import Client
 from oncemq.apps import graveyard
 from oncemq.core.records import Retention
-from oncemq.testing import Chaos
+from oncemq.testing import Chaos, proof
 
 SCRIPT = Path(__file__).with_name("killed_shop.py")
 KILLS = 50
+# handler: the last digit of the orders that it gives up on
+HANDLERS = {"shop.orders": 7, "shop.plain": 3, "shop.bills": 5}
 
 Connect = Callable[..., Client]
 
@@ -49,7 +51,7 @@ def load(mq: Client, shop: "subprocess.Popen[bytes]", chaos: Chaos) -> int:
         if count % 50 == 49:
             chaos.crash()
         if count % 50 == 49:
-            until(lambda end=count: min(cursors(mq)) > end - 200)
+            until(lambda end=count: min(cursors(mq)) > end - 200, 60)
     raise AssertionError
 
 
@@ -61,54 +63,59 @@ def billed(mq: Client) -> list[int]:
     return found
 
 
+def run_and_kill(server: str, directory: Path, mq: Client, chaos: Chaos) -> int:
+    """An app under load through all its lives; how many messages there were."""
+    seed = os.environ.get("ONCEMQ_SEED", str(zlib.crc32(b"kills")))
+    print(f"seed {seed}")
+    command = [sys.executable, str(SCRIPT), server, str(directory), seed, str(KILLS)]
+    with open(directory / "errors", "w+") as errors:
+        shop = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
+        try:
+            count = load(mq, shop, chaos)
+            until(lambda: min(cursors(mq)) == count, 120)
+            shop.send_signal(signal.SIGTERM)
+            assert shop.wait(60) == 0, errors.read()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(shop.pid, signal.SIGKILL)  # the parent, and the life it has forked
+            shop.communicate()
+    return count
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_rows_are_messages_and_each_letter_is_there_once(
     oncemq_server: str, oncemq_client: Connect, oncemq_chaos: Chaos, tmp_path: Path
 ) -> None:
-    seed = os.environ.get("ONCEMQ_SEED", str(zlib.crc32(b"kills")))
-    print(f"seed {seed}")
-    database = tmp_path / "shop.db"
-    with sqlite3.connect(database) as connection:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE orders (place INTEGER PRIMARY KEY, id, message)")
     connection.close()
     mq = oncemq_client()
     mq.create_topic("bills", Retention(forever=True))
-    for client in (
-        "shop.orders",
-        "shop.plain",
-        "shop.bills",
-    ):  # subscribed before the first life, not by it
+    for client in HANDLERS:  # subscribed before the first life, not by it
         state = tmp_path / "state" / client
         with Client(oncemq_server, id=client, state=state) as handler:
             handler.subscribe("orders")
-    command = [sys.executable, str(SCRIPT), oncemq_server, str(tmp_path), seed, str(KILLS)]
-    with open(tmp_path / "errors", "w+") as errors:
-        shop = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
-        )
-        try:
-            count = load(mq, shop, oncemq_chaos)
-            until(lambda: min(cursors(mq)) == count)
-            shop.send_signal(signal.SIGTERM)
-            assert shop.wait(30) == 0, errors.read()
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(shop.pid, signal.SIGKILL)  # the parent, and the life it has forked
-            shop.communicate()
-    wanted = [(n, f"orders@{n}") for n in range(count) if n % 10 != 7]
-    assert rows(database) == wanted
-    letters = graveyard.open_letters(mq, "orders.dead")
-    buried = [each.origin for each in letters if each.handler == "shop.orders"]
-    assert buried == [f"orders@{n}" for n in range(count) if n % 10 == 7]
-    of_plain = [each.origin for each in letters if each.handler == "shop.plain"]
-    assert of_plain == [f"orders@{n}" for n in range(count) if n % 10 == 3]
-    of_bills = [each.origin for each in letters if each.handler == "shop.bills"]
-    assert of_bills == [f"orders@{n}" for n in range(count) if n % 10 == 5]
-    assert billed(mq) == [n for n in range(count) if n % 10 != 5]
-    noted = (tmp_path / "plain").read_text().split()
-    assert list(dict.fromkeys(noted)) == [f"orders@{n}" for n in range(count)], "at least once"
-    again = len(noted) - len(set(noted))
-    assert again <= KILLS, "after a crash only the one in hand comes again"
+
+    with proof.campaign("kills-app") as tally:
+        count = run_and_kill(oncemq_server, tmp_path, mq, oncemq_chaos)
+        tally.add("kills", KILLS)
+        tally.add("messages", len(HANDLERS) * count)
+        tally.fault("kill of an app", KILLS)
+
+        every = [f"orders@{n}" for n in range(count)]
+        assert rows(tmp_path / "shop.db") == [(n, every[n]) for n in range(count) if n % 10 != 7]
+        assert billed(mq) == [n for n in range(count) if n % 10 != 5]
+        buried: dict[str, list[str]] = {client: [] for client in HANDLERS}
+        for letter in graveyard.open_letters(mq, "orders.dead"):
+            buried[letter.handler].append(letter.origin)
+        assert buried == {client: every[digit::10] for client, digit in HANDLERS.items()}
+        noted = (tmp_path / "plain").read_text().split()
+        assert list(dict.fromkeys(noted)) == every, "at least once, in order"
+        again = len(noted) - count
+        assert again <= KILLS, "after a crash only the message in hand comes again"
     assert count > KILLS
     print(f"{KILLS} kills, {count} messages, {again} handled again by the plain handler")

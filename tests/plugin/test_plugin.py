@@ -28,7 +28,7 @@ def pytest_in(directory: Path, source: str, *options: str) -> subprocess.Complet
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=150,
         check=False,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
     )
@@ -74,6 +74,7 @@ async def test_it_serves_asyncio_tests(oncemq_server: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_a_failed_test_says_what_was_injected_and_how_to_have_it_again(tmp_path: Path) -> None:
     ran = pytest_in(
         tmp_path,
@@ -94,6 +95,7 @@ def test_a_failed_test_says_what_was_injected_and_how_to_have_it_again(tmp_path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_it_works_with_xdist_and_asyncio(tmp_path: Path) -> None:
     ran = pytest_in(
         tmp_path,
