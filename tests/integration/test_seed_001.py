@@ -9,14 +9,17 @@ from tests.e2e.processes import Nursery, Process, Relay, Serving, relay, until
 from tests.integration.conftest import Connect
 
 from oncemq import Client, Unreachable
-from oncemq.core.names import ClientId, Epoch, Offset, ProducerId
+from  import STAGE_NAME
+from oncemq.core.names import ClientId, Epoch, Offset, ProducerId, Sequence
 from oncemq.core.records import Retention
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     REQUESTS,
+    Commit,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
+    DropStage,
     Get,
     Hello,
     Leave,
@@ -29,12 +32,13 @@ from oncemq.core.requests import (
     Resume,
     Settle,
     ShowTopic,
+    StagePut,
     Status,
     Subscribe,
     Unsubscribe,
     Watch,
 )
-from oncemq.wire import codec
+from oncemq.wire import batch, codec
 
 
 def payloads(messages: list) -> list[bytes]:
@@ -378,8 +382,21 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         Watch((("orders", Offset(0)),)),
         Unsubscribe(guest, none, "orders"),
     ]
-    last: list[Request] = [Resume(guest, none, "orders", producer, 1), DeleteTopic("orders")]
-    return [*((each, None) for each in bare), put_of(b"one"), *((each, None) for each in last)]
+    columns, body = batch.encode([batch.Item(b"staged")])
+    checksum = batch.checksum(body, batch.seed(STAGE_NAME, producer, 1, 1))
+    staged = StagePut(guest, none, producer, Sequence(1), 1, columns, checksum)
+    last: list[Request] = [
+        DropStage(guest, none, producer),
+        Commit(guest, none, "nightly", 1, lasting=True),
+        Resume(guest, none, "orders", producer, 1),
+        DeleteTopic("orders"),
+    ]
+    return [
+        *((each, None) for each in bare),
+        put_of(b"one"),
+        (staged, body),
+        *((each, None) for each in last),
+    ]
 
 
 def test_every_request_is_confirmed_by_exactly_one_answer(server: str) -> None:
