@@ -9,7 +9,6 @@ from tests.e2e.processes import Nursery, Process, Relay, Serving, relay, until
 from tests.integration.conftest import Connect
 
 from oncemq import Client, Unreachable
-from  import STAGE_NAME
 from oncemq.core.names import ClientId, Epoch, Offset, ProducerId, Sequence
 from oncemq.core.records import Retention
 from oncemq.core.replies import Refused
@@ -38,6 +37,7 @@ from oncemq.core.requests import (
     Unsubscribe,
     Watch,
 )
+from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.wire import batch, codec
 
 
