@@ -62,7 +62,6 @@ class Listening:
         self._stands = False
         self._feed = ""  # where the ear is connected to, or tries to
         self._hears = False
-        self._pulling: set[str] = set()
         self._acked: tuple[Settled, ...] = ()
         self._ack_due: Micros | None = None
         self._waiting: Ticket[None] | None = None
@@ -85,6 +84,8 @@ class Listening:
                 raise engine.failure
             messages = self.live.take(limit) if self.is_live else self._take_pulled(key, limit)
             left = (deadline - engine.now()) // 1000
+            if messages and self.is_live:
+                self._pull()  # the next ones come while these are worked on
             if messages or left <= 0:
                 return messages
             ticket = self._wait(key, limit, left, deadline)
@@ -134,7 +135,7 @@ class Listening:
                 break
             self._pushed(frames)
             moved = True
-        if self.is_live:
+        if self.is_live and self._waiting is not None:
             self._pull()
         if (self.is_live and self.live.ready) or (self._waits_until or now + 1) <= now:
             self._wake()
@@ -325,13 +326,15 @@ class Listening:
         self.live.pushed(pushed.topic_id, pushed.end, stretches)
 
     def _pull(self) -> None:
+        """Ask for what is missing; what is under way is not asked for again.
+
+        Only for who takes: gets and takes exclude each other, and must not replace what the
+        other has under way.
+        """
         for topic in self.live.lacking():
-            if topic not in self._pulling:
-                self._pulling.add(topic)
-                self._engine.fetch(topic, PULL, 0).on_done = partial(self._pulled, topic)
+            self._engine.fetch(topic, PULL, 0).on_done = partial(self._pulled, topic)
 
     def _pulled(self, topic: str, ticket: Ticket[None]) -> None:
-        self._pulling.discard(topic)
         if ticket.error is None:
             self.live.pulled(topic)
         elif isinstance(ticket.error, NotSubscribed) and self._topics is not None:

@@ -41,7 +41,8 @@ class Live(Generic[M]):
         self._behind: dict[str, None] = {}  # topics whose end is further than what came
         self._ready: dict[str, None] = {}  # topics with something to hand out
         self.gaps = 0  # seen, and left to a pull
-        self.overlaps = 0  # messages pushed that were there already
+        self.overlaps = 0  # batches pushed that were there already, or in part
+        self.late = 0  # topics that had something before they were joined
 
     @property
     def topics(self) -> list[TopicId]:
@@ -58,6 +59,7 @@ class Live(Generic[M]):
             tuned = before.get(each.topic_id)
             if tuned is None or tuned.subscription_id != each.subscription_id:
                 tuned = Tuned[M](each.topic, each.topic_id, each.subscription_id, each.end)
+                self.late += self._subscriber.place(each.topic) < each.end
             tuned.end = max(tuned.end, each.end)
             self._tuned[each.topic_id] = self._by_name[each.topic] = tuned
             self._see(tuned)

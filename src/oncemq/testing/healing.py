@@ -15,8 +15,10 @@ from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import Machine
 from oncemq.testing.memory_journal import MemoryJournal
 from oncemq.testing.network import Network
+from oncemq.testing.options import LISTENING
 from oncemq.testing.schedule import Schedule
-from oncemq.testing.simulated_client import SimulatedClient
+from oncemq.testing.simulated_listener import listen_to_the_end
+from oncemq.testing.world import SimulatedClient
 
 PATIENCE = 150 * SECOND  # longer than any retry waits
 
@@ -126,9 +128,14 @@ class Healing:
         return self._all_idle
 
     def _drained(self) -> Callable[[], bool]:
+        listening = LISTENING in self._world.schedule.options.faults
         for client in self._clients.values():
+            process = client.live()[-1]
+            if listening and client.topics and client.database is None:
+                listen_to_the_end(process, tuple(client.topics))
+                continue
             for topic in list(client.topics):
-                client.live()[-1].drain(topic)
+                process.drain(topic)
         return self._all_idle
 
     def _last_cut(self) -> None:

@@ -38,6 +38,10 @@ SOMETIMES: dict[str, str] = {
     "segments rolled": "the log went on in another segment",
     "segments compacted": "segments were rewritten",
     "segments freed": "settled segments were let go",
+    "gap repaired": "a listener missed something of the feed, and pulled it",
+    "overlap dropped": "a listener was pushed what it had already",
+    "joined late": "a listener joined a topic that had something for it",
+    "listener nudged": "a listener was told again what it had not settled",
     "connections reset": "a connection broke with messages under way",
 }
 

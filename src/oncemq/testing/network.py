@@ -12,6 +12,7 @@ from random import Random
 from typing import Protocol
 
 from oncemq.core.step import Body
+from oncemq.testing.airwaves import Airwaves
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
 
 RECONNECT = 50 * MILLISECOND
@@ -23,6 +24,7 @@ class Host(Protocol):
     """The server's end."""
 
     def arrived(self, route: bytes, frames: Frames) -> None: ...
+    def heard(self, *, joined: bool, subject: bytes) -> None: ...
 
 
 @dataclass(slots=True)
@@ -59,7 +61,10 @@ class Connection:
 class Network:
     """Every connection to the one server there is."""
 
-    def __init__(self, clock: Clock, chance: Random, *, delay: int, late: int) -> None:
+    def __init__(
+        self, clock: Clock, chance: Random, *, delay: int, late: int, air: Random | None = None
+    ) -> None:
+        self.air = Airwaves(clock, air or Random(0), delay=delay, late=late)
         self.clock = clock
         self._chance = chance
         self._delay = delay  # the usual most a message takes
@@ -81,11 +86,13 @@ class Network:
         """A server is up."""
         self._host = host
         self._life += 1
+        self.air.opens(host)
 
     def hang_up(self) -> None:
         """The server is gone, and what it had not read with it."""
         self._host = None
         self._life += 1
+        self.air.closes()
         for connection in list(self._connections.values()):
             connection.up.waiting.clear()
             self.reset(connection)
@@ -176,6 +183,7 @@ class Network:
 
     def reset_client(self, client: str) -> None:
         """Break every connection of a client."""
+        self.air.reset_client(client)
         for connection in list(self._connections.values()):
             if connection.line.client == client:
                 self.reset(connection)

@@ -34,6 +34,7 @@ FAULTS = (
     "moving",  # clients unsubscribe and subscribe again
     "forgery",  # a client uses a number again for something else
 )
+LISTENING = "listening"  # subscribers listen, to a feed that loses some; drawn apart from the rest
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -76,7 +77,7 @@ def options_of(seed: int) -> Options:
     draw = stream(seed, "options")
     return Options(
         seed=seed,
-        faults=_swarm(draw),
+        faults=(*_swarm(draw), *_listening(seed)),
         topics=draw.choice((1, 2, 2, 3)),
         publishers=draw.choice((1, 2, 2)),
         guests=draw.choice((0, 0, 1)),
@@ -101,3 +102,8 @@ def _swarm(draw: Random) -> tuple[str, ...]:
     """Most faults off: a world with all of them explores less than many with some."""
     share = draw.choice((0.15, 0.3, 0.6))
     return tuple(fault for fault in FAULTS if draw.random() < share)
+
+
+def _listening(seed: int) -> tuple[str, ...]:
+    """Drawn by itself, so that the seeds from before still mean the worlds they meant."""
+    return (LISTENING,) if stream(seed, LISTENING).random() < 0.4 else ()

@@ -14,7 +14,7 @@ import msgspec
 
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
-from oncemq.testing.options import Options, options_of
+from oncemq.testing.options import LISTENING, Options, options_of
 
 FORMAT = 1
 SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
@@ -56,6 +56,7 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     cast = Cast(options)
     steps = [*_opening(cast, stream(seed, "opening")), *_deeds(cast, stream(seed, "workload"))]
     steps += _mishaps(cast, stream(seed, "faults"))
+    steps += _listens(cast, stream(seed, "listens"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 
 
@@ -137,6 +138,26 @@ def _get(cast: Cast, draw: Random, at: int) -> Step:
         args["hold_ms"] = draw.choice((1, 20, 400))
         args["fails"] = draw.random() < 0.5
     return Step(at, "get", draw.choice(cast.subscribers), args)
+
+
+def _listens(cast: Cast, draw: Random) -> Iterator[Step]:
+    """Subscribers that listen now and then, between their gets or instead of them."""
+    if not cast.has(LISTENING):
+        return
+    for _ in range(cast.options.deeds // 3):
+        at = draw.randrange(SETTLING_MS, cast.options.chaos_ms)
+        topics = draw.sample(cast.topics, draw.randint(0, len(cast.topics)))
+        args: dict[str, Value] = {
+            "topics": " ".join(topics),
+            "limit": draw.choice((1, 5, 20)),
+            "wait_ms": draw.choice((50, 300, 2_000)),
+            "hold_ms": draw.choice((0, 0, 5, 300)),
+            "fails": draw.random() < 0.2,
+            "leaves": draw.random() < 0.2,
+            "rounds": draw.choice((1, 3, 10)),
+            "older": draw.random() < 0.2,
+        }
+        yield Step(at, "listen", draw.choice(cast.subscribers), args)
 
 
 def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

@@ -8,7 +8,6 @@ puts one at a time, subscribing one at a time, the three beside each other.
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from random import Random
 
 from oncemq.client import verbs
 from oncemq.client.engine import Engine
@@ -21,16 +20,16 @@ from oncemq.core.names import ANONYMOUS, Micros
 from oncemq.core.replies import PutAccepted, Refused
 from oncemq.errors import Fenced, OnceMQError
 from oncemq.testing import history as saw
+from oncemq.testing.airwaves import SimulatedEar
 from oncemq.testing.calls import Calls, Work, carry_out
 from oncemq.testing.clock import MICROSECOND, MILLISECOND
-from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.forgery import forge
 from oncemq.testing.history import PutStory
-from oncemq.testing.machine import Died, Machine, ProcessDisk, Trap
-from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.testing.machine import Died, ProcessDisk, Trap
 from oncemq.testing.network import SimulatedLine
 from oncemq.testing.simulated_inbox import SimulatedInbox
-from oncemq.testing.world import World
+from oncemq.testing.simulated_listener import marks
+from oncemq.testing.world import SimulatedClient, World
 from oncemq.wire import batch
 
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
@@ -38,29 +37,6 @@ GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
 
 _subscription_of = attrgetter("_origin.head.subscription_id")
-
-
-class SimulatedClient:
-    """One client over all its lives."""
-
-    def __init__(
-        self, name: str, *, lasting: bool, random: Random, database: FakeDatabase | None = None
-    ) -> None:
-        self.name = name
-        self.lasting = lasting
-        self.machine = Machine(random)
-        self.journal = MemoryJournal()
-        self.database = database  # where messages take effect, for those with an inbox
-        self.processes: list[Process] = []
-        self.copy: tuple[Machine, MemoryJournal] | None = None
-        self.topics: dict[str, None] = {}  # subscribed, or maybe so
-        self.tainted = False  # its state was replaced
-        self.newest = 0  # the process that was started last
-
-    def live(self) -> "list[Process]":
-        """The processes that run, oldest first."""
-        self.processes = [process for process in self.processes if not process.dead]
-        return self.processes
 
 
 class Process:
@@ -94,6 +70,7 @@ class Process:
         self._wake_at = -1
         self._opened = not client.lasting
         self._line = SimulatedLine(world.network, client.name, self.wake)
+        self._ear = SimulatedEar(world.network.air, client.name, self.wake)
         self._alive(self._start)
 
     def _start(self) -> None:
@@ -107,7 +84,7 @@ class Process:
             close=lambda: None,
         )
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
-        self.engine = Engine(settings, state, self._line, self._now)
+        self.engine = Engine(settings, state, self._line, self._now, self._ear)
         self.calls = Calls(self._clock, self.engine, self._world.tell)
         if client.database is not None:
             self.inbox = SimulatedInbox(self.engine, client.database, self._world, self.wake)
@@ -118,8 +95,10 @@ class Process:
         self.dead = True
         self.disk.die()
         self._line.close()
+        self._ear.close()
         if hasattr(self, "calls"):
             self.calls.end()
+            self.count_marks()
         if self.inbox is not None:
             self.inbox.die()
         self._take_stock()
@@ -145,6 +124,21 @@ class Process:
             name.isdigit() and int(name) > 1 for s in slots for name in disk.names(f"/outbox/{s}")
         ):
             self._world.tell("outbox rewritten")
+
+    def moment(self) -> int:
+        """A point in the order of events."""
+        return self._history.moment()
+
+    @property
+    def seen(self) -> int:
+        """How much there was to see so far."""
+        return len(self._history.seen)
+
+    def count_marks(self) -> None:
+        """What befell it as a listener."""
+        for name, count in marks(self.engine.listening).items():
+            for _ in range(count):
+                self._world.tell(name)
 
     @property
     def idle(self) -> bool:
@@ -247,29 +241,34 @@ class Process:
     ) -> Work[None]:
         asked = self._history.moment()
         if self.inbox is not None:
-            given = partial(self._hand_out, asked=asked)
+            given = partial(self.hand_out, asked=asked)
             work = self.inbox.consume(topic, limit, wait_ms, hold_ms, fails=fails, given=given)
             yield from work
             return
         messages = yield from carry_out(verbs.take(self.engine, topic, limit, wait_ms))
         if hold_ms:
-            until = self._clock.now + hold_ms * MILLISECOND
-            self._clock.at(until, self.wake)
-            yield lambda: self._clock.now >= until
+            yield from self.hold(hold_ms * MILLISECOND)
         if fails:
             self._world.tell("put back")
             self.engine.subscriber.put_back(topic)
             return
         verbs.settle(self.engine, messages)
-        self._hand_out(messages, asked)
+        self.hand_out(messages, asked)
+
+    def hold(self, delay: int) -> Work[None]:
+        """Take so long over something."""
+        until = self._clock.now + delay
+        self._clock.at(until, self.wake)
+        yield lambda: self._clock.now >= until
 
     def _drain(self, topic: str) -> Work[None]:
         before = -1
-        while before != len(self._history.seen):
-            before = len(self._history.seen)
+        while before != self.seen:
+            before = self.seen
             yield from self._get(topic, 500, 0, 0, fails=False)
 
-    def _hand_out(self, messages: list[Message], asked: int) -> None:
+    def hand_out(self, messages: list[Message], asked: int) -> None:
+        """These reached the application."""
         for message in messages:
             self._clock.note(f"given {self.client.name} {message.id}")
             given = saw.Given(

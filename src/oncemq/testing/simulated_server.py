@@ -22,6 +22,7 @@ from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Task, Worker
 from oncemq.storage.log import Group, LogOptions
 from oncemq.storage.recovery import Opened, open_log
+from oncemq.testing.airwaves import FEED
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
 from oncemq.testing.machine import Died, Machine, ProcessDisk, Trap
 from oncemq.testing.network import Frames, Network
@@ -123,6 +124,7 @@ class SimulatedServer:
         self.opened = opened
         self.driver = Driver(broker, opened.log)
         self._housekeeping = Housekeeping(self.driver, self._now())
+        broker.listeners.feed = FEED
         self._network.listen(self)
         self._wake(IDLE)
 
@@ -166,6 +168,12 @@ class SimulatedServer:
         """A request came."""
         self._inbox.append((route, frames))
         self._wake(self._chance.randrange(self.pace.turn // 10, self.pace.turn))
+
+    def heard(self, *, joined: bool, subject: bytes) -> None:
+        """Someone listens on the feed, or nobody any more."""
+        if self.driver is not None and not self.disk.dead:
+            self.driver.pushes.changed(joined=joined, subject=subject)
+            self._wake(self._chance.randrange(self.pace.turn // 10, self.pace.turn))
 
     def _wake(self, delay: int) -> None:
         moment = self._clock.now + delay
@@ -227,3 +235,6 @@ class SimulatedServer:
         outgoing, self.driver.outgoing = self.driver.outgoing, []
         for route, frames in outgoing:
             self._network.reply(route, frames)
+        pushed, self.driver.pushes.outgoing = self.driver.pushes.outgoing, []
+        for frames in pushed:
+            self._network.air.publish(frames)

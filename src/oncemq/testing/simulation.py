@@ -22,8 +22,9 @@ from oncemq.testing.machine import Trap
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
 from oncemq.testing.schedule import Cast, Schedule, Step
-from oncemq.testing.simulated_client import Process, SimulatedClient
-from oncemq.testing.world import World
+from oncemq.testing.simulated_client import Process
+from oncemq.testing.simulated_listener import listen
+from oncemq.testing.world import SimulatedClient, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Simulation:
             stream(seed, "net"),
             delay=options.delay_us * MICROSECOND,
             late=options.late_ms * MILLISECOND,
+            air=stream(seed, "air"),
         )
         self.world = World(self.clock, self.network, self.history, stream(seed, "clients"))
         self.lives = ServerLives(
@@ -87,6 +89,7 @@ class Simulation:
         self._deeds: dict[str, Callable[[Step, SimulatedClient], None]] = {
             "put": self._put,
             "get": self._get,
+            "listen": self._listen,
             "forge": self._forge,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -114,6 +117,9 @@ class Simulation:
                 self.clock.at(step.at_ms * MILLISECOND, lambda step=step: self._do(step))
         self.clock.run(chaos_ms * MILLISECOND)
         Healing(self).heal()
+        for client in self.clients.values():
+            for process in client.live():
+                process.count_marks()
         self.world.told["connections reset"] = self.network.resets
 
     # Steps
@@ -181,6 +187,23 @@ class Simulation:
                 int(args["wait_ms"]),
                 int(args.get("hold_ms", 0)),
                 bool(args.get("fails", False)),
+            )
+
+    def _listen(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        topics = tuple(str(args["topics"]).split())
+        if client.database is not None:
+            return  # its messages take effect through its inbox
+        for _ in range(int(args["rounds"]) if process else 0):
+            assert process is not None
+            listen(
+                process,
+                topics,
+                int(args["limit"]),
+                int(args["wait_ms"]),
+                int(args["hold_ms"]),
+                fails=bool(args["fails"]),
+                leaves=bool(args["leaves"]),
             )
 
     def _forge(self, step: Step, client: SimulatedClient) -> None:

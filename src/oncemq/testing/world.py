@@ -1,10 +1,17 @@
-"""What every process of a simulation shares."""
+"""What outlives the processes of a simulation: what they all share, and each client's machine."""
 
 from random import Random
+from typing import TYPE_CHECKING
 
 from oncemq.testing.clock import Clock
+from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.history import History
+from oncemq.testing.machine import Machine
+from oncemq.testing.memory_journal import MemoryJournal
 from oncemq.testing.network import Network
+
+if TYPE_CHECKING:
+    from oncemq.testing.simulated_client import Process
 
 
 class World:
@@ -21,3 +28,26 @@ class World:
     def tell(self, what: str) -> None:
         """Count it, for the marks."""
         self.told[what] = self.told.get(what, 0) + 1
+
+
+class SimulatedClient:
+    """One client over all its lives."""
+
+    def __init__(
+        self, name: str, *, lasting: bool, random: Random, database: FakeDatabase | None = None
+    ) -> None:
+        self.name = name
+        self.lasting = lasting
+        self.machine = Machine(random)
+        self.journal = MemoryJournal()
+        self.database = database  # where messages take effect, for those with an inbox
+        self.processes: list[Process] = []
+        self.copy: tuple[Machine, MemoryJournal] | None = None
+        self.topics: dict[str, None] = {}  # subscribed, or maybe so
+        self.tainted = False  # its state was replaced
+        self.newest = 0  # the process that was started last
+
+    def live(self) -> "list[Process]":
+        """The processes that run, oldest first."""
+        self.processes = [process for process in self.processes if not process.dead]
+        return self.processes
