@@ -55,6 +55,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "sqlite3": (
         "client/",
         "databases/opening.py",
+        "cli/bench_inbox.py",
         "cli/journal.py",
         "cli/demo_ledger.py",
     ),

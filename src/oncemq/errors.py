@@ -111,7 +111,7 @@ class DatabaseRefused(OnceMQError):
 
 
 class InboxGap(DatabaseRefused):
-    """The database stands behind the subscription, and what is between is gone."""
+    """The database lacks messages that are settled, and cannot be given them any more."""
 
     code = "inbox_gap"
 

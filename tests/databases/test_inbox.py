@@ -156,6 +156,19 @@ def test_a_restored_database_whose_messages_are_gone_is_an_error_with_a_way_on(s
     assert shop.consume() == [4, 5]
 
 
+def test_a_database_that_was_emptied_is_an_error_with_a_way_on(shop: Shop) -> None:
+    shop.put(*range(4))
+    assert shop.consume(2) == [0, 1]
+    shop.client.close()
+    shop.desk.change("DELETE FROM oncemq_inbox")
+    shop.start()
+    with pytest.raises(InboxGap, match=f"no cursor of {shop.topic}/.* up to @2 are") as gap:
+        shop.consume()
+    shop.desk.change(gap.value.detail.partition("\n")[2])
+    assert shop.consume() == [2, 3]
+    assert shop.cursors() == [(4, 1)]
+
+
 def test_a_plain_get_beside_the_inbox_is_seen(shop: Shop) -> None:
     shop.client.configure_topic(shop.topic, Retention(forever=True))
     shop.put(*range(4))

@@ -29,6 +29,7 @@ VALUES = {
     "put": ["put", "put", "p50", "p50"],
     "get": ["get", "get"],
     "latency": ["p50", "p50"],
+    "inbox": ["consumed", "consumed"],
     "outbox": ["relayed", "p50"],
     "topics": ["p50", "RSS per topic"],
     "restart": ["log GB"],

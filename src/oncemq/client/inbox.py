@@ -137,11 +137,13 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
         found = yield from verbs.subscriptions(engine, topic or None, engine.client)
     except NoSuchTopic:
         return []  # the get will say that there is no subscription
+    settled = engine.state.cursors()
     places: list[Place] = []
     for each in found:
         reached = engine.subscriber.reached(each.topic, each.subscription_id)
-        place = Place(each.topic, each.subscription_id, Offset(max(each.cursor, reached)))
-        places.append(place)
+        recorded = each.topic in settled and settled[each.topic][0] == each.subscription_id
+        here = Offset(max(each.cursor, reached))
+        places.append(Place(each.topic, each.subscription_id, here, recorded))
     return places
 
 
@@ -189,10 +191,6 @@ def _gap(client: str, topic: str, mark: Mark, low: Offset) -> str:
         f"@{mark.reached}, and the server keeps messages from @{low} on: the database was "
         "restored from a backup, or messages were taken past it, and some of them are gone. To "
         f"go on without them:\nUPDATE {table.TABLE} SET cursor = {kept} WHERE "
-        f"client = '{_quoted(client)}' AND topic = '{_quoted(topic)}' "
+        f"client = '{table.quoted(client)}' AND topic = '{table.quoted(topic)}' "
         f"AND subscription_id = {mark.subscription_id};"
     )
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "''")

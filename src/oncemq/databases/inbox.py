@@ -13,7 +13,7 @@ from oncemq.core.inbox import Mark, Move
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
-from oncemq.errors import ConfigError, DatabaseRefused, Fenced
+from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
 
 TABLE = "oncemq_inbox"
 TRIES = 10  # to take over beside others who try the same
@@ -62,6 +62,7 @@ class Place(NamedTuple):
     topic: str
     subscription_id: SubscriptionId
     reached: Offset
+    has_settled: bool = False  # messages of it, wherever they took effect
 
 
 class Overtaken(Exception):
@@ -155,6 +156,8 @@ def roll_back() -> Work[None]:
 def _take(client: str, place: Place) -> Work[Mark]:
     keys = _keys(client, place.topic, place.subscription_id)
     row = yield from _row(client, place.topic, place.subscription_id)
+    if row is None and place.has_settled:
+        raise InboxGap(_nothing_here(client, place))
     if row is None:
         yield Tell(ADD, {**keys, "cursor": place.reached})
         yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
@@ -163,6 +166,21 @@ def _take(client: str, place: Place) -> Work[Mark]:
     if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor})) != 1:
         raise Overtaken
     return Mark(place.subscription_id, fence + 1, cursor, max(place.reached, cursor))
+
+
+def _nothing_here(client: str, place: Place) -> str:
+    return (
+        f"this database has no cursor of {place.topic}/{client} yet, but messages up to "
+        f"@{place.reached} are settled: they were consumed without it, or into another database, "
+        f"or it was emptied. To go on from there in this one:\nINSERT INTO {TABLE} "
+        f"(client, topic, subscription_id, cursor, fence) VALUES ('{quoted(client)}', "
+        f"'{quoted(place.topic)}', {place.subscription_id}, {place.reached}, 0);"
+    )
+
+
+def quoted(text: str) -> str:
+    """As SQL has it between quotes."""
+    return text.replace("'", "''")
 
 
 def _row(

@@ -1,0 +1,73 @@
+"""The rule of the inbox: what may be handed out, and what a commit must change."""
+
+from oncemq.core.inbox import NO_SUBSCRIPTION, Inbox, Mark, Move, Span
+from oncemq.core.names import Offset, SubscriptionId
+
+SUBSCRIPTION = SubscriptionId(7)
+
+
+def span(first: int, end: int, topic: str = "orders", subscription: int = SUBSCRIPTION) -> Span:
+    return Span(topic, SubscriptionId(subscription), Offset(first), Offset(end))
+
+
+def standing(cursor: int, reached: int | None = None, fence: int = 3) -> Inbox:
+    """An inbox whose database stands at `cursor`."""
+    inbox = Inbox()
+    there = Offset(cursor if reached is None else reached)
+    inbox.took("orders", Mark(SUBSCRIPTION, fence, Offset(cursor), there))
+    return inbox
+
+
+def test_only_messages_from_where_the_database_stands_are_handed_out() -> None:
+    inbox = standing(10)
+    assert inbox.misfits([span(10, 15)]) == []
+    assert inbox.misfits([span(9, 15)]) == ["orders"]  # it has @9
+    assert inbox.misfits([span(11, 15)]) == ["orders"]  # it lacks @10
+
+
+def test_messages_of_another_subscription_are_not_handed_out() -> None:
+    inbox = standing(10)
+    assert inbox.misfits([span(10, 15, subscription=8)]) == ["orders"]
+    assert inbox.misfits([span(10, 15, topic="refunds")]) == ["refunds"]
+
+
+def test_messages_read_again_end_where_the_client_has_been() -> None:
+    inbox = standing(10, reached=20)
+    assert inbox.behind("orders") == ("orders", inbox.marks["orders"])
+    assert inbox.misfits([span(10, 20, subscription=NO_SUBSCRIPTION)]) == []
+    assert inbox.misfits([span(10, 21, subscription=NO_SUBSCRIPTION)]) == ["orders"]
+
+
+def test_a_database_that_lacks_nothing_is_not_behind() -> None:
+    assert standing(10).behind("orders") is None
+    assert standing(10, reached=20).behind("refunds") is None
+    assert standing(10, reached=20).behind("") is not None  # asked for any
+
+
+def test_a_commit_moves_from_where_the_database_stands_under_our_fence() -> None:
+    inbox = standing(10, fence=3)
+    inbox.took("a", Mark(SubscriptionId(8), 1, Offset(0), Offset(0)))
+    moves = inbox.moves([span(10, 15), span(0, 2, "a", 8)])
+    assert moves == [
+        Move("a", SubscriptionId(8), 1, Offset(0), Offset(2)),
+        Move("orders", SUBSCRIPTION, 3, Offset(10), Offset(15)),
+    ]  # in an order that all processes share, or two could wait for each other
+    inbox.committed(moves)
+    assert inbox.misfits([span(15, 16), span(2, 3, "a", 8)]) == []
+
+
+def test_what_was_read_again_counts_until_the_client_is_reached() -> None:
+    inbox = standing(10, reached=12)
+    inbox.committed(inbox.moves([span(10, 11, subscription=NO_SUBSCRIPTION)]))
+    assert inbox.behind("orders") is not None
+    inbox.committed(inbox.moves([span(11, 12, subscription=NO_SUBSCRIPTION)]))
+    assert inbox.behind("orders") is None
+
+
+def test_any_is_known_once_all_were_surveyed_and_until_one_is_forgotten() -> None:
+    inbox = standing(10)
+    assert (inbox.knows("orders"), inbox.knows("refunds"), inbox.knows("")) == (True, False, False)
+    inbox.surveyed()
+    assert inbox.knows("")
+    inbox.forget(["orders"])
+    assert (inbox.knows("orders"), inbox.knows("")) == (False, False)
