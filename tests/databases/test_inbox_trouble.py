@@ -69,7 +69,9 @@ def test_a_file_that_another_has_locked_costs_nothing(client: Client, path: Path
     other.close()
 
 
-def test_a_database_that_may_not_be_written_is_an_error_of_its_own(client: Client, path: Path) -> None:
+def test_a_database_that_may_not_be_written_is_an_error_of_its_own(
+    client: Client, path: Path
+) -> None:
     put(client, 1)
     reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     with pytest.raises(Exception, match=r"readonly database"):
