@@ -308,7 +308,7 @@ def _numbers_a_retry_anew(original: Any) -> Any:
 @instead(State, "greeting")
 def _claims_without_recording(_: Any) -> Any:
     def greeting(self: Any, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
-        claim = int.from_bytes(self._random_bytes(8)) >> 2
+        claim = int.from_bytes(self.random_bytes(8)) >> 2
         last_epoch, earlier = self.journal.copy().claim(claim)
         return Greeting(
             ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
