@@ -419,6 +419,16 @@ def test_a_retry_that_nobody_would_handle_is_refused(app: App, mq: Client, tmp_p
     assert (message.payload, message.headers, message.key) == (order(7), {"from": "bar"}, b"k")
 
 
+def test_a_letter_of_a_topic_made_anew_is_another_letter(app: App, mq: Client) -> None:
+    a_letter(app, mq, 7)
+    once("dead", "drop", "orders.dead@0")
+    mq.delete_topic("orders.dead")
+    with app.running():
+        mq.put("orders", order(8))
+        until(lambda: settled(mq, "shop.orders") == 2)
+    assert [each.payload for each in graveyard.open_letters(mq, "orders.dead")] == [order(8)]
+
+
 def test_what_somebody_else_put_into_the_topic_is_no_letter(app: App, mq: Client) -> None:
     a_letter(app, mq, 7)
     mq.put("orders.dead", b"hello")

@@ -10,6 +10,7 @@ from tests.e2e.processes import until
 
 from oncemq import App, Client
 from oncemq.apps import graveyard
+from oncemq.core.rules import Rules
 from oncemq.testing import Chaos
 
 Connect = Callable[..., Client]
@@ -124,6 +125,10 @@ def test_what_is_no_payload_is_a_failure_of_the_handler(app: App, mq: Client) ->
     def handle(order: Order) -> object:
         return object()
 
+    @app.handler("cakes", to="bills", retries=0)
+    def too_large(order: Order) -> bytes:
+        return b"x" * (Rules().message_bytes_max + 1)
+
     @app.handler("teas", to="bills", retries=0)
     def lists(orders: list[Order]) -> Any:
         return "a text"
@@ -131,10 +136,14 @@ def test_what_is_no_payload_is_a_failure_of_the_handler(app: App, mq: Client) ->
     with app.running():
         mq.put("orders", order(0))
         mq.put("teas", order(0))
-        until(lambda: {each.cursor for each in mq.subscriptions(client="shop.orders")} == {1})
-        until(lambda: {each.cursor for each in mq.subscriptions(client="shop.teas")} == {1})
+        mq.put("cakes", order(0))
+        until(
+            lambda: [each.cursor for each in mq.subscriptions() if "shop" in each.client] == [1] * 3
+        )
     (letter,) = graveyard.open_letters(mq, "orders.dead")
     assert "returned a object, which is no payload" in letter.reason
+    (letter,) = graveyard.open_letters(mq, "cakes.dead")
+    assert letter.reason.startswith("InvalidRequest: ")
     (letter,) = graveyard.open_letters(mq, "teas.dead")
     assert "a handler of a list returned str, not a list" in letter.reason
 

@@ -95,7 +95,7 @@ class _Notes:
         self._by_letter = {each.key: each for each in messages}
 
     def of(self, letter: Letter) -> Message | None:
-        return self._by_letter.get(letter.id.encode())
+        return self._by_letter.get(letter.name)
 
 
 def _close(
@@ -107,7 +107,7 @@ def _close(
     keep_forever(client, done)
     owner = f"once dead {client.topic(done).topic.topic_id}"
     stage = client.stage()
-    stage.put_many([what.encode()], keys=[letter.id.encode()])
+    stage.put_many([what.encode()], keys=[letter.name])
     targets = [*targets, (done, stage.close())]
     while (notes := _notes(client, done)).of(letter) is None:
         if not client.commit(owner, notes.count + 1, targets).already:

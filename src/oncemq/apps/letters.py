@@ -49,6 +49,11 @@ class Letter(msgspec.Struct, frozen=True):
         """The message that died: `orders@42`."""
         return f"{self.topic}@{self.offset}"
 
+    @property
+    def name(self) -> bytes:
+        """Its own for good: in a topic that was deleted and made anew, ids begin again."""
+        return f"{self.id} {self.handler} {self.origin} {self.time}".encode()
+
 
 class Sealed(NamedTuple):
     """A letter as it is put."""

@@ -26,6 +26,7 @@ from oncemq.apps.signature import CONNECTION, MESSAGE, TRANSACTION
 from oncemq.client.values import Message
 from oncemq.errors import OnceMQError, StorageFull, Unreachable
 
+NOBODYS_FAULT = (Unreachable, StorageFull)  # in the handler, too: no message is to blame
 AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
 
 logger = logging.getLogger("oncemq.app")
@@ -59,6 +60,10 @@ class Failed(Exception):
         super().__init__(place, error)
         self.place = place
         self.error = error
+
+
+class Away(Exception):
+    """The database was not there: nobody's fault here, and time will mend it."""
 
 
 class Work:
@@ -96,17 +101,14 @@ class Work:
         """Carry out a step; False when the world was not there for it, after a wait."""
         try:
             await step()
-        except (Unreachable, StorageFull) as error:
-            await self._wait_for_the_world(error)
+        except (*NOBODYS_FAULT, Away) as error:
+            self._away += 1
+            if self._away == 1:
+                logger.warning("handler waits handler=%s because=%s", self._client, error)
+            await self._hands.pause(AWAY(self._away, random.random()))
             return False
         self._away = 0
         return True
-
-    async def _wait_for_the_world(self, error: Exception) -> None:
-        self._away += 1
-        if self._away == 1:
-            logger.warning("handler waits handler=%s for=%s", self._client, type(error).__name__)
-        await self._hands.pause(AWAY(self._away, random.random()))
 
     async def _subscribe(self) -> None:
         made = await self._hands.subscribe()
@@ -160,9 +162,11 @@ class Work:
             payload = self._handler.signature.payload(message)
             answer = await self._hands.call(payload, self._extras(taken, message))
             outputs = self._encoded(answer if self._handler.signature.yields else [answer])
+            await self._hands.output(taken, outputs)
+        except NOBODYS_FAULT:
+            raise
         except Exception as error:
             raise Failed(place, error) from error
-        await self._hands.output(taken, outputs)
 
     async def _call_with_all(self, taken: Taken) -> None:
         messages = [each for each in taken.messages if letters.is_for(each, self._client)]
@@ -173,9 +177,11 @@ class Work:
             decoded = [self._handler.signature.payload(each) for each in messages]
             answer = await self._hands.call(decoded, self._extras(taken, messages))
             outputs = self._encoded([] if answer is None else answer)
+            await self._hands.output(taken, outputs)
+        except NOBODYS_FAULT:
+            raise
         except Exception as error:
             raise Failed(place, error) from error
-        await self._hands.output(taken, outputs)
 
     def _encoded(self, outputs: Any) -> list[bytes]:
         """What the handler returned as payloads, where they go anywhere; None is none."""
@@ -197,25 +203,25 @@ class Work:
     # Failing
 
     async def _failed(self, messages: list[Message], place: int, error: Exception) -> None:
-        if not messages or not await self._hands.sound():
-            await self._wait_for_the_world(error)  # the database went away: nobody's fault here
-            return
+        if not messages:
+            raise Away(f"{type(error).__name__}: {error}")  # the database, before any message
+        note = self._trouble.note
+        if not await self._hands.sound() or (note is not None and note.verdict is not None):
+            raise Away(type(error).__name__)  # no words: a payload may be among them
         if len(messages) > 1:
             suspects = len(messages) if self._handler.signature.batch else place + 1
             self._trouble.failed_among(suspects)
             _log_failure("handler failed among others", self._client, messages[place], error)
             return
-        message, options = messages[0], self._handler.options
-        final = isinstance(error, (payloads.Malformed, *options.give_up_on))
-        if self._trouble.failed(final=final):
-            note = self._trouble.note
-            attempts = note.attempts if note else 1
-            self._judge(Verdict(_reason(error), _traceback(error), attempts, _now()))
-            return
+        final = isinstance(error, (payloads.Malformed, *self._handler.options.give_up_on))
+        last = self._trouble.failed(final=final)
         note = self._trouble.note
         assert note is not None
+        _log_failure("handler failed", self._client, messages[0], error, attempt=note.attempts)
+        if last:
+            self._judge(Verdict(_reason(error), _traceback(error), note.attempts, _now()))
+            return
         self._notes.write(note)
-        _log_failure("handler failed", self._client, message, error, attempt=note.attempts)
         await self._hands.pause(self._handler.backoff(note.attempts, random.random()))
 
     def _judge(self, verdict: Verdict) -> Verdict:
