@@ -20,6 +20,7 @@ from tests.databases.postgres import Postgres
 from tests.e2e.processes import Nursery, Serving, running_nursery
 
 from oncemq import Client
+from oncemq.testing import proof
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -107,7 +108,7 @@ def living(nursery: Nursery, directory: Path, database: str) -> Iterator[Lives]:
         serving.kill()
 
 
-def storm(lives: Lives, kills: int, seed: int) -> None:
+def storm(lives: Lives, kills: int, seed: int, tally: proof.Tally) -> None:
     """Kill the subscriber again and again, the server now and then; then let it finish."""
     where: dict[str, int] = {}
     messages = kills * 8
@@ -119,6 +120,9 @@ def storm(lives: Lives, kills: int, seed: int) -> None:
         lives.serving.kill()
         lives.serving.start()
     print(f"seed {seed}: {where}")
+    tally.add("kills", sum(where.values()) + ROUNDS)
+    tally.add("messages", messages)
+    tally.fault("kill -9", sum(where.values()) + ROUNDS)
     assert lives.ask("finish", seed=seed, options={"all": True}) == 0
     assert sum(where.values()) == kills // ROUNDS * ROUNDS
     missed = [step for step in STEPS if not where.get(step)]
@@ -131,23 +135,27 @@ def test_killed_with_sqlite(mode: str, nursery: Nursery, place: Path) -> None:
     database = sqlite3.connect(path)
     database.execute(f"PRAGMA journal_mode={mode}")
     database.execute("CREATE TABLE effects (id INTEGER PRIMARY KEY AUTOINCREMENT, number BIGINT)")
-    with living(nursery, place, str(path)) as lives:
-        storm(lives, KILLS // 2, SEED)
-        rows = database.execute("SELECT number FROM effects ORDER BY id").fetchall()
-    database.close()
-    assert [number for (number,) in rows] == list(range(KILLS // 2 * 8))
+    with proof.campaign(f"kills-inbox-sqlite-{mode}") as tally:
+        with living(nursery, place, str(path)) as lives:
+            storm(lives, KILLS // 2, SEED, tally)
+            rows = database.execute("SELECT number FROM effects ORDER BY id").fetchall()
+        database.close()
+        assert [number for (number,) in rows] == list(range(KILLS // 2 * 8))
 
 
 def test_killed_with_postgresql(nursery: Nursery, postgres: Postgres, place: Path) -> None:
     import psycopg
 
     dsn = postgres.dsn(postgres.new_schema())
-    with psycopg.connect(dsn, autocommit=True) as database:
+    with (
+        proof.campaign("kills-inbox-postgresql") as tally,
+        psycopg.connect(dsn, autocommit=True) as database,
+    ):
         database.execute("CREATE TABLE effects (id BIGSERIAL, number BIGINT)")
         with living(nursery, place, dsn) as lives:
-            storm(lives, KILLS, SEED)
+            storm(lives, KILLS, SEED, tally)
         rows = database.execute("SELECT number FROM effects ORDER BY id").fetchall()
-    assert [number for (number,) in rows] == list(range(KILLS * 8))
+        assert [number for (number,) in rows] == list(range(KILLS * 8))
 
 
 # A zombie: stopped, taken over, woken
