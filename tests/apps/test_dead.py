@@ -87,6 +87,7 @@ def test_what_fails_to_the_end_becomes_a_letter_and_the_next_goes_on(
     assert letter.attempts == 3
     assert letter.reason == "ValueError: orders@0: cannot make 1 cups"
     assert "in fails_on_odd_ones" in letter.traceback
+    assert "oncemq/apps" not in letter.traceback, "it begins where the handler does"
     assert letter.time.endswith("+00:00")
 
 

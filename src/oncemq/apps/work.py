@@ -27,6 +27,7 @@ from oncemq.client.values import Message
 from oncemq.errors import OnceMQError, StorageFull, Unreachable
 
 NOBODYS_FAULT = (Unreachable, StorageFull)  # in the handler, too: no message is to blame
+HERE = Path(__file__).parent
 AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
 
 logger = logging.getLogger("oncemq.app")
@@ -251,7 +252,11 @@ def _reason(error: Exception) -> str:
 
 
 def _traceback(error: Exception) -> str:
-    return "".join(traceback.format_exception(error, limit=-10))
+    """From the handler on: the way to it is ours, and the same for all."""
+    trace = error.__traceback__
+    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == HERE:
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
 
 
 def _log_failure(
