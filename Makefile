@@ -39,6 +39,7 @@ demo: $(READY) ## see exactly-once survive crashes, in about ten seconds
 	@$(BIN)/once demo
 
 test: $(READY) ## run every test
+	@$(BIN)/python -m oncemq.testing.proof make test
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 check: $(READY) ## lint, format, types, staircase, and the fast tests

@@ -8,6 +8,7 @@ begin alike (`model-put`, `model-cursor`): the card adds them up.
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,13 @@ def load(directory: Path | None = None) -> list[Proof]:
     return [msgspec.json.decode(path.read_bytes(), type=Proof) for path in paths]
 
 
+def forget(command: str, directory: Path | None = None) -> None:
+    """Remove the results of a command that is about to run: what fails early leaves no old ones."""
+    for path in sorted((directory or DIRECTORY).glob("*.json")):
+        if msgspec.json.decode(path.read_bytes(), type=Proof).command == command:
+            path.unlink()
+
+
 def commit() -> str:
     """The commit of the tree we are in, with a `+` when it has changes; `unknown` without git."""
     head = _git("rev-parse", "--short=10", "HEAD")
@@ -116,3 +124,7 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+if __name__ == "__main__":
+    forget(" ".join(sys.argv[1:]))

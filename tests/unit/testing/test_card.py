@@ -101,6 +101,14 @@ def test_a_campaign_records_what_it_counted_and_whether_it_failed(
     assert (bad.counts, bad.failures) == ({"kills": 1}, 1)
 
 
+def test_the_results_of_a_command_are_forgotten_before_it_runs_again(tmp_path: Path) -> None:
+    proof.record("kills-old", "make test", {"kills": 1}, directory=tmp_path)
+    proof.record("soak", "make soak", {"minutes": 1}, directory=tmp_path)
+    proof.forget("make test", tmp_path)
+    assert [each.name for each in proof.load(tmp_path)] == ["soak"]
+    proof.forget("make test", tmp_path / "none")
+
+
 def test_counts_of_one_kind_are_added_up() -> None:
     models = [
         a_proof("model-a", held=1, models=1, planted=3, caught=3),
