@@ -5,8 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+import oncemq.spark
 from oncemq import Client, testing
 from oncemq.core.names import Offset
 from oncemq.core.records import Retention
@@ -22,6 +24,14 @@ BRIEF = StructType(
         StructField("value", BinaryType()),
     ]
 )
+
+CONFIG = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    # The JVM is short-lived: quick to start matters more than quick at last.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 Rows = list[tuple[Any, ...]]
 
@@ -86,3 +96,12 @@ def stream(address: str) -> Iterator[Callable[..., StreamReader]]:
     yield make
     for each in made:
         each.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all tests that need one: its JVM takes seconds to start."""
+    session = oncemq.spark.session("local[2,4]", app="oncemq-tests", config=CONFIG)
+    session.sparkContext.setLogLevel("OFF")  # faults are what we are here for
+    yield session
+    session.stop()

@@ -47,7 +47,7 @@ def test_topics_are_named_once_each_or_by_a_pattern() -> None:
         ({"subscribe": "a\nb"}, "control character"),
         ({"subscribe": "a", "subscrbePattern": "b"}, "did you mean subscribePattern"),
         ({"subscribe": "a", "kafka.bootstrap.servers": "b"}, "no option 'kafka.bootstrap.servers'"),
-        ({"subscribe": "a", "path": "b"}, "topics, not paths"),
+        ({"subscribe": "a", "path": "b"}, "has topics, not paths"),
         ({"subscribe": "a", "subscription": "b"}, "subscription is not for a batch read"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger is not for"),
         ({"subscribe": "a", "minPartitions": "0"}, "minPartitions is a whole number"),

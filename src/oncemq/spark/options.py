@@ -80,7 +80,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
     if value_format != "json" and "valueSchema" in found:
         raise ConfigError("valueSchema goes with valueFormat 'json'")
     return SourceOptions(
-        server=",".join(servers_from(found.text("server", DEFAULT_SERVER))),
+        server=found.server,
         timeout=found.number("timeout", TIMEOUT_SECONDS),
         topics=topics,
         pattern=pattern,
@@ -101,12 +101,17 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
 class Given:
     """Options as Spark hands them over, looked up by their documented names."""
 
-    def __init__(self, given: Mapping[str, str], known: list[str], where: str) -> None:
+    def __init__(self, given: Mapping[str, str], known: Sequence[str], where: str) -> None:
         self._given = {name.lower(): text for name, text in given.items()}
         names = {name.lower(): name for name in known}
         for name in self._given:
             if name not in names:
                 raise ConfigError(_unknown(name, names, where))
+
+    @property
+    def server(self) -> str:
+        """The addresses, with commas."""
+        return ",".join(servers_from(self.text("server", DEFAULT_SERVER)))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._given
@@ -153,7 +158,7 @@ def _unknown(name: str, names: dict[str, str], where: str) -> str:
     if name in everywhere:
         return f"the option {everywhere[name]} is not for {where}"
     if name == "path":
-        return "oncemq reads topics, not paths: use load() without one, and the option subscribe"
+        return "oncemq has topics, not paths: leave the path out, and name topics by option"
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean {names[near[0]]}?" if near else f"known are {', '.join(names.values())}"
     return f"oncemq has no option {name!r} for {where}; {hint}"

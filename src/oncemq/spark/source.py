@@ -4,13 +4,21 @@ Spark makes an instance of it on the driver and in planning processes of its own
 it holds the options and nothing else.
 """
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from oncemq.spark.batch_reader import BatchReader
 from oncemq.spark.columns import schema_text
 from oncemq.spark.options import source_options
+from oncemq.spark.sink_options import sink_options
 from oncemq.spark.stream_reader import StreamReader
+from oncemq.spark.writers import BatchWriter, StreamWriter
 
 
 class OnceMQDataSource(DataSource):
@@ -32,3 +40,11 @@ class OnceMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For `spark.readStream`."""
         return StreamReader(source_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For `df.write`."""
+        return BatchWriter(sink_options(self.options, streaming=False), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """For `df.writeStream`."""
+        return StreamWriter(sink_options(self.options, streaming=True), schema, overwrite=overwrite)

@@ -1,0 +1,158 @@
+"""The driver's side of a write: all stages of a batch published at once, once, or given up.
+
+Laws: what is published is exactly the stages that Spark's commit names, in the order of their
+partitions; a batch that is run again adds nothing; a batch that is not the next one of its
+sink, or of another checkpoint, is refused in words, and never doubles or loses rows in silence.
+"""
+
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Sequence
+
+from oncemq.client.blocking import Client
+from oncemq.client.values import Commit
+from oncemq.errors import ConfigError, NoSuchTopic, OnceMQError, Refused
+from oncemq.spark.connections import client
+from oncemq.spark.sink_options import SinkOptions
+from oncemq.spark.staging import Staged
+
+log = logging.getLogger(__name__)
+
+TOPICS_LOOKED_AT = 100  # of one batch, for whether anybody wants its rows
+
+
+class CheckpointMisfit(OnceMQError):
+    """The checkpoint is not the one this sink has been published from, or an older copy."""
+
+    code = "checkpoint_misfit"
+
+
+def publish_stream(options: SinkOptions, messages: Sequence[Staged | None], batch_id: int) -> None:
+    """Publish a micro-batch of a streaming query."""
+    staged = _in_order(messages)
+    query_id = _query_of(staged, batch_id)
+    _publish(options, staged, options.owner, batch_id + 1, bond=query_id, follows=True)
+
+
+def publish_batch(options: SinkOptions, messages: Sequence[Staged | None]) -> None:
+    """Publish a batch write: once for its txnVersion, or for the micro-batch it runs in."""
+    staged = _in_order(messages)
+    first = staged[0] if staged else None
+    if options.version is not None:
+        _publish(options, staged, options.owner, options.version + 1)
+    elif first is not None and first.query_id:
+        if not options.owner:
+            raise ConfigError(
+                "a write within foreachBatch is run again after a crash: give it the option sink, "
+                "a name of its own, so that it is published once (or txnAppId and txnVersion)"
+            )
+        query_id = _query_of(staged, first.batch_id)
+        _publish(options, staged, options.owner, first.batch_id + 1, bond=query_id)
+    elif options.owner:
+        raise ConfigError("sink is for streams and foreachBatch; use txnAppId and txnVersion here")
+    else:
+        _publish(options, staged, f"_spark-{secrets.token_hex(16)}", 1, lasting=False)
+
+
+def give_up(options: SinkOptions, messages: Sequence[Staged | None]) -> None:
+    """A batch failed: its stages are not wanted. What is published stays published."""
+    mq = client(options.server, options.timeout)
+    for each in messages:
+        for _, token in each.tokens if each is not None else ():
+            try:
+                mq.drop_stage(token)
+            except OnceMQError as error:
+                log.warning("stage %s is left to expire: %s", token.name.hex(), error)
+                return
+
+
+def _in_order(messages: Sequence[Staged | None]) -> list[Staged]:
+    return sorted((each for each in messages if each is not None), key=lambda each: each.partition)
+
+
+def _query_of(staged: list[Staged], batch_id: int) -> str:
+    """Whose batch this is. Spark hands it to tasks alone, and not by a documented name."""
+    found = {(each.query_id, each.batch_id) for each in staged}
+    told = next(iter(found)) if len(found) == 1 else ("", -1)
+    if not told[0] or told[1] != batch_id:
+        raise CheckpointMisfit(
+            f"Spark did not tell the tasks of batch {batch_id} which query and batch they are of "
+            f"(they heard {sorted(found)}): nothing was published, because a repeat could not be "
+            "told from a new batch. This version of oncemq is made for PySpark 4.3"
+        )
+    return told[0]
+
+
+def _publish(
+    options: SinkOptions,
+    staged: list[Staged],
+    owner: str,
+    number: int,
+    *,
+    bond: str = "",
+    follows: bool = False,
+    lasting: bool = True,
+) -> None:
+    mq = client(options.server, options.timeout)
+    targets = [(topic, token) for each in staged for topic, token in each.tokens if token.count]
+    rows = Counter[str]()
+    for topic, token in targets:
+        rows[topic] += token.count
+    if not options.drop_unwanted:
+        _check_wanted(mq, list(rows)[:TOPICS_LOOKED_AT])
+    try:
+        done = mq.commit(owner, number, targets, bond=bond, follows=follows, lasting=lasting)
+    except Refused as refused:
+        if refused.code not in ("owner_bound", "number_misfit"):
+            raise
+        raise _misfit(owner, number - 1, bond, refused) from None
+    if done.already:
+        _check_same(owner, number - 1, rows, done)
+        log.info("batch published before owner=%s number=%d rows=%d", owner, number, rows.total())
+        give_up(options, staged)
+
+
+def _check_wanted(mq: Client, topics: list[str]) -> None:
+    """Rows for a topic that stores nothing would vanish: say so before."""
+    for name in topics:
+        try:
+            info = mq.topic(name).topic
+        except NoSuchTopic:
+            info = None
+        if info is None or not (info.subscriptions or info.retention.keeps):
+            raise ConfigError(
+                f"nobody would get the rows for {name!r}: it has no subscription and keeps "
+                f"nothing. Make it keep messages (once topic create {name} --retain 7d), subscribe "
+                "first, or set the option unwanted to 'drop'"
+            )
+
+
+def _check_same(owner: str, batch_id: int, rows: "Counter[str]", done: Commit) -> None:
+    """A batch that is run again has the rows it had."""
+    before = {topic: len(receipts) for topic, receipts in done.receipts.items()}
+    if before and before != dict(rows):
+        raise CheckpointMisfit(
+            f"batch {batch_id} of {owner!r} was published with {before} rows, and now has "
+            f"{dict(rows)}: the checkpoint is an older copy, or two queries share it. {WAY_OUT}"
+        )
+
+
+WAY_OUT = (
+    "Go on with the checkpoint that published last; or, to publish anew and knowingly, give the "
+    "option sink another name"
+)
+
+
+def _misfit(owner: str, batch_id: int, bond: str, refused: Refused) -> CheckpointMisfit:
+    if refused.code == "owner_bound":
+        why = (
+            f"query {bond} is not the one that {owner!r} has been published from: its checkpoint "
+            "was deleted and made anew, or another query has the same sink"
+        )
+    else:
+        why = (
+            f"batch {batch_id} does not follow what {owner!r} has published: the checkpoint was "
+            "copied, moved, or is an older copy of itself"
+        )
+    return CheckpointMisfit(f"{why}. Nothing was published. {WAY_OUT}. ({refused.detail})")

@@ -1,0 +1,75 @@
+"""The data source with one thing that goes wrong, once: where, in which batch, and how.
+
+A class made within a function is pickled by value, so the fault reaches every process of Spark.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource
+
+from oncemq.spark.sink_options import sink_options
+from oncemq.spark.source import OnceMQDataSource
+from oncemq.spark.staging import BATCH_ID, Staged
+from oncemq.spark.writers import StreamWriter
+
+FAULTS = (
+    "task raises",  # after it staged part of its rows
+    "task dies",  # the Python worker, by kill -9
+    "driver dies before the commit",
+    "driver dies after the commit",
+    "commit raises after it published",
+)
+
+
+def faulty(fault: str, batch_id: int, mark: Path, driver: int) -> type[DataSource]:
+    """A data source `faulty` in which `fault` happens once, in this batch; `mark` says it did."""
+
+    def strike(when: str, number: int) -> None:
+        if when != fault or number != batch_id:
+            return
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return  # once
+        if fault.startswith("driver"):
+            os.kill(driver, signal.SIGKILL)
+        elif fault == "task dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise RuntimeError(f"on purpose: {fault}")
+
+    class Writer(StreamWriter):
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+            context = TaskContext.get()
+            assert context is not None
+            number = int(context.getLocalProperty(BATCH_ID) or -1)
+
+            def rows() -> Iterator[pa.RecordBatch]:
+                for each in iterator:
+                    yield each.slice(0, each.num_rows // 2)
+                    strike("task raises", number)
+                    strike("task dies", number)
+                    yield each.slice(each.num_rows // 2)
+
+            return super().write(rows())
+
+        def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+            strike("driver dies before the commit", batchId)
+            super().commit(messages, batchId)
+            strike("driver dies after the commit", batchId)
+            strike("commit raises after it published", batchId)
+
+    class Faulty(OnceMQDataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "faulty"
+
+        def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:  # noqa: N802
+            return Writer(sink_options(self.options, streaming=True), schema, overwrite=overwrite)
+
+    return Faulty
