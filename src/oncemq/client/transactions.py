@@ -2,8 +2,8 @@
 
 Laws: outputs are gathered, and staged as they grow, so memory is bounded; the commit is one
 request under an owner and a number of its own, and is repeated under these until it is answered.
-A commit whose answer never came is made void before anything else is got: it has happened then,
-or never will. The cursor on this client's disk follows the server's, never leads it.
+What became of a commit whose answer never came is learned before anything else is got: it has
+happened then, or never will. The cursor on this client's disk follows the server's, never leads it.
 """
 
 from collections.abc import Callable, Sequence
@@ -85,7 +85,7 @@ class Transactions:
         self._engine = engine
         self._random_bytes = random_bytes
         self._free: list[Session] = []
-        self._doubts: list[Session] = []
+        self._doubts: list[Transaction] = []
         self.taking: Transaction | None = None  # the one that gets
 
     def lease(self) -> Session:
@@ -98,31 +98,19 @@ class Transactions:
         """It may be used again."""
         self._free.append(session)
 
-    def doubt(self, session: Session) -> None:
-        """A commit of this session was sent, and what became of it is not known."""
-        self._doubts.append(session)
+    def doubt(self, transaction: "Transaction") -> None:
+        """A commit was sent, and what became of it is not known."""
+        self._doubts.append(transaction)
 
     def certain(self) -> "Verb[None]":
-        """Make sure that no commit of this client is in doubt; before anything is got."""
+        """Learn what became of every commit in doubt; before anything is got."""
         if self.taking is not None:
             raise InvalidRequest("a transaction is open here: get with it, or end it first")
         while self._doubts:
-            session = self._doubts[0]
-            yield from self.void(session)
-            if session in self._doubts:  # else another thread was here
-                self._doubts.remove(session)
-                session.gave_up(0)
-                self.give_back(session)
-
-    def void(self, session: Session) -> "Verb[None]":
-        """Use up a number beyond the last commit's: that has happened by then, or never will."""
-        engine, number = self._engine, session.next_number()
-        reply = yield from ask_once(
-            engine,
-            lambda client_epoch: Commit(engine.client, client_epoch, session.owner, number, False),
-        )
-        if isinstance(reply, Refused):
-            raise error_of(reply)
+            doubt = self._doubts[0]
+            yield from doubt.resolve()
+            if doubt in self._doubts:  # else another thread was here
+                self._doubts.remove(doubt)
 
 
 def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]":
@@ -158,8 +146,9 @@ class Transaction:
         self._pieces: list[tuple[tuple[str, ...], int, int]] = []  # topics, start, count
         self._gathered: list[tuple[tuple[str, ...], batch.Item]] = []
         self._gathered_bytes = 0
-        self._sent = False  # a commit was, and may have taken effect
-        self._over = False
+        self._sent = 0  # the number of the commit, once it was asked for
+        self._resolved = False  # whether it is known what became of it
+        self._over = False  # whether it takes no more
         self.result: CommitReceipt | None = None
 
     # Inputs
@@ -233,6 +222,11 @@ class Transaction:
 
     # The end
 
+    @property
+    def in_doubt(self) -> tuple[str, int] | None:
+        """The owner and number of a commit of which it is not known whether it has happened."""
+        return (self._session.owner, self._sent) if self._sent and not self._resolved else None
+
     def commit(self) -> "Verb[CommitReceipt]":
         """All of it takes effect, or none; what the topics got."""
         self._must_be_open()
@@ -240,25 +234,67 @@ class Transaction:
         engine.outflow.seal_all()
         yield Until(lambda: engine.outflow.idle)  # what this client put before comes before
         self._stage()
-        make = self._request(session.next_number())
-        self._sent = True
+        number = session.next_number()
+        make = self._request(number)
+        self._sent = number
         reply = yield from ask_once(engine, make)
         if isinstance(reply, Refused) and reply.code in NOT_THERE_YET:
             yield session.stage.idle
             if session.stage.error is None:
                 reply = yield from ask_once(engine, make)
         if isinstance(reply, Refused):
-            yield from self._home.void(session)  # another copy may be on its way yet
-            self._sent = False
-            raise session.stage.error or error_of(reply)
-        assert isinstance(reply, CommitDone)
-        self._over = True
-        self.result = commit_receipt(reply)
-        session.committed()
-        self._settle()
-        self._end()
-        self._home.give_back(session)
+            yield from self.resolve()  # another copy may be on its way yet
+            if self.result is None:
+                raise session.stage.error or error_of(reply)
+        elif not self._resolved:
+            assert isinstance(reply, CommitDone)
+            self._committed(reply)
+        assert self.result is not None
         return self.result
+
+    def resolve(self) -> "Verb[None]":
+        """Learn whether the commit has happened, and if not, see to it that it never will.
+
+        An empty commit under the next number does both: no earlier one takes effect after it,
+        and its answer names the one that did before.
+        """
+        if self._resolved:
+            return
+        next_number = self._session.number = max(self._session.number, self._sent + 1)
+        reply = yield from self._ask_empty(next_number)
+        happened = reply.before == self._sent
+        if happened:
+            reply = yield from self._ask_empty(self._sent)  # what the topics got
+        if self._resolved:  # by another thread, meanwhile
+            return
+        if happened:
+            self._committed(reply)
+        else:
+            self._resolved = True
+            self._give_up()
+
+    def _ask_empty(self, number: int) -> "Verb[CommitDone]":
+        engine, owner = self._engine, self._session.owner
+        reply = yield from ask_once(
+            engine, lambda client_epoch: Commit(engine.client, client_epoch, owner, number, False)
+        )
+        if isinstance(reply, Refused):
+            raise error_of(reply)
+        assert isinstance(reply, CommitDone)
+        return reply
+
+    def _committed(self, reply: CommitDone) -> None:
+        self._resolved = True
+        self.result = commit_receipt(reply)
+        self._session.committed()
+        self._home.give_back(self._session)
+        self._end()
+        self._settle()
+
+    def _give_up(self) -> None:
+        """Nothing of it has taken effect, nor will."""
+        self._session.gave_up(self._staged_before)
+        self._home.give_back(self._session)
 
     def _request(self, number: int) -> Callable[[Epoch], Request]:
         engine, session = self._engine, self._session
@@ -288,25 +324,33 @@ class Transaction:
             engine.subscriber.known(settled)
 
     def abort(self) -> None:
-        """Nothing of it takes effect; what was taken comes again. After a commit: nothing."""
+        """End it, if it was not committed: nothing of it takes effect, what was taken comes again.
+
+        Unless a commit was sent and not answered: what became of that is learned before
+        anything is got again.
+        """
         if self._over:
             return
         self._over = True
         self._end()
+        if self.result is not None:
+            return
         for feed in self._feeds:
             self._engine.subscriber.put_back(feed)
-        if self._sent:
-            self._home.doubt(self._session)
+        if self._resolved:
             return
-        self._session.gave_up(self._staged_before)
-        self._home.give_back(self._session)
+        if self._sent:
+            self._home.doubt(self)
+        else:
+            self._resolved = True
+            self._give_up()
 
     def _end(self) -> None:
         if self._home.taking is self:
             self._home.taking = None
 
     def _must_be_open(self) -> None:
-        if self._over:
+        if self._over or self._sent:
             raise InvalidRequest("the transaction is over; begin another")
         failure: OnceMQError | None = self._engine.failure
         if failure is not None:

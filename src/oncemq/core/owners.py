@@ -90,6 +90,12 @@ class Owners:
             return Refused("number_misfit", f"{detail} after it; nothing was committed")
         return None
 
+    def before(self, owner: str, number: int) -> int:
+        """The number of the commit that took effect before this one; 0: none, or long ago."""
+        entry = self.entries.get(owner)
+        known = (each.number for each in entry.recent if each.number < number) if entry else ()
+        return max(known, default=0)
+
     def apply(self, record: Committed, serial: Serial) -> None:
         """A commit is in the log."""
         entry = self.entries.get(record.owner)

@@ -239,12 +239,16 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CommitDone(Reply, frozen=True, array_like=True):
-    """All of it is done. `already`: by an earlier copy (without results, when long ago)."""
+    """All of it is done. `already`: by an earlier copy (without results, when long ago).
+
+    `before`: the number of the owner's commit before this one; 0: none, or long ago.
+    """
 
     opcode = 77
     already: bool
     results: tuple[Result, ...]
     sync_ms: int
+    before: int = 0
 
 
 REPLIES: dict[int, type[Reply]] = {

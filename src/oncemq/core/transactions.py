@@ -146,7 +146,7 @@ class Transactions:
             return refusal, []
         before = self._shard.owners.used(commit.owner, commit.number)
         if before is not None:
-            return CommitDone(True, self._results(before.published), self._rules.sync_ms), []
+            return self._done(commit, before.published, already=True), []
         refusal = self._limit(commit)
         for each in commit.inputs:
             refusal = refusal or self._input_refusal(commit.client, each)
@@ -161,7 +161,7 @@ class Transactions:
         stored = [each for each in published if each.first_offset != NO_OFFSET]
         self._counters.stored += sum(each.messages for each in stored)
         topics = [self._shard.topics[each.topic_id] for each in stored]
-        return CommitDone(False, self._results(published), self._rules.sync_ms), topics
+        return self._done(commit, published, already=False), topics
 
     def _bind(self, step: Step, commit: Commit, now: Micros) -> None:
         """The first commit with a bond: from now on the owner's name is taken."""
@@ -291,6 +291,12 @@ class Transactions:
             )
             ends[part.topic_id] = Offset(offset + part.count), Sequence(sequence + part.count)
         return placed
+
+    def _done(
+        self, commit: Commit, published: tuple[Published, ...], *, already: bool
+    ) -> CommitDone:
+        before = self._shard.owners.before(commit.owner, commit.number)
+        return CommitDone(already, self._results(published), self._rules.sync_ms, before)
 
     def _results(self, published: tuple[Published, ...]) -> tuple[Result, ...]:
         topics = self._shard.topics

@@ -323,3 +323,46 @@ def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(job) -> None:
         job.run(stages.stage_put(job.engine, line, count=1, columns=0, body=body))
     with pytest.raises(InvalidRequest, match="16 random bytes"):
         stages.new_line(job.engine, b"short")
+
+
+def test_what_became_of_a_commit_is_learned_though_those_answers_are_lost_too(world, job) -> None:
+    """The empty commit that makes it void is repeated: that must not look like the commit."""
+    work = Transaction(job.engine)
+    got = job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(*(message.payload for message in got))))
+    send = job.wire.send
+    job.wire.send = lambda frames: True  # nothing of it arrives
+    verb = work.commit()
+    next(verb)
+    verb.send(None)
+    job.turn(2)
+    verb.close()
+    work.abort()
+    job.wire.send = send
+    lost = count()
+    job.wire.lose = lambda _: next(lost) < 2
+    assert carry_out(job) == [b"a", b"b"]
+    assert work.result is None
+    assert (world.server.stored("out"), cursor(world)) == ([b"A", b"B"], 2)
+
+
+def test_a_plain_get_waits_for_the_commit_in_doubt_too(world, job) -> None:
+    """Else the late commit would settle, with its outputs, what was handed out meanwhile."""
+    work = Transaction(job.engine)
+    got = job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(*(message.payload for message in got))))
+    late: list[list[bytes]] = []
+    send = job.wire.send
+    job.wire.send = lambda frames: (late.append([bytes(each) for each in frames]), True)[1]
+    verb = work.commit()
+    next(verb)
+    verb.send(None)
+    job.turn(2)
+    verb.close()
+    work.abort()
+    job.wire.send = send
+    assert job.get("in", 2) == ["in@0=a", "in@1=b"]
+    for frames in late:
+        job.wire.send(frames)
+    job.turn()
+    assert world.server.stored("out") == []

@@ -157,6 +157,14 @@ def test_an_old_answer_is_forgotten_and_the_number_is_not(two) -> None:
     assert ends(two)["a"] == (7, 0)
 
 
+def test_an_answer_names_the_commit_before_however_often_it_is_asked_for(two) -> None:
+    assert two.commit(number=3).before == 0
+    assert two.commit(number=5).before == 3
+    assert two.commit(number=6).before == 5
+    assert two.commit(number=5).before == 3
+    assert two.commit(number=4).before == 3
+
+
 def test_owners_do_not_share_numbers(two) -> None:
     two.stage(b"s", b"1")
     two.stage(b"t", b"2")
