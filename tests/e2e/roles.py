@@ -224,6 +224,22 @@ def consume(options: Options) -> None:
                     table.execute("COMMIT")
 
 
+def transform(options: Options) -> None:
+    """Consume, transform, put: each message of `in` to `out`, and to `even` or `odd`."""
+    notes = Notes(options["notes"])
+    with client_of(options) as client:
+        client.subscribe("in", start="earliest")
+        while True:
+            with client.transaction() as tx:
+                messages = tx.get("in", limit=random.choice((1, 7, 60)), wait=0.2)
+                for message in messages:
+                    place = message.offset
+                    tx.put("out", b"%d:" % place + message.payload)
+                    tx.put(("even", "odd")[place % 2], message.payload)
+            if messages:
+                notes.write(["reached", messages[-1].offset])
+
+
 def hold(options: Options) -> None:
     """A client that stays: says when it is in, and what happens to it while it waits."""
     notes = Notes(options["notes"])
@@ -265,7 +281,7 @@ def forever() -> NoReturn:
         signal.pause()
 
 
-PLAYED = (serve, publish, flush, put_one, put_offline, get, get_one, consume, hold)
+PLAYED = (serve, publish, flush, put_one, put_offline, get, get_one, consume, hold, transform)
 ROLES: dict[str, Callable[[Options], None]] = {role.__name__: role for role in PLAYED}
 
 

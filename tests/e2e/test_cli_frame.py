@@ -60,7 +60,7 @@ def test_the_help_lists_the_exit_codes() -> None:
         (["puts"], "no command 'puts'; did you mean 'put'?"),
         (["put", "t", "-5"], "once put TOPIC -- -5"),
         (["put", "t", "a", "--lines"], "one of them"),
-        (["put", "t", "--lines", "--key", "k"], "go with one message alone"),
+        (["put", "t", "--lines", "--key", "k"], "not with --lines"),
         (["put", "t", "a", "--header", "novalue"], "'novalue' is not NAME=VALUE"),
         (["put", "t", "--file", "gone"], "'gone' does not exist"),
         (["put", "t", "a", "--state", "s"], "name the client with --id"),
@@ -133,8 +133,7 @@ def test_the_settings_in_json_have_stable_keys() -> None:
     assert (
         list(shown)
         == (
-            "server id state timeout data bind feed retry sync segment_bytes disk_max message_max "
-            "batch_max idempotency_ttl idempotency_keys_max stage_ttl stages_max "
+            "server id state timeout data bind sync segment_bytes disk_max message_max batch_max "
             "log_level log_format"
         ).split()
     )

@@ -190,6 +190,8 @@ class Janitor:
 class Machine:
     """A server on a disk, driven by hand, and the clients that talk to it."""
 
+    options = OPTIONS
+
     def __init__(self, disk: FaultyDisk, ledger: Ledger, now: int = 10**9) -> None:
         self.disk, self.ledger, self.now = disk, ledger, now
         self.token = 0
@@ -199,7 +201,7 @@ class Machine:
     def open(self) -> None:
         """What oncemq.assembly.Server does, on this disk."""
         random = Random(1)
-        opened = open_log(self.disk, "/data", OPTIONS, random_bytes=random.randbytes)
+        opened = open_log(self.disk, "/data", self.options, random_bytes=random.randbytes)
         self.log, self.report = opened.log, opened.report
         shard = Shard(opened.log.tag)
         for blob in opened.states:

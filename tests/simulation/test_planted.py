@@ -9,11 +9,11 @@ from oncemq.testing.planted import PLANTED
 # The seed that caught each when we last looked (`python -m oncemq.testing.campaign planted`): tried
 # first, for it takes long to find some of them. One that catches no more is searched for again.
 CAUGHT_BY = {
-    "shows_messages_before_sync": 11,
+    "shows_messages_before_sync": 9,
     "ignores_a_failed_sync": 286,
     "syncs_again_after_a_failed_sync": 286,
     "trusts_a_recovered_tail": 114,
-    "keeps_a_torn_tail": 111,
+    "keeps_a_torn_tail": 69,
     "compacts_before_cursors_are_durable": 128,
     "accepts_an_old_epoch": 7,
     "grants_an_epoch_twice": 7,

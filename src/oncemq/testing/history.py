@@ -6,6 +6,7 @@ OnceMQ's settled in one transaction. `moment` counts events, so of two the earli
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from oncemq.core.audit import facts
 from oncemq.core.audit.facts import (
@@ -43,6 +44,7 @@ class PutStory:
     first_offset: int | None = None
     stored: bool | None = None
     refused: str = ""  # the code of a refusal that promises it is not stored
+    alone: bool = False  # its place among the client's other puts is nobody's business
 
     @property
     def told(self) -> str:
@@ -105,7 +107,14 @@ class Given:
         )
 
 
-Seen = Joining | Joined | Leaving | Left | Given | Opened | Tainted
+class Several(Protocol):
+    """Messages that were handed out together, if they were; known in the end."""
+
+    @property
+    def given(self) -> list[Given]: ...
+
+
+Seen = Joining | Joined | Leaving | Left | Given | Opened | Tainted | Several
 
 
 @dataclass(slots=True)
@@ -127,10 +136,17 @@ class History:
         """All of it, as the checker takes it."""
         restless = self.twins | {one.client for one in self.seen if isinstance(one, Tainted)}
         for put in self.puts.values():
-            alone = put.lasting and put.client not in restless
-            yield put.fact(put.client if alone else f"{put.client}, process {put.process}")
+            whose = put.lasting and put.client not in restless
+            line = put.client if whose else f"{put.client}, process {put.process}"
+            yield put.fact(f"{put.client}, put {put.number}" if put.alone else line)
         for seen in self.seen:
-            yield seen.fact() if isinstance(seen, Given) else seen
+            match seen:
+                case Given():
+                    yield seen.fact()
+                case Joining() | Joined() | Leaving() | Left() | Opened() | Tainted():
+                    yield seen
+                case _:
+                    yield from (each.fact() for each in seen.given)
 
     def trouble(self, what: str) -> None:
         """Something happened that no fault excuses."""

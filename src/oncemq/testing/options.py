@@ -59,6 +59,7 @@ class Options(msgspec.Struct, frozen=True):
     checkpoint_bytes: int
     rotate_bytes: int  # of an outbox
     inbox: bool = False  # subscribers consume into a database of their own
+    deals: int = 0  # transactions, staged commits and keyed puts
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -95,6 +96,7 @@ def options_of(seed: int) -> Options:
         checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
         inbox=seed % 6 == 5,
+        deals=stream(seed, "deals option").choice((0, 15, 40)),
     )
 
 

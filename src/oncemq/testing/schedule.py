@@ -57,6 +57,7 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps = [*_opening(cast, stream(seed, "opening")), *_deeds(cast, stream(seed, "workload"))]
     steps += _mishaps(cast, stream(seed, "faults"))
     steps += _listens(cast, stream(seed, "listens"))
+    steps += _deals(cast, stream(seed, "deals"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 
 
@@ -158,6 +159,38 @@ def _listens(cast: Cast, draw: Random) -> Iterator[Step]:
             "older": draw.random() < 0.2,
         }
         yield Step(at, "listen", draw.choice(cast.subscribers), args)
+
+
+def _deals(cast: Cast, draw: Random) -> Iterator[Step]:
+    """Transactions, commits of stages, keyed puts; some are tried twice, by two clients."""
+    numbers = count(1_000_000, 10)
+    for deal in range(cast.options.deals):
+        at = draw.randrange(SETTLING_MS, cast.options.chaos_ms)
+        kind = draw.random()
+        size = draw.randrange(8, cast.options.size_max)
+        topics = draw.sample(cast.topics, min(len(cast.topics), draw.choice((1, 1, 2))))
+        args: dict[str, Value] = {"number": next(numbers), "size": size}
+        if kind < 0.6:
+            args |= {
+                "source": draw.choice((*cast.topics, *cast.topics, "")),
+                "targets": "\n".join(topics),
+                "limit": draw.choice((1, 3, 10)),
+                "hold_ms": draw.choice((0, 0, 1, 50, 800)),
+                "fails": draw.random() < 0.2,
+                "older": draw.random() < 0.3,
+            }
+            yield Step(at, "transact", draw.choice(cast.subscribers), args)
+            continue
+        args |= {"topic": topics[0], "count": draw.choice((1, 2, 6))}
+        do = "stage" if kind < 0.8 else "keyed"
+        if do == "stage":
+            args |= {"owner": f"query-{deal % 2}", "commit": deal + 1}
+        for _ in range(draw.choice((1, 2, 3))):
+            who = draw.choice([*cast.lasting, *cast.guests])
+            yield Step(at, do, who, dict(args))
+            at += draw.choice((0, 3, 200, 2_500))
+            if do == "stage":
+                args["number"] = next(numbers)
 
 
 def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

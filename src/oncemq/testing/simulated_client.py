@@ -36,7 +36,7 @@ PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
 
-_subscription_of = attrgetter("_origin.head.subscription_id")
+subscription_of = attrgetter("_origin.head.subscription_id")
 
 
 class Process:
@@ -62,9 +62,9 @@ class Process:
         self.inbox: SimulatedInbox | None = None
         self.disk = ProcessDisk(client.machine, sprung)
         self.disk.trap = trap
-        self._world = world
-        self._clock = world.clock
-        self._history = world.history
+        self.world = world
+        self.clock = world.clock
+        self.history = world.history
         self._watched: list[tuple[Ticket[Receipts], int, PutStory]] = []
         self._numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
@@ -74,7 +74,7 @@ class Process:
         self._alive(self._start)
 
     def _start(self) -> None:
-        chance, client = self._world.chance, self.client
+        chance, client = self.world.chance, self.client
         state = State(
             client.name if client.lasting else f"{ANONYMOUS}{self.number}",
             journal=client.journal if client.lasting else None,
@@ -85,9 +85,9 @@ class Process:
         )
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
         self.engine = Engine(settings, state, self._line, self._now, self._ear)
-        self.calls = Calls(self._clock, self.engine, self._world.tell)
+        self.calls = Calls(self.clock, self.engine, self.world.tell)
         if client.database is not None:
-            self.inbox = SimulatedInbox(self.engine, client.database, self._world, self.wake)
+            self.inbox = SimulatedInbox(self.engine, client.database, self.world, self.wake)
         self.wake()
 
     def die(self) -> None:
@@ -119,26 +119,26 @@ class Process:
         disk = self.client.machine.disk
         slots = disk.names("/outbox") if "outbox" in disk.names("/") else []
         if len(slots) > 1:
-            self._world.tell("slots shared")
+            self.world.tell("slots shared")
         if any(
             name.isdigit() and int(name) > 1 for s in slots for name in disk.names(f"/outbox/{s}")
         ):
-            self._world.tell("outbox rewritten")
+            self.world.tell("outbox rewritten")
 
     def moment(self) -> int:
         """A point in the order of events."""
-        return self._history.moment()
+        return self.history.moment()
 
     @property
     def seen(self) -> int:
         """How much there was to see so far."""
-        return len(self._history.seen)
+        return len(self.history.seen)
 
     def count_marks(self) -> None:
         """What befell it as a listener."""
         for name, count in marks(self.engine.listening).items():
             for _ in range(count):
-                self._world.tell(name)
+                self.world.tell(name)
 
     @property
     def idle(self) -> bool:
@@ -161,6 +161,11 @@ class Process:
         """Put a batch, waiting for the receipt or not."""
         work = self._put(number, topic, count, size, durable=durable, wait=wait)
         self.calls.begin("put", work)
+        self.wake()
+
+    def begin(self, strand: str, work: Work[None], *, wait_ms: int = 0) -> None:
+        """Any work of an application."""
+        self.calls.begin(strand, work, wait=wait_ms * MILLISECOND)
         self.wake()
 
     def forge(self, topic: str) -> None:
@@ -204,10 +209,10 @@ class Process:
         outflow = self.engine.outflow
         payloads = saw.payloads(number, count, size)
         story = PutStory(
-            number, self.client.name, self.number, topic, count, size, self._history.moment(),
+            number, self.client.name, self.number, topic, count, size, self.history.moment(),
             lasting=durable and self.client.lasting,
         )  # fmt: skip
-        self._history.puts[number] = story
+        self.history.puts[number] = story
         place = 0
         try:
             outflow.check(topic, size)
@@ -232,14 +237,14 @@ class Process:
         slots = self.engine.state.slots
         if topic in self._numbered and slots and self.engine.outflow.idle:
             reply = yield from forge(self.engine, topic, slots[0].producer)
-            self._world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
+            self.world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
             if isinstance(reply, PutAccepted):
-                self._history.trouble(f"conflict: a number of {topic} was taken for other bytes")
+                self.history.trouble(f"conflict: a number of {topic} was taken for other bytes")
 
     def _get(
         self, topic: str, limit: int, wait_ms: int, hold_ms: int, *, fails: bool
     ) -> Work[None]:
-        asked = self._history.moment()
+        asked = self.history.moment()
         if self.inbox is not None:
             given = partial(self.hand_out, asked=asked)
             work = self.inbox.consume(topic, limit, wait_ms, hold_ms, fails=fails, given=given)
@@ -249,7 +254,7 @@ class Process:
         if hold_ms:
             yield from self.hold(hold_ms * MILLISECOND)
         if fails:
-            self._world.tell("put back")
+            self.world.tell("put back")
             self.engine.subscriber.put_back(topic)
             return
         verbs.settle(self.engine, messages)
@@ -257,9 +262,9 @@ class Process:
 
     def hold(self, delay: int) -> Work[None]:
         """Take so long over something."""
-        until = self._clock.now + delay
-        self._clock.at(until, self.wake)
-        yield lambda: self._clock.now >= until
+        until = self.clock.now + delay
+        self.clock.at(until, self.wake)
+        yield lambda: self.clock.now >= until
 
     def _drain(self, topic: str) -> Work[None]:
         before = -1
@@ -270,27 +275,27 @@ class Process:
     def hand_out(self, messages: list[Message], asked: int) -> None:
         """These reached the application."""
         for message in messages:
-            self._clock.note(f"given {self.client.name} {message.id}")
+            self.clock.note(f"given {self.client.name} {message.id}")
             given = saw.Given(
-                self.client.name, self.number, message.topic, _subscription_of(message),
-                message.offset, message.payload, message.key, asked, self._history.moment(),
+                self.client.name, self.number, message.topic, subscription_of(message),
+                message.offset, message.payload, message.key, asked, self.history.moment(),
             )  # fmt: skip
-            self._history.seen.append(given)
+            self.history.seen.append(given)
 
     def _subscribe(self, topic: str, where: str) -> Work[None]:
-        name, seen = self.client.name, self._history.seen
-        asked = self._history.moment()
+        name, seen = self.client.name, self.history.seen
+        asked = self.history.moment()
         seen.append(saw.Joining(name, topic, where != "new", asked))
         self.client.topics[topic] = None
         yield from carry_out(verbs.subscribe(self.engine, topic, where))
         made = vars(self.engine.subscriber)["_cursors"][topic].subscription_id
-        seen.append(saw.Joined(name, topic, made, self.number, asked, self._history.moment()))
+        seen.append(saw.Joined(name, topic, made, self.number, asked, self.history.moment()))
 
     def _unsubscribe(self, topic: str) -> Work[None]:
-        name, seen = self.client.name, self._history.seen
-        seen.append(saw.Leaving(name, topic, self._history.moment()))
+        name, seen = self.client.name, self.history.seen
+        seen.append(saw.Leaving(name, topic, self.history.moment()))
         yield from carry_out(verbs.unsubscribe(self.engine, topic))
-        seen.append(saw.Left(name, topic, self._history.moment()))
+        seen.append(saw.Left(name, topic, self.history.moment()))
         self.client.topics.pop(topic, None)
 
     def _stop(self) -> Work[None]:
@@ -308,13 +313,13 @@ class Process:
 
     def wake(self) -> None:
         """Look at what came, soon."""
-        self._wake(self._world.chance.randrange(PROMPT // 10, PROMPT))
+        self._wake(self.world.chance.randrange(PROMPT // 10, PROMPT))
 
     def _wake(self, delay: int) -> None:
-        moment = self._clock.now + delay
+        moment = self.clock.now + delay
         if self._wake_at < 0 or moment < self._wake_at:
             self._wake_at = moment
-            self._clock.at(moment, lambda: self._alive(lambda: self._due(moment)))
+            self.clock.at(moment, lambda: self._alive(lambda: self._due(moment)))
 
     def _alive(self, event: Callable[[], None]) -> None:
         if self.dead:
@@ -324,7 +329,7 @@ class Process:
         except Died:
             self.die()
         except Exception as error:
-            self._history.error(f"process {self.number} of {self.client.name}", error)
+            self.history.error(f"process {self.number} of {self.client.name}", error)
             self.die()
 
     def _due(self, moment: int) -> None:
@@ -347,10 +352,10 @@ class Process:
             self._wake(GATHER)
         gives_up = self.calls.next_deadline()
         if gives_up is not None:
-            self._wake(max(PAUSE, gives_up - self._clock.now))
+            self._wake(max(PAUSE, gives_up - self.clock.now))
 
     def _now(self) -> Micros:
-        return Micros(self._clock.now // MICROSECOND)
+        return Micros(self.clock.now // MICROSECOND)
 
     def _look(self) -> None:
         """What became of the greeting, of the whole client, of its puts."""
@@ -358,14 +363,14 @@ class Process:
         if self.client.lasting and self._opened != (engine.client_epoch is not None):
             self._opened = not self._opened
             if engine.client_epoch is not None:
-                moment = self._history.moment()
+                moment = self.history.moment()
                 opened = saw.Opened(self.client.name, self.number, engine.client_epoch, moment)
-                self._history.seen.append(opened)
+                self.history.seen.append(opened)
         if engine.failure is not None and self.failure is None:
             self.failure = engine.failure
-            self._world.tell(f"client {engine.failure.code}")
+            self.world.tell(f"client {engine.failure.code}")
             if engine.failure.code == "fenced" and self.number == self.client.newest:
-                self._history.trouble(f"fenced: {self.client.name}, though nothing newer began")
+                self.history.trouble(f"fenced: {self.client.name}, though nothing newer began")
         watched, self._watched = self._watched, []
         for each in watched:
             if each[0].done:
@@ -376,17 +381,17 @@ class Process:
     def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
         if isinstance(ticket.error, Fenced):
             return  # the next start sends what was recorded
-        story.answered = self._history.moment()
+        story.answered = self.history.moment()
         self._numbered.discard(story.topic)
         if ticket.error is not None:
             story.refused = ticket.error.code
-            self._world.tell(f"put {ticket.error.code}")
+            self.world.tell(f"put {ticket.error.code}")
             return
         receipt = ticket.result()[place]
         story.first_offset, story.stored = receipt.offset, receipt.stored
         if story.lasting and self.engine.outflow.idle:
             self._numbered.add(story.topic)
-        self._world.tell("put duplicate" if receipt.duplicate else "put new")
+        self.world.tell("put duplicate" if receipt.duplicate else "put new")
         if not receipt.stored:
-            self._world.tell("put nobody wants")
-        self._clock.note(f"receipt {story.number} {receipt.offset} {receipt.duplicate}")
+            self.world.tell("put nobody wants")
+        self.clock.note(f"receipt {story.number} {receipt.offset} {receipt.duplicate}")

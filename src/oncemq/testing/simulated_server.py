@@ -30,6 +30,7 @@ from oncemq.testing.network import Frames, Network
 IDLE = 200 * MILLISECOND
 EPOCH_MICROS = 1_700_000_000_000_000  # when the simulated world begins
 DIRECTORY = "/server"
+STAGE_MS = 3_000  # stages expire while their publishers are away for a moment
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class SimulatedServer:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
         inventory.check(shard, opened.log)
-        broker = Broker(shard, Rules())
+        broker = Broker(shard, Rules(stage_ms=STAGE_MS))
         broker.recovered(self._now())
         self.opened = opened
         self.driver = Driver(broker, opened.log)

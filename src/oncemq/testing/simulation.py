@@ -14,6 +14,7 @@ from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
+from oncemq.testing.dealings import Dealings
 from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
@@ -24,6 +25,7 @@ from oncemq.testing.options import Options
 from oncemq.testing.schedule import Cast, Schedule, Step
 from oncemq.testing.simulated_client import Process
 from oncemq.testing.simulated_listener import listen
+from oncemq.testing.simulated_transactions import put_under_key, stage_and_commit, transact
 from oncemq.testing.world import SimulatedClient, World
 
 
@@ -63,6 +65,7 @@ class Simulation:
         seed = options.seed
         self.clock = Clock()
         self.history = History()
+        self.dealings = Dealings()
         self.schedule = schedule
         self.network = Network(
             self.clock,
@@ -104,6 +107,9 @@ class Simulation:
             "silence": self._silence,
             "clog": self._clog,
             "double": self._double,
+            "transact": self._transact,
+            "stage": self._stage,
+            "keyed": self._keyed,
         }
 
     def live(self) -> None:
@@ -121,6 +127,9 @@ class Simulation:
             for process in client.live():
                 process.count_marks()
         self.world.told["connections reset"] = self.network.resets
+        server = self.lives.server
+        shard = server.driver.broker.shard if server and server.driver else None
+        self.dealings.settle(shard, self.history)
 
     # Steps
 
@@ -210,6 +219,49 @@ class Simulation:
         process = self._process(step, client)
         if process is not None:
             process.forge(str(step.args["topic"]))
+
+    def _transact(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        if process is not None and client.database is None:  # else the database has the cursor
+            work = transact(
+                process,
+                self.dealings,
+                int(args["number"]),
+                source=str(args["source"]),
+                targets=str(args["targets"]).split("\n"),
+                limit=int(args["limit"]),
+                size=int(args["size"]),
+                hold_ms=int(args["hold_ms"]),
+                fails=bool(args["fails"]),
+            )
+            process.begin("get", work, wait_ms=int(args["hold_ms"]))
+
+    def _stage(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        if process is not None:
+            work = stage_and_commit(
+                process,
+                self.dealings,
+                int(args["number"]),
+                topic=str(args["topic"]),
+                count=int(args["count"]),
+                size=int(args["size"]),
+                owner=str(args["owner"]),
+                commit=int(args["commit"]),
+            )
+            process.begin("stage", work)
+
+    def _keyed(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        if process is not None:
+            work = put_under_key(
+                process,
+                int(args["number"]),
+                topic=str(args["topic"]),
+                count=int(args["count"]),
+                size=int(args["size"]),
+            )
+            process.begin("put", work)
 
     def _subscribe(self, step: Step, client: SimulatedClient) -> None:
         process = self._process(step, client)

@@ -1,0 +1,113 @@
+"""What applications made many things one with, as the checker must see it in the end.
+
+A transaction is all or nothing: its inputs were given and its outputs stored, or neither. While
+its commit is in doubt nobody knows which; so its place among the events is kept, and filled in
+when the world has come to rest, from what the server remembers of the owner's number.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oncemq.client.transactions import Transaction
+from oncemq.client.values import Commit
+from oncemq.core.names import TopicId
+from oncemq.core.shard import Shard
+from oncemq.testing.history import Given, History, PutStory, name_of
+
+NEVER_HAPPENED = "never committed"
+
+
+@dataclass(slots=True, eq=False)
+class Deal:
+    """One transaction, from the moment its commit was asked for."""
+
+    work: Transaction
+    inputs: list[Given]
+    outputs: list[PutStory]
+    given: list[Given] = field(default_factory=list[Given])  # the inputs, once it has happened
+
+    def told(self, commit: Commit, moment: int) -> None:
+        """Its application was told that it has happened."""
+        for story in self.outputs:
+            story.answered = moment
+        self.happened({name: each[0].offset for name, each in commit.receipts.items()})
+
+    def happened(self, offsets: dict[str, int | None]) -> None:
+        """All of it took effect."""
+        self.given = self.inputs
+        for story in self.outputs:
+            if story.topic in offsets:
+                story.first_offset = offsets[story.topic]
+                story.stored = story.first_offset is not None
+
+    def never(self) -> None:
+        """Nothing of it took effect, nor will."""
+        for story in self.outputs:
+            story.refused = story.refused or NEVER_HAPPENED
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """Stages put and a commit asked for under an owner's number: one of several attempts, maybe."""
+
+    owner: str
+    number: int
+    story: PutStory
+
+
+@dataclass(slots=True)
+class Dealings:
+    """All transactions, attempts and keyed puts of a world."""
+
+    deals: list[Deal] = field(default_factory=list[Deal])
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+
+    def settle(self, shard: Shard | None, history: History) -> None:
+        """The world is at rest: what became of those that are in doubt?"""
+        for deal in self.deals:
+            if deal.work.result is not None:
+                if not deal.given:  # learned only when its application had given up on it
+                    receipts = deal.work.result.receipts
+                    deal.happened({name: each[0].offset for name, each in receipts.items()})
+            elif deal.work.in_doubt is None:
+                deal.never()
+            elif shard is not None:
+                self._look_up(deal, shard)
+            missing = [each.topic for each in deal.outputs if deal.given and each.stored is None]
+            if missing:
+                history.trouble(f"torn: a commit has happened, and not for {missing}")
+        self._judge_attempts(history)
+
+    def _look_up(self, deal: Deal, shard: Shard) -> None:
+        doubt = deal.work.in_doubt
+        assert doubt is not None
+        entry = shard.owners.entries.get(doubt[0])
+        found = [each for each in entry.recent if each.number == doubt[1]] if entry else []
+        if not found:
+            deal.never()
+            return
+        names: dict[TopicId, str] = {each.id: each.name for each in shard.topics.values()}
+        deal.happened(
+            {
+                names[each.topic_id]: None if each.first_offset < 0 else each.first_offset
+                for each in found[0].published
+            }
+        )
+
+    def _judge_attempts(self, history: History) -> None:
+        """Of several attempts under one number, one at most is published."""
+        seen = {name_of(each.payload).split(b".")[0] for each in _given(history)}
+        published: dict[tuple[str, int], set[int]] = {}
+        for attempt in self.attempts:
+            story = attempt.story
+            if story.stored or b"%d" % story.number in seen:
+                published.setdefault((attempt.owner, attempt.number), set()).add(story.number)
+        for (owner, number), stories in published.items():
+            if len(stories) > 1:
+                history.trouble(f"doubled: {owner} {number} published {sorted(stories)}")
+
+
+def _given(history: History) -> Iterable[Given]:
+    for seen in history.seen:
+        if isinstance(seen, Given):
+            yield seen
