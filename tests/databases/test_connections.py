@@ -108,6 +108,25 @@ def test_an_open_transaction_that_wrote_is_refused(desk: Desk, connection: Any) 
         assert desk.look("SELECT * FROM things") == [(7, "mine")]
 
 
+@pytest.mark.parametrize("desk", ["session-sqlite", "session-psycopg"], indirect=True)
+def test_a_session_with_objects_to_be_written_is_refused(desk: Desk, connection: Any) -> None:
+    from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Thing(Base):
+        __tablename__ = "things"
+        number: Mapped[int] = mapped_column(primary_key=True)
+        name: Mapped[str]
+
+    connection.add(Thing(number=1, name="pending"))
+    known = desk.recognize(connection)
+    with pytest.raises(DatabaseRefused, match="commit it or roll it back first"):
+        desk.work(known, make_ready(known))
+    assert desk.look("SELECT * FROM things") == []
+
+
 def test_a_closed_connection_is_refused(desk: Desk) -> None:
     connection = desk.connect()
     known = desk.recognize(connection)

@@ -83,9 +83,7 @@ def start_of(where: Where) -> Start:
 
 def confirm(engine: Engine) -> Verb[None]:
     """Ask whether this client is still the current one; Fenced when it is not."""
-    settled = engine.subscriber.untold()
-    yield from ask(engine, lambda client_epoch: Settle(engine.client, client_epoch, settled))
-    engine.subscriber.told(settled)
+    yield from ask(engine, lambda client_epoch: Settle(engine.client, client_epoch, ()))
 
 
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:

@@ -35,7 +35,7 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool: ...
     @property
-    def may_have_written(self) -> bool: ...  # in the transaction that is open
+    def has_written(self) -> bool | None: ...  # in the transaction that is open; None: ask it
     def perform(self, step: Step) -> Any: ...
 
 
@@ -128,9 +128,9 @@ def make_ready(connection: Connection) -> Work[None]:
         raise DatabaseRefused("the connection to the database is closed; give an open one")
     if not connection.in_transaction:
         return
-    wrote = connection.may_have_written
-    if wrote and connection.kind == "postgresql":
-        wrote = yield from _has_written()
+    wrote = connection.has_written
+    if wrote is None:
+        wrote = yield from _asked()
     if wrote:
         raise DatabaseRefused(
             "the connection has a transaction open in which something was written already; "
@@ -139,7 +139,8 @@ def make_ready(connection: Connection) -> Work[None]:
     yield Bound.FINISH
 
 
-def _has_written() -> Work[bool]:
+def _asked() -> Work[bool]:
+    """PostgreSQL's word: a transaction has a number from its first write on."""
     try:
         rows = yield Ask("SELECT txid_current_if_assigned() IS NOT NULL", {})
     except Exception as error:

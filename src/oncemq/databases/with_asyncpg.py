@@ -39,8 +39,8 @@ class Asyncpg:
         return bool(self._connection.is_in_transaction())
 
     @property
-    def may_have_written(self) -> bool:
-        return True
+    def has_written(self) -> None:
+        return None
 
     async def perform(self, step: Step) -> Any:
         """Carry out one step."""

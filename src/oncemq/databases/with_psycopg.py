@@ -45,8 +45,8 @@ class Psycopg:
         return int(self._connection.info.transaction_status) != _IDLE
 
     @property
-    def may_have_written(self) -> bool:
-        return True  # a mere SELECT begins one: the server knows more
+    def has_written(self) -> None:
+        return None  # a mere SELECT begins one: the server knows more
 
     def perform(self, step: Step) -> Any:
         """Carry out one step, or give what to await for it."""

@@ -57,11 +57,11 @@ class SqlAlchemy:
         return bool(self._connection.in_transaction())
 
     @property
-    def may_have_written(self) -> bool:
+    def has_written(self) -> bool | None:
         one = self._connection
         if self._is_session and (any(one.new) or any(one.dirty) or any(one.deleted)):
-            return True
-        return self.kind == "postgresql" or self._driver_in_transaction()
+            return True  # or will, with the next commit
+        return self._driver_in_transaction() if self.kind == "sqlite" else None
 
     def perform(self, step: Step) -> Any:
         """Carry out one step, or give what to await for it."""

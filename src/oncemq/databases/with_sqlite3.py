@@ -48,7 +48,7 @@ class Sqlite3:
         return self._connection.in_transaction
 
     @property
-    def may_have_written(self) -> bool:
+    def has_written(self) -> bool:
         return True  # sqlite3 begins one for writing only, or because the user said BEGIN
 
     def perform(self, step: Step) -> Any:

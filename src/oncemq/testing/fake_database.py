@@ -59,7 +59,7 @@ class FakeConnection:
     kind: Kind = "postgresql"
     awaitable = False
     closed = False
-    may_have_written = False
+    has_written = False
 
     def __init__(self, database: FakeDatabase) -> None:
         self._database = database
