@@ -20,13 +20,14 @@ import sqlite3
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from oncemq.assembly import Server
 from oncemq.client.aio import AsyncClient
 from oncemq.client.blocking import Client
+from oncemq.client.values import Message
 from oncemq.core.rules import Rules
 from oncemq.errors import Unreachable
 from oncemq.server import housekeeping
@@ -204,8 +205,9 @@ def get_one(options: Options) -> None:
     forever()
 
 
-def consume(options: Options) -> None:
-    """Applies messages to a table, a batch a transaction, and settles after the commit."""
+@contextlib.contextmanager
+def applying(options: Options) -> Iterator[Callable[[Sequence[Message]], None]]:
+    """Applies messages to a table, all of them in one transaction."""
     with contextlib.closing(sqlite3.connect(options["effects"], isolation_level=None)) as table:
         table.execute("PRAGMA synchronous=OFF")  # processes are killed here, not the machine
         table.execute(
@@ -213,15 +215,31 @@ def consume(options: Options) -> None:
             "(place INTEGER PRIMARY KEY AUTOINCREMENT, life INTEGER, offset INTEGER, payload TEXT)"
         )
         life = table.execute("SELECT ifnull(max(life), 0) + 1 FROM effects").fetchone()[0]
-        with client_of(options) as client:
-            while True:
-                with client.consume(options["topic"], limit=options["limit"], wait=0.5) as messages:
-                    table.execute("BEGIN")
-                    table.executemany(
-                        "INSERT INTO effects (life, offset, payload) VALUES (?, ?, ?)",
-                        [(life, m.offset, m.payload.decode()) for m in messages],
-                    )
-                    table.execute("COMMIT")
+
+        def apply(messages: Sequence[Message]) -> None:
+            table.execute("BEGIN")
+            table.executemany(
+                "INSERT INTO effects (life, offset, payload) VALUES (?, ?, ?)",
+                [(life, m.offset, m.payload.decode()) for m in messages],
+            )
+            table.execute("COMMIT")
+
+        yield apply
+
+
+def consume(options: Options) -> None:
+    """Applies messages a batch at a time, and settles after the commit."""
+    with applying(options) as apply, client_of(options) as client:
+        while True:
+            with client.consume(options["topic"], limit=options["limit"], wait=0.5) as messages:
+                apply(messages)
+
+
+def listen(options: Options) -> None:
+    """Applies messages one at a time as they are pushed, each settled by asking for the next."""
+    with applying(options) as apply, client_of(options) as client:
+        for message in client.listen(options["topic"]):
+            apply([message])
 
 
 def transform(options: Options) -> None:
@@ -281,7 +299,9 @@ def forever() -> NoReturn:
         signal.pause()
 
 
-PLAYED = (serve, publish, flush, put_one, put_offline, get, get_one, consume, hold, transform)
+PLAYED = (
+    serve, publish, flush, put_one, put_offline, get, get_one, consume, listen, hold, transform,
+)  # fmt: skip
 ROLES: dict[str, Callable[[Options], None]] = {role.__name__: role for role in PLAYED}
 
 

@@ -48,12 +48,14 @@ SUBSCRIBERS: dict[str, tuple[str, str | None]] = {
     "get-gamma": ("get", FLEETING),
     "get-any": ("get", None),
     "consume-beta": ("consume", "beta"),
+    "listen-alpha": ("listen", "alpha"),
 }
 SUBSCRIBED = {
     "get-alpha": ("alpha",),
     "get-gamma": (FLEETING,),
     "get-any": TOPICS,
     "consume-beta": ("beta",),
+    "listen-alpha": ("alpha",),
 }
 
 
@@ -236,7 +238,7 @@ class Outcome:
         assert not found, "\n".join(map(str, found))
         self.fleeting_topic_counts_right()
         for name, (role, topic) in SUBSCRIBERS.items():
-            if role == "consume":
+            if role in ("consume", "listen"):
                 assert topic is not None
                 self.applied_in_order(name, topic)
 
