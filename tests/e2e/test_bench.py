@@ -31,6 +31,7 @@ VALUES = {
     "latency": ["p50", "p50"],
     "inbox": ["consumed", "consumed"],
     "outbox": ["relayed", "p50"],
+    "transactions": ["committed", "committed"],
     "topics": ["p50", "RSS per topic"],
     "restart": ["log GB"],
     "memory": ["after 0 MiB", "after 0 MiB"],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncemq.cli.bench_lab import Lab
     from oncemq.cli.bench_report import Figure
 
-PARTS = ("put", "get", "latency", "inbox", "outbox", "topics", "restart", "memory")
+PARTS = ("put", "get", "latency", "inbox", "outbox", "transactions", "topics", "restart", "memory")
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
 
@@ -59,7 +59,8 @@ def bench(
     log_bytes: int | None,
     database: str,
 ) -> None:
-    """Measure this machine: PART is put, get, latency, inbox, outbox, topics, restart, memory.
+    """Measure this machine: PART is put, get, latency, inbox, outbox, transactions, topics,
+    restart or memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -86,7 +87,14 @@ def bench(
 
 def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     """What belongs to a part."""
-    from oncemq.cli import bench_bulk, bench_inbox, bench_outbox, bench_scale, bench_single
+    from oncemq.cli import (
+        bench_bulk,
+        bench_inbox,
+        bench_outbox,
+        bench_scale,
+        bench_single,
+        bench_transactions,
+    )
 
     return {
         "put": [bench_bulk.bulk_puts, bench_single.single_puts],
@@ -94,6 +102,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "latency": [bench_single.latencies],
         "inbox": [bench_inbox.consumed],
         "outbox": [bench_outbox.relayed],
+        "transactions": [bench_transactions.transacted],
         "topics": [bench_scale.topics],
         "restart": [bench_scale.restart],
         "memory": [bench_scale.memory],
