@@ -163,3 +163,15 @@ def test_the_same_with_asyncio(server: str, tmp_path: Path) -> None:
             assert payloads(await job.read("out", 0)) == [b"a", b"b", b"both", b"d", b"e"]
 
     asyncio.run(main())
+
+
+def test_a_listener_hears_of_what_was_committed(job: Client, server: str) -> None:
+    with Client(server) as listener:
+        listener.subscribe("out")
+        heard = listener.listen("out")
+        job.put("out", b"put")
+        assert next(heard).payload == b"put"
+        with job.transaction() as tx:
+            tx.put_many("out", [b"a", b"b"])
+        job.put("out", b"after")
+        assert payloads([next(heard), next(heard), next(heard)]) == [b"a", b"b", b"after"]

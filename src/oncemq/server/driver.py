@@ -14,7 +14,7 @@ import msgspec
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.patterns import is_pattern
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import MessagesStaged, MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
 from oncemq.core.requests import (
     START_NEW,
@@ -167,7 +167,8 @@ class Driver:
                 seed = batch.seed(name, run.producer, run.first_sequence, run.count)
                 self.log.append(record, body, seed=seed, checksum=record.checksum)
                 self._gathered_bytes += len(body)
-                self.pushes.stored(record, body)
+                if not isinstance(record, MessagesStaged):  # which nobody may see yet
+                    self.pushes.stored(record, body)
             else:
                 self.log.append(record)
         if step.writes and self._gathered_since is None:
