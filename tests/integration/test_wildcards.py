@@ -1,5 +1,7 @@
 """Patterns with the real server and both clients: made later, from the first message, ended."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,22 @@ def test_it_goes_on_where_it_was_after_both_started_again(tmp_path: Path) -> Non
         shop.put("orders.us", b"0")
         with Client(server.address, id="ada", state=tmp_path / "ada") as ada:
             assert names(ada.get("orders.*", limit=9)) == ["orders.eu@1", "orders.us@0"]
+
+
+@pytest.mark.parametrize("topic", ["orders.*", None])
+def test_a_pattern_is_consumed_into_a_database(
+    server: str, tmp_path: Path, topic: str | None
+) -> None:
+    with (
+        closing(sqlite3.connect(":memory:")) as db,
+        Client(server, id="ada", state=tmp_path / "ada") as ada,
+        Client(server) as shop,
+    ):
+        ada.subscribe("orders.*")
+        db.execute("CREATE TABLE got (id TEXT)")
+        for name in ("orders.eu", "orders.us", "orders.eu", "orders.new"):
+            shop.put(name, b"x")
+            with ada.consume(topic, into=db, wait=9) as messages:
+                db.executemany("INSERT INTO got VALUES (?)", [(m.id,) for m in messages])
+        got = [name for (name,) in db.execute("SELECT id FROM got").fetchall()]
+    assert got == ["orders.eu@0", "orders.us@0", "orders.eu@1", "orders.new@0"]

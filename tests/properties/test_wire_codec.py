@@ -74,6 +74,16 @@ def test_whatever_comes_is_a_value_or_malformed_and_nothing_else(frames: list[by
         assert type(value) in {*REQUESTS.values(), *REPLIES.values()}
 
 
+@given(FRAMES, st.binary(max_size=9))
+def test_whatever_comes_on_the_feed_is_a_push_or_malformed(frames: list[bytes], subject) -> None:
+    try:
+        pushed, bodies = codec.decode_push([subject, *frames])
+    except codec.Malformed:
+        return
+    assert codec.subject(pushed.topic_id) == subject
+    assert len(bodies) == len(pushed.batches)
+
+
 @given(TOKENS, PUTS, BYTES, st.data())
 def test_a_request_cut_short_is_never_another_request(token, put, body, data) -> None:
     head, _ = codec.encode_request(token, put, body)

@@ -16,6 +16,7 @@ from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
 from oncemq.core.inbox import Inbox, Mark, Span
 from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.subscriber import is_single
 from oncemq.databases import inbox as table
 from oncemq.databases.connections import Connection, make_ready
 from oncemq.databases.inbox import Place
@@ -127,19 +128,22 @@ def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> 
         for name, mark in marks:
             inbox.took(name, mark)
             _catch_up(engine, name, mark)
-    if not topic:
+    if not is_single(topic):
         inbox.surveyed()
 
 
 def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
     """The subscriptions asked for, and how far this client or its server has come on each."""
     try:
-        found = yield from verbs.subscriptions(engine, topic or None, engine.client)
+        single = topic if is_single(topic) else None
+        found = yield from verbs.subscriptions(engine, single, engine.client)
     except NoSuchTopic:
         return []  # the get will say that there is no subscription
     settled = engine.state.cursors()
     places: list[Place] = []
     for each in found:
+        if each.pattern:
+            continue  # the topics it stands for have subscriptions of their own
         reached = engine.subscriber.reached(each.topic, each.subscription_id)
         recorded = each.topic in settled and settled[each.topic][0] == each.subscription_id
         here = Offset(max(each.cursor, reached))

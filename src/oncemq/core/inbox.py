@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.patterns import is_pattern, matches
+from oncemq.core.subscriber import is_single
 
 NO_SUBSCRIPTION = SubscriptionId(0)  # of messages that were read by offset
 
@@ -52,8 +54,8 @@ class Inbox:
         self._surveyed = False  # all subscriptions, for who asks for any
 
     def knows(self, topic: str) -> bool:
-        """Whether messages of this topic (or, empty, of any) can be judged."""
-        return topic in self.marks if topic else self._surveyed
+        """Whether messages of this topic (or, empty or a pattern, of any) can be judged."""
+        return topic in self.marks if is_single(topic) else self._surveyed
 
     def surveyed(self) -> None:
         """Every subscription there is has been taken over."""
@@ -71,8 +73,10 @@ class Inbox:
 
     def behind(self, topic: str) -> tuple[str, Mark] | None:
         """A subscription whose database lacks messages that the client has passed."""
-        topics = [topic] if topic else list(self.marks)
+        topics = [topic] if is_single(topic) else list(self.marks)
         for each in topics:
+            if is_pattern(topic) and not matches(topic, each):
+                continue
             mark = self.marks.get(each)
             if mark is not None and mark.cursor < mark.reached:
                 return each, mark
