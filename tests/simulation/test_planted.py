@@ -26,7 +26,7 @@ CAUGHT_BY = {
     "keeps_what_was_fetched_when_it_unsubscribes": 20,
     "takes_a_fetch_that_was_put_back": 7,
     "commits_though_another_process_took_over": 137,
-    "believes_the_server_before_the_database": 47,
+    "believes_the_server_before_the_database": 137,
     "hands_out_a_push_after_the_unsubscribe": 21,
 }
 

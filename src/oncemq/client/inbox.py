@@ -6,6 +6,7 @@ the commit the messages count as settled whatever happens next: the database's c
 anything is found to stand elsewhere.
 """
 
+import contextlib
 import logging
 from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ T = TypeVar("T")
 InboxVerb = Generator[Awaited | Step, Any, T]
 
 SURVEYS_MAX = 20  # in one block: each follows a change by someone else
+TAKES_MAX = 20  # likewise
 log = logging.getLogger("oncemq.client")
 
 
@@ -96,6 +98,13 @@ def _subscription(message: Message) -> SubscriptionId:
 
 def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
     """The effect is committed: nothing that goes wrong here may say otherwise."""
+    ended = {
+        span.topic  # or read again: there is nothing to settle
+        for span in spans_of(messages)
+        if not engine.subscriber.is_current(span.topic, span.subscription_id)
+    }
+    if ended:
+        messages = [message for message in messages if message.topic not in ended]
     try:
         engine.settle(messages, synced=False)  # the database has synced it
     except Fenced as fenced:
@@ -119,17 +128,32 @@ def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> 
         inbox.doubtful = False
     if inbox.knows(topic):
         return
-    # A fenced client must not take anything over from the one that came after it.
-    yield from verbs.confirm(engine)
     places = yield from _survey(engine, topic)
-    unknown = [place for place in places if place.topic not in inbox.marks]
+    unknown = sorted(place for place in places if place.topic not in inbox.marks)
     if unknown:
-        marks = yield from table.take_over(connection, engine.client, unknown)
-        for name, mark in marks:
+        yield from table.see_to_table(connection)
+        for name, mark in (yield from _take_over(engine, unknown)):
             inbox.took(name, mark)
             _catch_up(engine, name, mark)
     if not is_single(topic):
         inbox.surveyed()
+
+
+def _take_over(engine: Engine, places: list[Place]) -> InboxVerb[list[tuple[str, Mark]]]:
+    """Raise the fences, but not over the head of a newer process.
+
+    Whoever wrote a row had said hello before. So the server is asked whether we are the current
+    one after the rows were read; and if they change before we take them, all begins anew.
+    """
+    for _ in range(TAKES_MAX):
+        rows = yield from table.read(engine.client, places)
+        yield from verbs.confirm(engine)
+        with contextlib.suppress(table.Overtaken):
+            return (yield from table.take(engine.client, places, rows))
+    raise DatabaseRefused(
+        f"other processes of client {engine.client!r} change its rows in {table.TABLE} all the "
+        "time; let one of them run"
+    )
 
 
 def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:

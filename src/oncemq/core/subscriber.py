@@ -246,9 +246,13 @@ class Subscriber(Generic[M]):
 
     def reached(self, topic: str, subscription_id: SubscriptionId) -> Offset:
         """The next offset this client would hand out, as far as it knows the subscription."""
+        known = self.is_current(topic, subscription_id)
+        return self._cursors[topic].next if known else Offset(0)
+
+    def is_current(self, topic: str, subscription_id: SubscriptionId) -> bool:
+        """Whether this is the subscription that the client has on the topic."""
         cursor = self._cursors.get(topic)
-        known = cursor is not None and cursor.subscription_id == subscription_id
-        return cursor.next if cursor is not None and known else Offset(0)
+        return cursor is not None and cursor.subscription_id == subscription_id
 
     def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
         """The server named the subscription; an unknown one begins where it says."""

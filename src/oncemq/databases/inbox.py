@@ -16,7 +16,6 @@ from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
 
 TABLE = "oncemq_inbox"
-TRIES = 10  # to take over beside others who try the same
 
 _SCHEMA = """\
 CREATE TABLE IF NOT EXISTS oncemq_inbox (
@@ -65,6 +64,13 @@ class Place(NamedTuple):
     has_settled: bool = False  # messages of it, wherever they took effect
 
 
+class Standing(NamedTuple):
+    """A row as it was read."""
+
+    cursor: Offset
+    fence: int
+
+
 class Overtaken(Exception):
     """A row is not as it was read."""
 
@@ -87,26 +93,52 @@ def sqlstate(error: BaseException) -> str:
     return ""
 
 
-def take_over(
-    connection: Connection, client: str, places: Sequence[Place]
+def see_to_table(connection: Connection) -> Work[None]:
+    """Make the table unless it is there, in a transaction of its own."""
+    if (yield from _is_there(connection)):
+        return
+    try:
+        yield Bound.BEGIN
+        yield Tell(inbox_schema(connection.kind), {})
+        yield Bound.COMMIT
+    except Exception as error:
+        yield from roll_back()
+        if (yield from _is_there(connection)):
+            return  # two made it at once
+        raise DatabaseRefused(
+            f"the table {TABLE} is not there and cannot be made ({error}). Have someone who may "
+            f"do so run:\n{inbox_schema(connection.kind)};"
+        ) from error
+
+
+def read(client: str, places: Sequence[Place]) -> Work[list[Standing | None]]:
+    """What the database says of each, in their order."""
+    yield Bound.BEGIN
+    rows: list[Standing | None] = []
+    for place in places:
+        row = yield from _row(client, place.topic, place.subscription_id)
+        rows.append(row)
+    yield Bound.ROLLBACK
+    return rows
+
+
+def take(
+    client: str, places: Sequence[Place], rows: Sequence[Standing | None]
 ) -> Work[list[tuple[str, Mark]]]:
-    """Become the one who may move these cursors; what the database says of each."""
-    yield from _see_to_table(connection)
-    for left in reversed(range(TRIES)):
-        try:
-            yield Bound.BEGIN
-            marks: list[tuple[str, Mark]] = []
-            for place in sorted(places):
-                mark = yield from _take(client, place)
-                marks.append((place.topic, mark))
-            yield Bound.COMMIT
-            return marks
-        except Exception as error:
-            yield from roll_back()
-            contended = isinstance(error, Overtaken) or sqlstate(error) in _CONTENDED
-            if not contended or not left:
-                raise
-    raise AssertionError("the last try returns or raises")
+    """Become the one who may move these cursors, if all is still as it was read."""
+    marks: list[tuple[str, Mark]] = []
+    try:
+        yield Bound.BEGIN
+        for place, row in zip(places, rows, strict=True):
+            mark = yield from _take(client, place, row)
+            marks.append((place.topic, mark))
+        yield Bound.COMMIT
+    except Exception as error:
+        yield from roll_back()
+        if sqlstate(error) in _CONTENDED:
+            raise Overtaken from error
+        raise
+    return marks
 
 
 def look(client: str, marks: dict[str, Mark]) -> Work[dict[str, Offset]]:
@@ -120,7 +152,7 @@ def look(client: str, marks: dict[str, Mark]) -> Work[dict[str, Offset]]:
             if fault is not None:
                 raise fault
             assert row is not None
-            cursors[topic] = row[0]
+            cursors[topic] = row.cursor
     except Exception:
         yield from roll_back()
         raise
@@ -153,9 +185,8 @@ def roll_back() -> Work[None]:
         return
 
 
-def _take(client: str, place: Place) -> Work[Mark]:
+def _take(client: str, place: Place, row: Standing | None) -> Work[Mark]:
     keys = _keys(client, place.topic, place.subscription_id)
-    row = yield from _row(client, place.topic, place.subscription_id)
     if row is None and place.has_settled:
         raise InboxGap(_nothing_here(client, place))
     if row is None:
@@ -183,11 +214,9 @@ def quoted(text: str) -> str:
     return text.replace("'", "''")
 
 
-def _row(
-    client: str, topic: str, subscription_id: SubscriptionId
-) -> Work[tuple[Offset, int] | None]:
+def _row(client: str, topic: str, subscription_id: SubscriptionId) -> Work[Standing | None]:
     rows = yield Ask(READ, _keys(client, topic, subscription_id))
-    return (Offset(rows[0][0]), int(rows[0][1])) if rows else None
+    return Standing(Offset(rows[0][0]), int(rows[0][1])) if rows else None
 
 
 def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str, str | int]:
@@ -207,10 +236,10 @@ def _blame(client: str, moves: Sequence[Move], *, surely: bool) -> Work[Exceptio
         for move in moves:
             row = yield from _row(client, move.topic, move.subscription_id)
             fault = fault or _fault(client, move.topic, move.fence, row)
-            if fault is None and row is not None and surely and row[0] != move.before:
+            if fault is None and row is not None and surely and row.cursor != move.before:
                 fault = DatabaseRefused(
                     f"the cursor {move.topic}/{client}@{move.before} in {TABLE} was moved to "
-                    f"@{row[0]} by hand while messages were worked on; nothing was committed"
+                    f"@{row.cursor} by hand while messages were worked on; nothing was committed"
                 )
     except Exception:
         fault = None  # nobody can say
@@ -218,37 +247,19 @@ def _blame(client: str, moves: Sequence[Move], *, surely: bool) -> Work[Exceptio
     return fault
 
 
-def _fault(client: str, topic: str, fence: int, row: tuple[Offset, int] | None) -> Exception | None:
+def _fault(client: str, topic: str, fence: int, row: Standing | None) -> Exception | None:
     if row is None:
         return DatabaseRefused(
             f"{TABLE} has no row for {topic}/{client} any more: the table was emptied, the "
             "subscription was made anew by another process, or this connection goes to another "
             "database than before. Nothing was committed; start this client again to go on"
         )
-    if row[1] == fence:
+    if row.fence == fence:
         return None
     return Fenced(
         f"another process of client {client!r} has taken over {topic!r} in this database (fence "
-        f"{row[1]}, ours is {fence}): nothing was committed, and this one must stop"
+        f"{row.fence}, ours is {fence}): nothing was committed, and this one must stop"
     )
-
-
-def _see_to_table(connection: Connection) -> Work[None]:
-    """Make the table unless it is there, in a transaction of its own."""
-    if (yield from _is_there(connection)):
-        return
-    try:
-        yield Bound.BEGIN
-        yield Tell(inbox_schema(connection.kind), {})
-        yield Bound.COMMIT
-    except Exception as error:
-        yield from roll_back()
-        if (yield from _is_there(connection)):
-            return  # two made it at once
-        raise DatabaseRefused(
-            f"the table {TABLE} is not there and cannot be made ({error}). Have someone who may "
-            f"do so run:\n{inbox_schema(connection.kind)};"
-        ) from error
 
 
 def _is_there(connection: Connection) -> Work[bool]:
