@@ -128,9 +128,9 @@ def server_from(config: Config) -> Server:
     rules = Rules(
         message_bytes_max=config.message_max,
         batch_bytes_max=config.batch_max,
-        idempotency_ms=config.idempotency_ttl,
+        idempotency_ms=int(config.idempotency_ttl * 1000),
         idempotency_keys_max=config.idempotency_keys_max,
-        stage_ms=config.stage_ttl,
+        stage_ms=int(config.stage_ttl * 1000),
         stages_max=config.stages_max,
         sync_ms=config.sync_ms,
         retry_ms=round(config.retry * 1000),

@@ -63,9 +63,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     disk_max: int | None = None  # None: as much as the disk has
     message_max: int = 16 << 20
     batch_max: int = 64 << 20
-    idempotency_ttl: int = 7 * 86_400_000  # milliseconds
+    idempotency_ttl: float = 7 * 86_400.0  # seconds
     idempotency_keys_max: int = 1_000_000  # of one topic
-    stage_ttl: int = 86_400_000  # milliseconds
+    stage_ttl: float = 86_400.0  # seconds
     stages_max: int = 1_000_000
     log_level: str = "info"
     log_format: str = "text"
@@ -141,16 +141,16 @@ def _size_or_none(text: str) -> int | None:
     return None if text.strip().lower() == "none" else _positive_size(text)
 
 
-def _at_least_a_day(text: str) -> int:
+def _at_least_a_day(text: str) -> float:
     if (ms := parse_duration(text)) < _MS["d"]:
         raise ConfigError(f"{text!r} is too short to be of use; give at least a day: 1d")
-    return ms
+    return ms / 1000
 
 
-def _at_least_a_minute(text: str) -> int:
+def _at_least_a_minute(text: str) -> float:
     if (ms := parse_duration(text)) < _MS["m"]:
         raise ConfigError(f"{text!r} is shorter than a pause of a publisher; give at least 1m")
-    return ms
+    return ms / 1000
 
 
 def _count(text: str) -> int:

@@ -133,8 +133,9 @@ def test_the_settings_in_json_have_stable_keys() -> None:
     assert (
         list(shown)
         == (
-            "server id state timeout data bind sync segment_bytes disk_max message_max batch_max "
-            "log_level log_format"
+            "server id state timeout data bind feed retry sync segment_bytes disk_max message_max "
+            "batch_max idempotency_ttl idempotency_keys_max stage_ttl stages_max log_level "
+            "log_format"
         ).split()
     )
     assert shown["server"] == {

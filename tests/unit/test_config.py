@@ -235,3 +235,11 @@ def test_a_named_file_that_is_not_there_is_an_error() -> None:
 
 def test_a_wrong_value_is_an_error_even_when_a_stronger_source_hides_it() -> None:
     assert fault({"timeout": "5s"}, ONCEMQ_TIMEOUT="soon").startswith("variable ONCEMQ_TIMEOUT: ")
+
+
+def test_times_that_keys_and_stages_are_kept_have_a_least_value() -> None:
+    config = load({"idempotency_ttl": "30d", "stage_ttl": "2h", "stages_max": "5_000"}, environ={})
+    assert (config.idempotency_ttl, config.stage_ttl, config.stages_max) == (2_592_000, 7_200, 5000)
+    assert "at least a day" in fault({"idempotency_ttl": "1h"})
+    assert "at least 1m" in fault({"stage_ttl": "1s"})
+    assert "from 1 to" in fault({"idempotency_keys_max": "none"})

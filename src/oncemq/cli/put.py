@@ -88,7 +88,9 @@ def put(
     if message is not None and (path or lines):
         raise click.UsageError("give the MESSAGE, or --file, or standard input: one of them")
     if lines and (key is not None or headers or idempotency_key is not None):
-        raise click.UsageError("--key, --header and --idempotency-key go with one message alone")
+        raise click.UsageError(
+            "--key, --header, --idempotency-key: with one message, not with --lines"
+        )
     if also and (lines or idempotency_key is not None):
         raise click.UsageError("--also goes neither with --lines nor with --idempotency-key")
     with _source(session, path, asked=message is None) as source:

@@ -23,6 +23,7 @@ from oncemq.cli.session import Session
     setting("disk_max", "SIZE", "Refuse puts beyond this; none by default."),
     setting("message_max", "SIZE", "Refuse larger messages; 16MiB by default."),
     setting("idempotency_ttl", "TIME", "Remember idempotency keys this long; 7d by default."),
+    setting("stage_ttl", "TIME", "Give stages up that are silent for so long; 1d by default."),
     setting("log_level", "LEVEL", "debug, info (the default), warning or error."),
     setting("log_format", "FORMAT", "text (the default) or json."),
 )

@@ -6,6 +6,7 @@
 import msgspec
 import pytest
 
+from oncemq.core import transactions
 from oncemq.core.names import Micros, owner_producer
 from oncemq.core.records import Committed, OwnersForgotten, Retention, StageDropped
 from oncemq.core.replies import CommitDone, Done, Refused, Staged
@@ -407,3 +408,12 @@ def test_stages_and_owners_are_reported(two) -> None:
     two.commit(("a", b"s", 0, 1))
     facts = two.ask(Status()).facts
     assert (facts["stages"], facts["owners"], facts["committed"]) == (2, 1, 1)
+
+
+def test_limits_of_a_stage(two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "SHARES_MAX", 1)
+    monkeypatch.setattr(transactions, "STAGED_MAX", 4)
+    two.stage(b"s", b"1", b"2")
+    assert code(two.commit(("a", b"s", 0, 1), ("b", b"s", 0, 1))) == "limit"
+    assert code(two.stage(b"s", b"3", b"4", b"5")) == "limit"
+    assert results(two.commit(("a", b"s", 0, 2))) == (False, [("a", 0, 2)])

@@ -26,6 +26,8 @@ from oncemq.core.requests import (
 )
 from oncemq.errors import Corrupt
 from oncemq.server import inventory
+from oncemq.storage import repair
+from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch
 
@@ -59,6 +61,15 @@ def commit(host, *pieces: tuple[str, bytes, int, int], closing: bool = True) -> 
 
 def settle(host, topic: str, subscription: int, cursor: int) -> None:
     host.ask(Settle(ME, Epoch(0), (Settled(topic, subscription, Offset(cursor)),)))
+
+
+def checkpoint(host) -> None:
+    host.driver.mark(Micros(host.now))
+    host.commit()
+    writer = host.log.begin_checkpoint()
+    for blob in host.broker.shard.capture():
+        writer.add(blob)
+    host.run(writer.finish())
 
 
 def held(host) -> int:
@@ -242,3 +253,66 @@ def test_a_commit_with_very_many_parts_is_read_in_order(make_host) -> None:
     stage(host, b"s", *(b"%d" % n for n in range(1000)))
     commit(host, *(("a", b"s", n, 1) for n in range(0, 1000, 2)))  # not one range: not joined
     assert host.read("a") == [b"%d" % n for n in range(0, 1000, 2)]
+
+
+def test_a_bound_that_became_coarser_is_no_missing_file(make_host) -> None:
+    """Freed by a fine bound, then the marks are thinned: the log itself says what is needed."""
+    host = make_host(SMALL)
+    subscription = host.subscribe("a").subscription_id
+    for number in range(90):
+        stage(host, b"s", b"%d" % number * 40, first=number + 1)
+        commit(host, ("a", b"s", number, 1), closing=False)
+    settle(host, "a", subscription, 87)
+    host.compact()
+    for number in range(90, 135):
+        stage(host, b"s", b"%d" % number, first=number + 1)
+        commit(host, ("a", b"s", number, 1), closing=False)
+    (known,) = host.broker.shard.stages.by_id.values()
+    bound = known.low(host.broker.shard.low_of)
+    held = host.log.extents(known.id)[0].first_offset
+    assert bound < held <= 87, "the bound must be below what is left, or this shows nothing"
+    host.restart()
+    inventory.check(host.broker.shard, host.log)
+    assert host.read("a") == [
+        b"%d" % number * (40 if number < 90 else 1) for number in range(87, 135)
+    ]
+
+
+def test_repair_keeps_commits_and_stages_around_the_damage(small) -> None:
+    small.put("b", b"spoiled" * 40)
+    for number in range(12):
+        stage(small, b"s%d" % number, b"%d" % number * 300)
+        commit(small, ("a", b"s%d" % number, 0, 1))
+    place = small.log.find(small.broker.shard.by_name["b"].id, 0)
+    expected = small.read("a")
+    for _ in range(2):  # so that checkpoints cover the first segments
+        checkpoint(small)
+    small.log.close()
+    path = Path(place.segment.path)
+    data = bytearray(path.read_bytes())
+    data[place.position + place.size - 3] ^= 1
+    path.write_bytes(data)
+    found = repair.accept_loss(LocalDisk(), str(small.directory))
+    assert [damage.covered for damage in found.damages] == [True]
+    small.start()
+    assert small.read("a") == expected
+
+
+def test_a_commit_behind_the_damage_counts_as_lost_by_its_topic(small) -> None:
+    stage(small, b"s", b"1" * 300, b"2" * 300)
+    commit(small, ("a", b"s", 0, 2))
+    stage_id = next(iter(small.broker.shard.stages.by_id))
+    topic_id = small.broker.shard.by_name["a"].id
+    place = small.log.find(stage_id, 0)
+    small.driver.mark(Micros(small.now))  # it says that what is before it was durable
+    small.commit()
+    small.log.close()
+    path = Path(place.segment.path)
+    data = bytearray(path.read_bytes())
+    data[place.position + place.size - 3] ^= 1
+    path.write_bytes(data)
+    (damage,) = repair.diagnose(LocalDisk(), str(small.directory)).damages
+    lost = {each.topic_id: (each.first_offset, each.end_offset) for each in damage.lost}
+    assert lost[topic_id] == (0, 2)
+    small.directory = small.directory.with_name("elsewhere")
+    small.start()
