@@ -19,7 +19,7 @@ from oncemq.core.replies import Done, Messages, Reply
 from oncemq.core.replies import Listening as Heard
 from oncemq.core.requests import Leave, Listen, Settled
 from oncemq.core.subscriber import several
-from oncemq.errors import Corrupt, NotSubscribed, OnceMQError
+from oncemq.errors import Corrupt, NotSubscribed, OnceMQError, StorageFull
 from oncemq.wire import codec
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ class Listening:
         self.live.leave()
         self._tune("")
 
-    def _listen(self, wait_ms: int, answered: "partial[None]") -> None:
+    def _listen(
+        self, wait_ms: int, answered: "partial[None]", *, acknowledges: bool = True
+    ) -> None:
         """Say what this client listens to, instead of what it said last."""
         engine, topics, number = self._engine, self._topics, self._number
         assert topics is not None
@@ -197,12 +199,17 @@ class Listening:
 
         def make(client_epoch: Epoch) -> Listen:
             self._acked = engine.subscriber.untold()
-            said.append(self._acked)
+            settled = self._acked if acknowledges else ()
+            said.append(settled)
             return Listen(
-                engine.client, client_epoch, topics, self._acked, self._known, wait_ms, number
+                engine.client, client_epoch, topics, settled, self._known, wait_ms, number
             )
 
         def done(ticket: Ticket[Reply]) -> None:
+            if isinstance(ticket.error, StorageFull) and acknowledges:
+                # No room to note what is settled: that is told later, listening goes on.
+                self._listen(wait_ms, answered, acknowledges=False)
+                return
             if said and ticket.error is None:
                 engine.subscriber.told(said[0])  # a later copy may have been lost
             answered(ticket)

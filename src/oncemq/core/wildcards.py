@@ -14,8 +14,18 @@ from oncemq.core.records import (
     SubscriptionEnded,
 )
 from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed
-from oncemq.core.requests import START_EARLIEST, START_NEW, Subscribe
+from oncemq.core.requests import (
+    START_EARLIEST,
+    START_NEW,
+    Commit,
+    CreateTopic,
+    Put,
+    Request,
+    Subscribe,
+    Unsubscribe,
+)
 from oncemq.core.scribe import Scribe
+from oncemq.core.shard import Shard
 from oncemq.core.step import Step
 from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiting
@@ -103,3 +113,20 @@ class Wildcards:
         return bool(self._shard.subscribed(client, only)) or any(
             is_pattern(name) and name in patterns for name in only
         )
+
+
+def derived_by(shard: Shard, request: Request) -> int:
+    """How many facts may follow from a request because of patterns, beside those of its own."""
+    match request:
+        case Subscribe() if is_pattern(request.topic):
+            return len(among(request.topic, shard.names))
+        case Unsubscribe() if is_pattern(request.topic):
+            return len(shard.by_client.get(request.client, ()))
+        case Put() | Subscribe() | CreateTopic() if shard.patterns.count:
+            known = request.topic in shard.by_name
+            return 0 if known else len(shard.patterns.wanting(request.topic))
+        case Commit() if shard.patterns.count:
+            made = {each.topic for each in request.pieces if each.topic not in shard.by_name}
+            return sum(len(shard.patterns.wanting(name)) for name in made)
+        case _:
+            return 0

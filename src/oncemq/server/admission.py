@@ -10,6 +10,8 @@ from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     Commit,
     Get,
+    Leave,
+    Listen,
     ListSubscriptions,
     ListTopics,
     Put,
@@ -30,7 +32,7 @@ from oncemq.wire import batch
 FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
 PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be made
 
-_WRITES_NOTHING = (Resume, Read, Watch, ListTopics, ShowTopic, ListSubscriptions, Status)
+_WRITES_NOTHING = (Resume, Read, Watch, Leave, ListTopics, ShowTopic, ListSubscriptions, Status)
 
 
 class Room(Protocol):
@@ -46,18 +48,22 @@ class Admission:
         self._rules = rules
         self._room = room
 
-    def check(self, request: Request, body: Body | None, now: Micros) -> Refused | None:
-        """Why a request may not be handled, or None."""
+    def check(
+        self, request: Request, body: Body | None, now: Micros, *, derived: int = 0
+    ) -> Refused | None:
+        """Why a request may not be handled, or None; `derived` facts follow from it at most."""
         if isinstance(request, Put | StagePut):
             assert body is not None, "the codec gives every put a body"
-            return self._put(request, body, now)
-        # Gets go on when the disk is full: those that settle nothing.
-        nothing = isinstance(request, Get) and not request.settled
-        if nothing or isinstance(request, _WRITES_NOTHING) or self._fact_room(request, now):
+            return self._put(request, body, now, derived * PIECE_BYTES)
+        # Gets and listeners go on when the disk is full: those that settle nothing.
+        nothing = isinstance(request, Get | Listen) and not request.settled
+        if nothing or isinstance(request, _WRITES_NOTHING):
             return None
-        return _full()
+        return None if self._fact_room(request, now, derived * PIECE_BYTES) else _full()
 
-    def _put(self, put: Put | StagePut, body: Body, now: Micros) -> Refused | None:
+    def _put(
+        self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int
+    ) -> Refused | None:
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
             detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
@@ -71,13 +77,13 @@ class Admission:
             return Refused(code, fault)
         if batch.checksum(body, _seed(put)) != put.checksum:
             return Refused("checksum", "the batch is not what its checksum says: send it again")
-        if not self._room.has_room(len(body), now_ms=now // 1000):
+        if not self._room.has_room(len(body) + derived_bytes, now_ms=now // 1000):
             return _full()
         return None
 
-    def _fact_room(self, request: Request, now: Micros) -> bool:
-        size = FACT_BYTES
-        if isinstance(request, Get | Settle):
+    def _fact_room(self, request: Request, now: Micros, derived_bytes: int) -> bool:
+        size = FACT_BYTES + derived_bytes
+        if isinstance(request, Get | Settle | Listen):
             size += FACT_BYTES * len(request.settled)
         elif isinstance(request, Commit):
             size += PIECE_BYTES * (len(request.pieces) + len(request.inputs))

@@ -28,6 +28,7 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
+from oncemq.core.wildcards import derived_by
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
 from oncemq.server.pushes import Pushes
@@ -72,7 +73,8 @@ class Driver:
             self._send(Caller(route, fault.token), fault.refusal)
             return
         caller = Caller(route, token)
-        refusal = self._admission.check(request, body, now)
+        derived = derived_by(self.broker.shard, request)
+        refusal = self._admission.check(request, body, now, derived=derived)
         if refusal is not None and refusal.code == "storage_full" and isinstance(request, REPEATED):
             # Its publisher waits for the receipt to free its own disk.
             refusal = None if self.broker.stored_before(request) else refusal

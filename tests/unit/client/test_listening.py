@@ -253,3 +253,24 @@ def test_a_damaged_push_is_as_good_as_lost(shop, listener: Listener) -> None:
     pushes.outgoing.append([*frames[:-1], b"\0" * len(frames[-1])])
     pushes.outgoing.append([frames[0], b"nonsense"])
     assert listener.hear() == ["orders@0"]
+
+
+def test_a_server_without_room_is_listened_to_and_told_what_is_settled_later(
+    shop, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(shop, b"0", b"1")
+    room = listener.server.log.has_room
+    monkeypatch.setattr(listener.server.log, "has_room", lambda size, *, now_ms, fact=False: False)
+    assert listener.hear(limit=1) == ["orders@0"]
+    for _ in range(12):
+        listener.server.now += SECOND // 10
+        listener.node.turn(1)
+    assert listener.hear(limit=1) == ["orders@1"]
+    assert listener.server.driver.broker.shard.by_name["orders"].settled == 0
+    monkeypatch.setattr(listener.server.log, "has_room", room)
+    put(shop, b"2")
+    assert listener.hear() == ["orders@2"]
+    for _ in range(12):
+        listener.server.now += SECOND // 10
+        listener.node.turn(1)
+    assert listener.server.driver.broker.shard.by_name["orders"].settled == 3

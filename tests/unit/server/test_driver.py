@@ -39,6 +39,7 @@ from oncemq.core.requests import (
     Watch,
 )
 from oncemq.core.rules import Rules
+from oncemq.server.admission import PIECE_BYTES
 from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch, codec
@@ -466,3 +467,24 @@ def test_keyed_messages_are_read_again_after_a_restart_and_after_compaction(make
     host.restart()
     assert host.read("orders") == [b"%d" % number for number in range(6)]
     assert host.ask(put, body).duplicate
+
+
+def test_what_patterns_make_of_a_request_has_to_have_room_as_well(host, monkeypatch) -> None:
+    asked: list[int] = []
+
+    def has_room(size: int, *, now_ms: int, fact: bool = False) -> bool:
+        asked.append(size)
+        return True
+
+    monkeypatch.setattr(host.log, "has_room", has_room)
+    put, body = host.putting("orders.1", b"x")
+    host.send(put, body)
+    alone = asked.pop()
+    for number in range(3):
+        host.ask(Subscribe(ClientId(f"_anonymous-{number}"), Epoch(0), "orders.*"))
+    put, body = host.putting("orders.2", b"x")
+    asked.clear()
+    host.send(put, body)
+    assert asked[0] == alone + 3 * PIECE_BYTES
+    host.send(put, body)  # the topic is there now
+    assert asked[1] == alone
