@@ -47,7 +47,11 @@ UNSAID = {
 }
 
 FILES = ("storage/disk.py", "config.py", "assembly.py", "cli/", "testing/", "client/paths.py")
-SPARK_FILES = ("spark/java.py", "spark/launch.py")  # before there is a server or a client
+SPARK_FILES = (
+    "spark/cluster.py",
+    "spark/java.py",
+    "spark/launch.py",
+)  # before there is a server or a client
 
 # library: the places that may import it
 DOORS: dict[str, tuple[str, ...]] = {

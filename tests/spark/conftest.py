@@ -1,6 +1,7 @@
 """A server in process, a client of it, and readers as Spark would make them, without Spark."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,8 @@ CONFIG = {
     # The JVM is short-lived: quick to start matters more than quick at last.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+
+ROWS, PER_BATCH = 120, 40  # of the topic to be copied, and of a micro-batch
 
 Rows = list[tuple[Any, ...]]
 
@@ -105,3 +108,42 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")  # faults are what we are here for
     yield session
     session.stop()
+
+
+@pytest.fixture
+def copy(spark: SparkSession, address: str, tmp_path: Path) -> Callable[..., None]:
+    """Copy what there is of `orders` into `copy`, by a streaming query; the keys with it."""
+
+    def run(sink: str = "oncemq", check: str = "check", **options: str) -> None:
+        reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
+        frame = (
+            spark.readStream.format("oncemq")
+            .options(server=address, maxOffsetsPerTrigger=str(PER_BATCH), **reading)
+            .load()
+        )
+        query = (
+            frame.select("key", "value")
+            .writeStream.format(sink)
+            .options(server=address, topic="copy", **options)
+            .option("checkpointLocation", str(tmp_path / check))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    return run
+
+
+@pytest.fixture
+def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
+    """Messages to be copied, in batches that do not fit the micro-batches."""
+    mq.create_topic("copy", Retention(forever=True))
+    wanted = [(b"k%d" % (n % 3), b"%d" % n) for n in range(ROWS)]
+    for first in range(0, ROWS, 17):
+        part = wanted[first : first + 17]
+        mq.put_many("orders", [value for _, value in part], keys=[key for key, _ in part])
+    return list(wanted)
+
+
+def copied(mq: Client) -> list[tuple[bytes | None, bytes]]:
+    return [(each.key, each.payload) for each in mq.read("copy", 0, limit=10_000)]

@@ -1,10 +1,11 @@
-"""The data source with one thing that goes wrong, once: where, in which batch, and how.
+"""The data source with things that go wrong, each once: in which batch, where, and how.
 
 A class made within a function is pickled by value, so the fault reaches every process of Spark.
 """
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,26 +22,34 @@ from oncemq.spark.writers import StreamWriter
 FAULTS = (
     "task raises",  # after it staged part of its rows
     "task dies",  # the Python worker, by kill -9
+    "executor dies",  # the JVM around it, and all it holds
+    "task is slow",  # so that it is run a second time, elsewhere
     "driver dies before the commit",
     "driver dies after the commit",
     "commit raises after it published",
 )
 
 
-def faulty(fault: str, batch_id: int, mark: Path, driver: int) -> type[DataSource]:
-    """A data source `faulty` in which `fault` happens once, in this batch; `mark` says it did."""
+def faulty(faults: dict[int, str], marks: Path, driver: int) -> type[DataSource]:
+    """A data source `faulty` in which each batch has its fault, once; a file in `marks` says so."""
 
-    def strike(when: str, number: int) -> None:
-        if when != fault or number != batch_id:
+    def strike(fault: str, number: int) -> None:
+        if faults.get(number) != fault:
             return
         try:
-            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(marks / f"{number} {fault}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return  # once
         if fault.startswith("driver"):
             os.kill(driver, signal.SIGKILL)
         elif fault == "task dies":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif fault == "executor dies":
+            daemon = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2]
+            os.kill(int(daemon.split()[1]), signal.SIGKILL)
+            time.sleep(60)  # the end is near
+        elif fault == "task is slow":
+            time.sleep(60)  # longer than the twin takes; Spark kills this one then
         raise RuntimeError(f"on purpose: {fault}")
 
     class Writer(StreamWriter):
@@ -52,8 +61,8 @@ def faulty(fault: str, batch_id: int, mark: Path, driver: int) -> type[DataSourc
             def rows() -> Iterator[pa.RecordBatch]:
                 for each in iterator:
                     yield each.slice(0, each.num_rows // 2)
-                    strike("task raises", number)
-                    strike("task dies", number)
+                    for each_fault in FAULTS[:4]:
+                        strike(each_fault, number)
                     yield each.slice(each.num_rows // 2)
 
             return super().write(rows())

@@ -3,60 +3,19 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from tests.spark.conftest import copied
 from tests.spark.faults import faulty
 
 from oncemq import Client
 from oncemq.core.records import Retention
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
-
-ROWS, PER_BATCH = 120, 40
-
-
-@pytest.fixture
-def copy(spark: SparkSession, address: str, tmp_path: Path) -> Callable[..., None]:
-    """Copy what there is of `orders` into `copy`, by a streaming query; the keys with it."""
-
-    def run(sink: str = "oncemq", check: str = "check", **options: str) -> None:
-        reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
-        frame = (
-            spark.readStream.format("oncemq")
-            .options(server=address, maxOffsetsPerTrigger=str(PER_BATCH), **reading)
-            .load()
-        )
-        query = (
-            frame.select("key", "value")
-            .writeStream.format(sink)
-            .options(server=address, topic="copy", **options)
-            .option("checkpointLocation", str(tmp_path / check))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-
-    return run
-
-
-@pytest.fixture
-def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
-    """Messages to be copied, in batches that do not fit the micro-batches."""
-    mq.create_topic("copy", Retention(forever=True))
-    wanted = [(b"k%d" % (n % 3), b"%d" % n) for n in range(ROWS)]
-    for first in range(0, ROWS, 17):
-        part = wanted[first : first + 17]
-        mq.put_many("orders", [value for _, value in part], keys=[key for key, _ in part])
-    return list(wanted)
-
-
-def copied(mq: Client) -> list[tuple[bytes | None, bytes]]:
-    return [(each.key, each.payload) for each in mq.read("copy", 0, limit=10_000)]
 
 
 def test_a_stream_is_copied_once_and_in_order(mq: Client, orders, copy) -> None:
@@ -78,14 +37,13 @@ def test_a_stream_is_copied_once_and_in_order(mq: Client, orders, copy) -> None:
 def test_a_fault_neither_loses_nor_doubles(
     mq: Client, orders, copy, spark: SparkSession, tmp_path: Path, fault: str, fails: bool
 ) -> None:
-    mark = tmp_path / "struck"
-    spark.dataSource.register(faulty(fault, 1, mark, os.getpid()))
+    spark.dataSource.register(faulty({1: fault}, tmp_path, os.getpid()))
     if fails:
         with pytest.raises(StreamingQueryException, match="on purpose"):
             copy("faulty")
     else:
         copy("faulty")
-    assert mark.exists()
+    assert (tmp_path / f"1 {fault}").exists()
     copy("faulty")  # goes on from the checkpoint
     assert copied(mq) == orders
 
