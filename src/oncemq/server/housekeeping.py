@@ -74,7 +74,7 @@ class Housekeeping:
         if now == self._at_rest:
             return None
         planned = self._driver.log.plan(self._live)
-        self._at_rest = now if planned is None else None
+        self._at_rest = now if planned is None and self._driver.log.planned_all else None
         return planned
 
     def _checkpoint_due(self, now: Micros) -> bool:

@@ -55,6 +55,7 @@ class DamagedIndex(Corrupt):
 class Index(Protocol):
     """What a segment's batches are, by topic."""
 
+    def rows(self) -> int: ...
     def topics(self) -> Iterator[int]: ...
     def extent(self, topic_id: int) -> Extent | None: ...
     def entries_from(self, topic_id: int, offset: int) -> Iterator[Entry]: ...
@@ -68,6 +69,10 @@ class MemoryIndex:
 
     def __init__(self) -> None:
         self.by_topic: dict[int, Entries] = {}
+
+    def rows(self) -> int:
+        """How many topics there are."""
+        return len(self.by_topic)
 
     def add(self, record: MessagesStored, position: int, size: int) -> bool:
         """Remember where a batch lies; True when it is the first of its topic here."""
@@ -181,6 +186,10 @@ class FileIndex:
         self._rows = rows
         self._topics = array("Q", (row[0] for row in _ROW.iter_unpack(rows)))
         self.size = size  # bytes of the index file
+
+    def rows(self) -> int:
+        """How many topics there are."""
+        return len(self._topics)
 
     def with_cache(self, cache: BlockCache) -> "FileIndex":
         """The same index for another thread, which must not share the loop's cache."""

@@ -29,7 +29,7 @@ from oncemq.storage.entries import Extent
 from oncemq.storage.framing import encode, frame_key
 from oncemq.storage.index import BlockCache, MemoryIndex
 from oncemq.storage.parts import Stored
-from oncemq.storage.planning import LiveOf, plan
+from oncemq.storage.planning import LiveOf, Scales, plan
 from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
 from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
 from oncemq.storage.writer import Group, GroupWriter, Part
@@ -90,6 +90,7 @@ class Log:
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
         self._compacting: CompactionJob | None = None
+        self._scales = Scales()
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(
             disk, f"{directory}/log", self._current, cache, sync_ms=options.sync_ms
@@ -272,17 +273,19 @@ class Log:
         """What to compact next; None when nothing is worth it, or a job is not complete yet."""
         if self._compacting is not None or len(self._checkpoints) < KEPT:
             return None
-        planned = plan(
-            self._catalog.segments,
-            self._checkpoints[0].begin,
-            live_of,
-            merged_bytes_max=self.options.segment_bytes,
-        )
+        covered = self._checkpoints[0].begin
+        weighed = self._scales.weigh(self._catalog.segments, covered, live_of, self._last_serial)
+        planned = plan(weighed, live_of, merged_bytes_max=self.options.segment_bytes)
         if planned is not None:
             self._compacting = CompactionJob(
                 self._disk, f"{self._directory}/log", self.identity, self._cache, planned
             )
         return self._compacting
+
+    @property
+    def planned_all(self) -> bool:
+        """Whether the plans since the last append have looked at every segment."""
+        return len(self._checkpoints) < KEPT or self._scales.looked_at_all
 
     def complete(self, job: CheckpointJob | CompactionJob) -> None:
         """A job has run: take its result in. Its `clean` comes after."""

@@ -7,6 +7,7 @@ the largest it is made of, so a byte is merged a logarithmic number of times, an
 rest. A log segment is rewritten once at most: it is a cold one then.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from oncemq.storage.index import DamagedIndex
 from oncemq.storage.segment import COLD, Segment
 
 SOURCES_MAX = 4
+ROWS_A_LOOK = 10_000  # topics and stages looked at for one plan: about 50 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,51 @@ class Weighed:
         return self.usable and self.live > 0 and not self.segment.damage
 
 
-def plan(
-    segments: Sequence[Segment], covered: int, live_of: LiveOf, *, merged_bytes_max: int
-) -> Plan | None:
+class Scales:
+    """Weighs segments in turn, as many at a time as the loop can spare; the others weigh what they
+    did. What is dead stays dead, so an old weight is at most too large. Owned by the loop thread.
+    """
+
+    def __init__(self) -> None:
+        self._weights: OrderedDict[str, int] = OrderedDict()  # by name, longest not looked at first
+        self._looked: set[str] = set()
+        self._serial = -1
+        self.looked_at_all = False  # while nothing was appended
+
+    def weigh(
+        self, segments: Sequence[Segment], covered: int, live_of: LiveOf, serial: int
+    ) -> list[Weighed]:
+        """Every segment, and what of it must stay; `serial` is the log's last one."""
+        usable = {
+            each.name: each
+            for each in segments
+            if each.file is None and each.last_serial <= covered
+        }
+        known = (name for name in self._weights if name in usable)
+        order = [*(name for name in usable if name not in self._weights), *known]
+        kept = {name: self._weights[name] for name in order if name in self._weights}
+        self._weights = OrderedDict(kept)
+        if serial != self._serial:
+            self._serial = serial
+            self._looked.clear()
+        rows = 0
+        for name in order:
+            own = usable[name].index.rows()
+            rows += own
+            if rows > max(own, ROWS_A_LOOK):
+                break
+            self._weights[name] = live_bytes(usable[name], live_of)
+            self._weights.move_to_end(name)
+            self._looked.add(name)
+        self.looked_at_all = usable.keys() <= self._looked
+        return [
+            Weighed(each, self._weights.get(each.name, 0), each.name in self._weights)
+            for each in segments
+        ]
+
+
+def plan(weighed: Sequence[Weighed], live_of: LiveOf, *, merged_bytes_max: int) -> Plan | None:
     """The next thing worth doing, if any: drop what is dead, rewrite what is mostly so, merge."""
-    weighed = [_weigh(segment, covered, live_of) for segment in segments]
     dead = tuple(one.segment for one in weighed if one.usable and not one.live)
     if dead:
         return Plan(dead, {}, rewrite=False)
@@ -76,11 +118,6 @@ def plan(
         if live_topic is not None:
             found[topic_id] = live_topic
     return Plan(tuple(chosen), found, rewrite=True)
-
-
-def _weigh(segment: Segment, covered: int, live_of: LiveOf) -> Weighed:
-    usable = segment.file is None and segment.last_serial <= covered
-    return Weighed(segment, live_bytes(segment, live_of) if usable else 0, usable)
 
 
 def _mostly_dead(weighed: Sequence[Weighed]) -> list[Segment]:

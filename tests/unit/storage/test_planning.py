@@ -9,7 +9,7 @@ import pytest
 from oncemq.core.names import ClientId, Offset, TopicId
 from oncemq.core.records import CursorMoved
 from oncemq.errors import Corrupt
-from oncemq.storage import compaction
+from oncemq.storage import compaction, planning
 from oncemq.storage.compaction import ColdWriter
 from oncemq.storage.log import LogOptions
 from oncemq.storage.planning import Live, live_bytes
@@ -187,3 +187,33 @@ def test_room_is_taken_in_large_steps_up_to_the_end_of_a_segment(
     assert len(asked) <= 4 * 6
     assert all(path.stat().st_size <= 30_000 for path in scribe.segments[:-1])
     scribe.log.close()
+
+
+def test_a_look_is_short_and_all_of_them_together_see_everything(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many topics there are, a plan looks at some segments only, the others in turn."""
+    monkeypatch.setattr(planning, "ROWS_A_LOOK", 1)
+    asked: list[int] = []
+    low = 0
+
+    def live(topic: int) -> Live | None:
+        asked.append(topic)
+        return Live("t1", low)
+
+    for _ in range(6):
+        scribe.store(1, b"x" * 1500)
+    cover(scribe)
+    usable = [each for each in scribe.log._catalog.segments if each.index.rows()]
+    looks = 0
+    while looks == 0 or not scribe.log.planned_all:
+        asked.clear()
+        assert scribe.log.plan(live) is None
+        assert len(asked) <= 1
+        looks += 1
+    assert looks >= len(usable) > 2
+    low = 99  # everything is settled: found in turn, too
+    assert compact(scribe, {1: 99}) >= 1
+    while not scribe.log.planned_all:
+        assert scribe.log.plan(live) is None
+    assert [each for each in scribe.log._catalog.segments if each.index.rows()] == []
