@@ -75,7 +75,7 @@ def _frees_a_published_stage(_: Any) -> Any:
     return low
 
 
-@instead(Shard, "recovered")
+@instead(Shard, "recovered", "server_kill", "server_cut", "server_trap")
 def _forgets_keys_on_recovery(original: Any) -> Any:
     def recovered(self: Shard) -> None:
         original(self)
@@ -84,7 +84,7 @@ def _forgets_keys_on_recovery(original: Any) -> Any:
     return recovered
 
 
-@instead(Shard, "recovered")
+@instead(Shard, "recovered", "server_kill", "server_cut", "server_trap")
 def _forgets_owners_on_recovery(original: Any) -> Any:
     def recovered(self: Shard) -> None:
         original(self)
