@@ -3,6 +3,7 @@
 PYTHON  ?= python3
 WORKERS ?= 2
 MINUTES ?= 5
+RUNS    ?= 100
 SECONDS ?= 15
 
 # uv: the one on PATH, else our own copy, pinned with hashes in requirements-boot.lock.
@@ -27,10 +28,10 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sim soak models fuzz card bench wheel coverage format lock clean
+.PHONY: help setup demo test check sim soak soak-spark spark-cluster models fuzz card bench wheel coverage format lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv from the lock file (the targets below do it by themselves)
 	@echo ".venv is ready"
@@ -54,6 +55,12 @@ sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without
 
 soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+soak-spark: $(READY) ## every fault on real Sparks, RUNS (100) of each; exit code 6 on a finding
+	@ONCEMQ_SPARK_RUNS=$(RUNS) $(BIN)/pytest -q -x tests/spark/test_sink_on_spark.py tests/spark/test_processes.py -k run || exit 6
+
+spark-cluster: $(READY) ## a Spark master and two workers on this machine, until Ctrl-C
+	@$(BIN)/python -m oncemq.spark.cluster
 
 models: $(READY) ## check the Spin models, clean and with each planted bug (apt install spin gcc)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models

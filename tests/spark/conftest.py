@@ -1,5 +1,6 @@
 """A server in process, a client of it, and readers as Spark would make them, without Spark."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -110,33 +111,37 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+def copy_orders(
+    spark: SparkSession, address: str, check: Path, sink: str = "oncemq", **options: str
+) -> None:
+    """Copy what there is of `orders` into `copy`, by a streaming query; the keys with it."""
+    reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
+    query = (
+        spark.readStream.format("oncemq")
+        .options(server=address, maxOffsetsPerTrigger=str(PER_BATCH), **reading)
+        .load()
+        .select("key", "value")
+        .writeStream.format(sink)
+        .options(server=address, topic="copy", checkpointLocation=str(check), **options)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
 @pytest.fixture
 def copy(spark: SparkSession, address: str, tmp_path: Path) -> Callable[..., None]:
-    """Copy what there is of `orders` into `copy`, by a streaming query; the keys with it."""
+    """`copy()`: copy what there is, from the checkpoint on."""
 
     def run(sink: str = "oncemq", check: str = "check", **options: str) -> None:
-        reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
-        frame = (
-            spark.readStream.format("oncemq")
-            .options(server=address, maxOffsetsPerTrigger=str(PER_BATCH), **reading)
-            .load()
-        )
-        query = (
-            frame.select("key", "value")
-            .writeStream.format(sink)
-            .options(server=address, topic="copy", **options)
-            .option("checkpointLocation", str(tmp_path / check))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        copy_orders(spark, address, tmp_path / check, sink, **options)
 
     return run
 
 
-@pytest.fixture
-def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
+def fill_orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
     """Messages to be copied, in batches that do not fit the micro-batches."""
+    mq.create_topic("orders", Retention(forever=True))
     mq.create_topic("copy", Retention(forever=True))
     wanted = [(b"k%d" % (n % 3), b"%d" % n) for n in range(ROWS)]
     for first in range(0, ROWS, 17):
@@ -145,5 +150,16 @@ def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
     return list(wanted)
 
 
+@pytest.fixture
+def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
+    return fill_orders(mq)
+
+
 def copied(mq: Client) -> list[tuple[bytes | None, bytes]]:
     return [(each.key, each.payload) for each in mq.read("copy", 0, limit=10_000)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`make soak-spark`: a test that asks for `run` is run so many times."""
+    if "run" in metafunc.fixturenames:
+        metafunc.parametrize("run", range(int(os.environ.get("ONCEMQ_SPARK_RUNS", "1"))))

@@ -26,12 +26,17 @@ FAULTS = (
     "task is slow",  # so that it is run a second time, elsewhere
     "driver dies before the commit",
     "driver dies after the commit",
+    "server dies before the commit",
+    "server dies after the commit",
     "commit raises after it published",
 )
 
 
-def faulty(faults: dict[int, str], marks: Path, driver: int) -> type[DataSource]:
-    """A data source `faulty` in which each batch has its fault, once; a file in `marks` says so."""
+def faulty(faults: dict[int, str], marks: Path, victim: int) -> type[DataSource]:
+    """A data source `faulty` in which each batch has its fault, once; a file in `marks` says so.
+
+    `victim` is the process of the driver or of the server, if one of these is to die.
+    """
 
     def strike(fault: str, number: int) -> None:
         if faults.get(number) != fault:
@@ -40,8 +45,10 @@ def faulty(faults: dict[int, str], marks: Path, driver: int) -> type[DataSource]
             os.close(os.open(marks / f"{number} {fault}", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return  # once
-        if fault.startswith("driver"):
-            os.kill(driver, signal.SIGKILL)
+        if fault.startswith(("driver", "server")):
+            os.kill(victim, signal.SIGKILL)
+            if fault.startswith("server"):
+                return  # the write goes on, and waits for it
         elif fault == "task dies":
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault == "executor dies":
@@ -69,7 +76,9 @@ def faulty(faults: dict[int, str], marks: Path, driver: int) -> type[DataSource]
 
         def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
             strike("driver dies before the commit", batchId)
+            strike("server dies before the commit", batchId)
             super().commit(messages, batchId)
+            strike("server dies after the commit", batchId)
             strike("driver dies after the commit", batchId)
             strike("commit raises after it published", batchId)
 

@@ -47,7 +47,9 @@ def drive(address: str, tmp_path: Path) -> Callable[..., None]:
     return run
 
 
-def test_a_driver_killed_before_and_after_the_commit(mq: Client, orders, drive, copy) -> None:
+def test_a_driver_killed_before_and_after_the_commit(
+    mq: Client, orders, drive, copy, run: int
+) -> None:
     drive({1: "driver dies before the commit"})
     assert copied(mq) == orders[:PER_BATCH]
     drive({1: "driver dies after the commit"})
@@ -56,7 +58,9 @@ def test_a_driver_killed_before_and_after_the_commit(mq: Client, orders, drive, 
     assert copied(mq) == orders
 
 
-def test_a_cluster_with_a_slow_task_and_a_dying_executor(mq: Client, orders, drive) -> None:
+def test_a_cluster_with_a_slow_task_and_a_dying_executor(
+    mq: Client, orders, drive, run: int
+) -> None:
     with standalone(workers=2) as master:
         drive({0: "task is slow", 1: "executor dies"}, master)
     assert copied(mq) == orders

@@ -3,13 +3,17 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.spark.conftest import copied
+from tests.e2e.processes import free_port
+from tests.spark.conftest import copied, copy_orders, fill_orders
 from tests.spark.faults import faulty
 
 from oncemq import Client
@@ -35,7 +39,7 @@ def test_a_stream_is_copied_once_and_in_order(mq: Client, orders, copy) -> None:
     ],
 )
 def test_a_fault_neither_loses_nor_doubles(
-    mq: Client, orders, copy, spark: SparkSession, tmp_path: Path, fault: str, fails: bool
+    mq: Client, orders, copy, spark: SparkSession, tmp_path: Path, fault: str, fails: bool, run: int
 ) -> None:
     spark.dataSource.register(faulty({1: fault}, tmp_path, os.getpid()))
     if fails:
@@ -48,7 +52,40 @@ def test_a_fault_neither_loses_nor_doubles(
     assert copied(mq) == orders
 
 
-def test_the_last_batch_run_again_adds_nothing(mq: Client, orders, copy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["server dies before the commit", "server dies after the commit"])
+def test_a_server_killed_and_started_again_in_the_middle(
+    spark: SparkSession, tmp_path: Path, fault: str, run: int
+) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "oncemq", "serve", "--bind", address]
+    command += ["--data", str(tmp_path / "data")]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    lives = [first]
+    spark.dataSource.register(faulty({1: fault}, tmp_path, first.pid))
+
+    def start_again() -> None:
+        first.wait()
+        lives.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+
+    waiting = threading.Thread(target=start_again)
+    waiting.start()
+    try:
+        with Client(address, timeout=60) as mq:
+            wanted = fill_orders(mq)
+            copy_orders(spark, address, tmp_path / "check", "faulty")
+            assert (tmp_path / f"1 {fault}").exists()
+            assert copied(mq) == wanted
+    finally:
+        first.kill()
+        waiting.join()
+        for each in lives:
+            each.kill()
+            each.wait()
+
+
+def test_the_last_batch_run_again_adds_nothing(
+    mq: Client, orders, copy, tmp_path: Path, run: int
+) -> None:
     copy()
     commits = tmp_path / "check" / "commits"
     last = max(int(each.name) for each in commits.iterdir() if each.name.isdecimal())
