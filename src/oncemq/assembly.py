@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import resource
 import secrets
 import signal
 import threading
@@ -147,8 +148,17 @@ def server_from(config: Config) -> Server:
     return Server(Path(config.data), config.bind, rules=rules, options=options, feed=config.feed)
 
 
+def _raise_file_limit() -> None:
+    """As many connections as the system allows: each is a file, and 1,024 are soon used."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def serve(config: Config, *, ready: Callable[[str], None]) -> int:
     """Run a server in the foreground until SIGTERM or SIGINT; drains, then returns 0."""
+    _raise_file_limit()
     server = server_from(config)
 
     def stop(_number: int, _frame: FrameType | None) -> None:

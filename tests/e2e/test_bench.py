@@ -23,12 +23,15 @@ TINY = replace(
     backlog_bytes=100_000,
     topics=20,
     log_bytes=2_000_000,
+    listeners=(2,),
+    connected=5,
 )
 
 VALUES = {
     "put": ["put", "put", "p50", "p50"],
     "get": ["get", "get"],
     "latency": ["p50", "p50"],
+    "push": ["OnceMQ, durable", "p50", "RSS per connection", "p50"],
     "inbox": ["consumed", "consumed"],
     "outbox": ["relayed", "p50"],
     "transactions": ["committed", "committed"],

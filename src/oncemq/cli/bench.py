@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from oncemq.cli.bench_lab import Lab
     from oncemq.cli.bench_report import Figure
 
-PARTS = ("put", "get", "latency", "inbox", "outbox", "transactions", "topics", "restart", "memory")
+PARTS = (
+    *("put", "get", "latency", "push", "inbox", "outbox", "transactions"),
+    *("topics", "restart", "memory"),
+)
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
 
@@ -59,8 +62,8 @@ def bench(
     log_bytes: int | None,
     database: str,
 ) -> None:
-    """Measure this machine: PART is put, get, latency, inbox, outbox, transactions, topics,
-    restart or memory.
+    """Measure this machine: PART is put, get, latency, push, inbox, outbox, transactions,
+    topics, restart or memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -91,6 +94,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         bench_bulk,
         bench_inbox,
         bench_outbox,
+        bench_push,
         bench_scale,
         bench_single,
         bench_transactions,
@@ -100,6 +104,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "put": [bench_bulk.bulk_puts, bench_single.single_puts],
         "get": [bench_bulk.bulk_gets],
         "latency": [bench_single.latencies],
+        "push": [bench_push.fan_out, bench_push.latencies, bench_push.connected],
         "inbox": [bench_inbox.consumed],
         "outbox": [bench_outbox.relayed],
         "transactions": [bench_transactions.transacted],

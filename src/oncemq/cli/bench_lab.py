@@ -35,6 +35,8 @@ class Effort:
     backlog_bytes: int = 128 * MEBIBYTE  # what a bulk get finds
     topics: int = 100_000
     log_bytes: int = 1 << 30
+    listeners: tuple[int, ...] = (1, 10, 100, 1_000)
+    connected: int = 10_000
 
 
 QUICK = Effort(
@@ -46,6 +48,8 @@ QUICK = Effort(
     backlog_bytes=32 * MEBIBYTE,
     topics=2_000,
     log_bytes=128 * MEBIBYTE,
+    listeners=(1, 100),
+    connected=500,
 )
 
 

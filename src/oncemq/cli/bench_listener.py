@@ -1,4 +1,4 @@
-"""The far end of the latency measurement: a waiting get, in a process of its own.
+"""The far end of the latency measurement: a waiting get or a listener, in its own process.
 
 Each payload begins with the moment it was to be sent, on the clock that all processes share.
 """
@@ -18,7 +18,22 @@ def stamped(moment_ns: int, size: int) -> bytes:
     return moment_ns.to_bytes(STAMP_BYTES, "little").ljust(size, b"\0")
 
 
-def listen(address: str, topic: str, count: int) -> list[float]:
+def hear(address: str, topic: str, count: int) -> list[float]:
+    """The seconds from the intended moment to a listener's hands, for each message."""
+    times: list[float] = []
+    with Client(address) as client:
+        client.subscribe(topic)
+        sys.stdout.write("waiting\n")
+        sys.stdout.flush()
+        for message in client.listen(topic):
+            sent = int.from_bytes(message.payload[:STAMP_BYTES], "little")
+            times.append((time.monotonic_ns() - sent) / 1e9)
+            if len(times) == count:
+                break
+    return times
+
+
+def wait(address: str, topic: str, count: int) -> list[float]:
     """The seconds from the intended moment to the return of the get, for each message."""
     times: list[float] = []
     with Client(address) as client:
@@ -37,5 +52,6 @@ def listen(address: str, topic: str, count: int) -> list[float]:
 
 
 if __name__ == "__main__":
-    found = listen(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    measure = hear if sys.argv[4:] == ["push"] else wait
+    found = measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
