@@ -110,8 +110,8 @@ def live(options: Options, fate: Fate, *, blocks: int, chance: random.Random) ->
     with Client(options["server"], **where) as mq:
         while blocks:
             blocks -= 1
-            limit = chance.randint(1, 7) if not options.get("all") else 1000
-            with mq.consume("orders", limit=limit, wait=0.2, into=connection) as messages:
+            limit = 1000 if options.get("all") else chance.randint(1, 7)
+            with mq.consume("orders", limit=limit, wait=0.05, into=connection) as messages:
                 fate.passes("received")
                 for place, message in enumerate(messages):
                     if place == 1:
@@ -127,7 +127,10 @@ def child(
 ) -> NoReturn:
     code = 1
     try:
-        live(options, Fate(point, end, out), blocks=blocks, chance=random.Random(seed))
+        fate = Fate(point, end, out)
+        live(options, fate, blocks=blocks, chance=random.Random(seed))
+        if end == signal.SIGKILL:  # it never came by there
+            os.kill(os.getpid(), end)
         code = 0
     except Fenced as fenced:
         os.write(out, fenced.detail.encode())
@@ -163,26 +166,26 @@ def ended(pid: int, pipe: int, *, after: float | None = None) -> tuple[str, int]
     return said, os.waitstatus_to_exitcode(status)
 
 
-def kills(options: Options, count: int, seed: int) -> dict[str, int]:
-    """So many lives, each cut short; where."""
+def kills(options: Options, count: int, seed: int, steps: list[str]) -> dict[str, int]:
+    """So many lives, each cut short: at a named step, at some point, at a random moment."""
     chance = random.Random(seed)
     where: dict[str, int] = {}
-    done = 0
-    while done < count:
-        by_time = chance.random() < 0.25
+    for _ in range(count):
+        how = chance.choice(("step", "step", "point", "moment"))
+        points: dict[str, int | str] = {"step": chance.choice(steps), "moment": 0}
         pid, pipe = start(
             options,
-            point=0 if by_time else chance.randint(1, 40),
+            point=points.get(how, chance.randint(1, 40)),
             end=signal.SIGKILL,
-            blocks=10**6,
+            blocks=15,
             seed=chance.randrange(1 << 32),
         )
-        name, code = ended(pid, pipe, after=chance.uniform(0.004, 0.03) if by_time else None)
+        moment = chance.uniform(0.004, 0.03) if how == "moment" else None
+        name, code = ended(pid, pipe, after=moment)
         if code != -signal.SIGKILL:
             raise SystemExit(f"a life ended by itself with {code}: {name}")
-        name = "some moment" if by_time else name
+        name = "some moment" if how == "moment" else name
         where[name] = where.get(name, 0) + 1
-        done += 1
     return where
 
 

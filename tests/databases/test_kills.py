@@ -28,6 +28,7 @@ SEED = int(os.environ.get("TEST_SEED", "20211125"))
 LIVES = Path(__file__).with_name("lives.py")
 KILLS = int(os.environ.get("ONCEMQ_KILLS", "1000"))
 ROUNDS = 20  # the server is killed after each
+MESSAGES = 15  # for each life
 STEPS = (
     "taken",
     "received",
@@ -111,22 +112,29 @@ def living(nursery: Nursery, directory: Path, database: str) -> Iterator[Lives]:
 def storm(lives: Lives, kills: int, seed: int, tally: proof.Tally) -> None:
     """Kill the subscriber again and again, the server now and then; then let it finish."""
     where: dict[str, int] = {}
-    messages = kills * 8
-    lives.put(0, messages)
+    each = kills // ROUNDS
     for turn in range(ROUNDS):
-        found = lives.ask("kills", count=kills // ROUNDS, seed=seed * 1000 + turn)
+        lives.put(turn * each * MESSAGES, (turn + 1) * each * MESSAGES)
+        found = lives.ask("kills", count=each, seed=seed * 1000 + turn, steps=STEPS)
         for name, count in found.items():
             where[name] = where.get(name, 0) + count
         lives.serving.kill()
         lives.serving.start()
     print(f"seed {seed}: {where}")
     tally.add("kills", sum(where.values()) + ROUNDS)
-    tally.add("messages", messages)
+    tally.add("messages", each * ROUNDS * MESSAGES)
     tally.fault("kill -9", sum(where.values()) + ROUNDS)
     assert lives.ask("finish", seed=seed, options={"all": True}) == 0
-    assert sum(where.values()) == kills // ROUNDS * ROUNDS
+    assert sum(where.values()) == each * ROUNDS
     missed = [step for step in STEPS if not where.get(step)]
     assert not missed, f"never killed at {missed}"
+
+
+def check_rows(rows: list[tuple[int]], kills: int) -> None:
+    """As many as messages, in order."""
+    messages = kills // ROUNDS * ROUNDS * MESSAGES
+    assert len(rows) == messages
+    assert [number for (number,) in rows] == list(range(messages))
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
@@ -140,7 +148,7 @@ def test_killed_with_sqlite(mode: str, nursery: Nursery, place: Path) -> None:
             storm(lives, KILLS // 2, SEED, tally)
             rows = database.execute("SELECT number FROM effects ORDER BY id").fetchall()
         database.close()
-        assert [number for (number,) in rows] == list(range(KILLS // 2 * 8))
+        check_rows(rows, KILLS // 2)
 
 
 def test_killed_with_postgresql(nursery: Nursery, postgres: Postgres, place: Path) -> None:
@@ -155,7 +163,7 @@ def test_killed_with_postgresql(nursery: Nursery, postgres: Postgres, place: Pat
         with living(nursery, place, dsn) as lives:
             storm(lives, KILLS, SEED, tally)
         rows = database.execute("SELECT number FROM effects ORDER BY id").fetchall()
-        assert [number for (number,) in rows] == list(range(KILLS * 8))
+        check_rows(rows, KILLS)
 
 
 # A zombie: stopped, taken over, woken

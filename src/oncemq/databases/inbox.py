@@ -86,7 +86,7 @@ def sqlstate(error: BaseException) -> str:
     """PostgreSQL's code for what went wrong, however deep a library wrapped it; or nothing."""
     seen: BaseException | None = error
     while seen is not None:
-        code: Any = getattr(seen, "sqlstate", None)
+        code: Any = getattr(seen, "sqlstate", None) or getattr(seen, "pgcode", None)
         if isinstance(code, str):
             return code
         seen = getattr(seen, "orig", None) or seen.__cause__
