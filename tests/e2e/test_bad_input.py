@@ -112,7 +112,7 @@ def refused(reply: Reply, code: str, *words: str) -> Refused:
 # ------------------------------------------------------------------ frames
 
 
-@pytest.mark.parametrize("opcode", [0, 16, 63, 64, 67, 255])
+@pytest.mark.parametrize("opcode", [0, 19, 63, 64, 67, 255])
 def test_an_unknown_opcode_is_refused_with_those_that_are_known(
     ground: Ground, opcode: int
 ) -> None:

@@ -1,8 +1,8 @@
 """The publisher's verbs of the asyncio client; see `client.blocking_puts`."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeVar, overload
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Literal, TypeVar, overload
 
 from oncemq.client.aio_transactions import AsyncTransacting
 from oncemq.client.aio_turns import AsyncTurns
@@ -159,11 +159,56 @@ class AsyncPublishing(AsyncTransacting):
 
     def _future(self, ticket: Ticket[Receipts], pick: Callable[[Receipts], T]) -> asyncio.Future[T]:
         async def wait() -> T:
-            return pick(await self._receipts(ticket))
+            return pick(await self._answer(ticket))
 
-        return asyncio.ensure_future(wait())
+        return AwaitedReceipt(ticket, asyncio.ensure_future(wait()))
 
     async def _receipts(self, ticket: Ticket[Receipts]) -> Receipts:
         ticket.looked_at = True
+        return await self._answer(ticket)
+
+    async def _answer(self, ticket: Ticket[Receipts]) -> Receipts:
         await self._turns.wait_until(lambda: ticket.done, None, "the receipt")
         return ticket.result()
+
+
+class AwaitedReceipt(asyncio.Future[T]):
+    """The future of a put with `wait=False`. Whoever awaits it hears what became of the put.
+
+    If nobody does, `flush` and `close` say it, so asyncio need not complain of it.
+    """
+
+    def __init__(self, ticket: Ticket[Receipts], waiting: asyncio.Task[T]) -> None:
+        super().__init__(loop=waiting.get_loop())
+        self._ticket = ticket
+        self._waiting = waiting
+        waiting.add_done_callback(self._take_over)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        self._ticket.looked_at = True
+        return super().__await__()
+
+    def result(self) -> T:
+        self._ticket.looked_at = True
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        self._ticket.looked_at = True
+        return super().exception()
+
+    def cancel(self, msg: object = None) -> bool:
+        self._waiting.cancel()
+        return super().cancel()
+
+    def _take_over(self, waiting: asyncio.Task[T]) -> None:
+        if self.done():
+            return
+        if waiting.cancelled():
+            super().cancel()
+            return
+        error = waiting.exception()
+        if error is None:
+            self.set_result(waiting.result())
+        else:
+            self.set_exception(error)
+            super().exception()  # retrieved, as asyncio calls it, and not looked at by anyone
