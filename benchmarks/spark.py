@@ -1,22 +1,31 @@
 """Spark beside its own limits, in one run: `python benchmarks/spark.py [ROWS]`.
 
 Rows a second from a topic into a sink that drops them, beside a bare Python source that yields
-ready-made Arrow batches of the same rows and beside the JVM's own Parquet scan; and what a small
-micro-batch costs, beside Spark's rate source. Medians; each thing is warmed up first.
+ready-made Arrow batches of the same rows and beside the JVM's own Parquet scan; rows a second
+from Parquet into a topic, beside a bare Python sink that drops them; and what a small micro-batch
+costs, beside Spark's rate source. Medians; each thing is warmed up first.
 """
 
 import os
+import random
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    InputPartition,
+    WriterCommitMessage,
+)
 
 import oncemq.spark
 from oncemq import Client
@@ -54,7 +63,7 @@ class ReadyReader(DataSourceReader):
         made = pa.RecordBatch.from_arrays(
             [
                 pa.array([b"%016d" % n for n in range(rows)], pa.binary()),
-                pa.array([b"v" * 100] * rows, pa.binary()),
+                pa.array([random.randbytes(100) for _ in range(rows)], pa.binary()),
                 pa.array(range(rows), pa.int64()),
                 pa.array([1_700_000_000_000_000] * rows, pa.timestamp("us", "UTC")),
             ],
@@ -62,6 +71,23 @@ class ReadyReader(DataSourceReader):
         )
         for start in range(0, partition.value, rows):
             yield made.slice(0, min(rows, partition.value - start))
+
+
+class Void(DataSource):
+    """The ceiling of a sink: Arrow batches that are looked at and dropped."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "void"
+
+    def writer(self, schema, overwrite: bool) -> DataSourceArrowWriter:
+        return VoidWriter()
+
+
+class VoidWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        sum(each.num_rows for each in iterator)
+        return WriterCommitMessage()
 
 
 def cpu_seconds() -> float:
@@ -116,6 +142,31 @@ def throughput(spark: SparkSession, server: str, rows: int, scratch: Path) -> No
             ours().write.mode("overwrite").parquet(str(scratch / "copied"))
         ),
     }
+    rates, costs = measured(ways, rows)
+    for name, aim in (("bare Arrow source", 0.5), ("JVM Parquet scan", 0.35)):
+        compare("oncemq", name, rates, costs, aim)
+
+
+def sink_throughput(spark: SparkSession, server: str, rows: int, scratch: Path) -> None:
+    """Rows a second from Parquet into a topic, and into nothing."""
+    frame = spark.read.parquet(str(scratch / "parquet")).select("key", "value")
+
+    def write(name: str, **options: str) -> None:
+        frame.write.format(name).mode("append").options(**options).save()
+
+    ways = {
+        "oncemq sink": lambda: write("oncemq", server=server, topic="copy"),
+        "bare Arrow sink": lambda: write("void"),
+    }
+    rates, costs = measured(ways, rows)
+    compare("oncemq sink", "bare Arrow sink", rates, costs, 0.5)
+
+
+Numbers = dict[str, float]
+
+
+def measured(ways: Mapping[str, Callable[[], object]], rows: int) -> tuple[Numbers, Numbers]:
+    """Rows a second, and CPU seconds a row, of each way; in turn, so that noise hits all."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(ROUNDS + 1):
         for name, work in ways.items():
@@ -126,9 +177,12 @@ def throughput(spark: SparkSession, server: str, rows: int, scratch: Path) -> No
         print(
             f"{name:22} {rates[name] / 1e6:6.2f} M rows/s {costs[name] * 1e6:6.2f} µs of CPU a row"
         )
-    for name, aim in (("bare Arrow source", 0.5), ("JVM Parquet scan", 0.35)):
-        clock, cpu = rates["oncemq"] / rates[name], costs[name] / costs["oncemq"]
-        print(f"oncemq / {name:20} {clock:.2f} by the clock, {cpu:.2f} by CPU (aim: {aim})")
+    return rates, costs
+
+
+def compare(ours: str, theirs: str, rates: Numbers, costs: Numbers, aim: float) -> None:
+    clock, cpu = rates[ours] / rates[theirs], costs[theirs] / costs[ours]
+    print(f"{ours} / {theirs}: {clock:.2f} by the clock, {cpu:.2f} by CPU (aim: {aim})")
 
 
 def small_batches(spark: SparkSession, server: str, scratch: Path) -> None:
@@ -165,13 +219,16 @@ def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         scratch = Path(directory)
         command = [sys.executable, "-m", "oncemq", "serve", "--data", str(scratch / "data")]
-        server = "tcp://127.0.0.1:5599"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            server = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
         serving = subprocess.Popen([*command, "--bind", server], stdout=subprocess.PIPE)
         spark = None
         try:
             with Client(server) as mq:
-                mq.create_topic("orders", Retention(forever=True))
-                payloads = [b"v" * 100] * BATCH_ROWS
+                for topic in ("orders", "copy"):
+                    mq.create_topic(topic, Retention(forever=True))
+                payloads = [random.randbytes(100) for _ in range(BATCH_ROWS)]
                 for first in range(0, rows, BATCH_ROWS):
                     keys = [b"%016d" % n for n in range(first, first + BATCH_ROWS)]
                     mq.put_many("orders", payloads, keys=keys, wait=False)
@@ -179,7 +236,9 @@ def main(rows: int) -> None:
             spark = oncemq.spark.session("local[2]", config={"spark.ui.enabled": "false"})
             spark.sparkContext.setLogLevel("OFF")  # a query that is stopped in a batch says much
             spark.dataSource.register(Ready)
+            spark.dataSource.register(Void)
             throughput(spark, server, rows, scratch)
+            sink_throughput(spark, server, rows, scratch)
             small_batches(spark, server, scratch)
         finally:
             if spark is not None:
