@@ -28,7 +28,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test check sim soak soak-spark spark-cluster models fuzz card bench wheel coverage format lock clean
+.PHONY: help setup demo demo-spark test check lint sim soak soak-spark spark-cluster models fuzz card bench wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -46,12 +46,14 @@ test: $(READY) ## run every test
 	@$(BIN)/python -m oncemq.testing.proof make test
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
-check: $(READY) ## lint, format, types, staircase, and the fast tests
+check: lint ## lint, and the fast tests
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+
+lint: $(READY) ## lint, format, types, staircase
 	@$(BIN)/ruff check --quiet . && echo "ruff check    ok"
 	@$(BIN)/ruff format --quiet --check . && echo "ruff format   ok" || { echo "not formatted: run 'make format'" >&2; exit 1; }
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without SEED, fresh ones for MINUTES (5)
 	@$(BIN)/python -m oncemq.testing.campaign $(if $(SEED),$(SEED),fresh $(MINUTES))
