@@ -27,16 +27,6 @@ def orders(*ids: int) -> list[bytes]:
     return [msgspec.json.encode(Order(each)) for each in ids]
 
 
-@pytest.fixture
-def app(oncemq_server: str, tmp_path: Path) -> App:
-    return App(oncemq_server, id="shop", state=tmp_path / "state")
-
-
-@pytest.fixture
-def mq(oncemq_client: Connect) -> Client:
-    return oncemq_client()
-
-
 def cursor(mq: Client, client: str) -> int:
     (found,) = mq.subscriptions(client=client)
     return found.cursor

@@ -32,16 +32,6 @@ class Order(msgspec.Struct, frozen=True):
     id: int
 
 
-@pytest.fixture
-def app(oncemq_server: str, tmp_path: Path) -> App:
-    return App(oncemq_server, id="shop", state=tmp_path / "state")
-
-
-@pytest.fixture
-def mq(oncemq_client: Connect) -> Client:
-    return oncemq_client()
-
-
 def once(*arguments: str) -> Result:
     """The command, on the server of this test (by ONCEMQ_SERVER)."""
     return CliRunner().invoke(cli, arguments)

@@ -23,16 +23,6 @@ class Order(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-def app(oncemq_server: str, tmp_path: Path) -> App:
-    return App(oncemq_server, id="shop", state=tmp_path / "state")
-
-
-@pytest.fixture
-def mq(oncemq_client: Connect) -> Client:
-    return oncemq_client()
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A database with a table that keeps duplicates, so that they would show."""
     path = tmp_path / "shop.db"
