@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ from oncemq import App, Client, Fenced, Message, Unreachable
 from oncemq.testing import Chaos, server
 
 pytestmark = pytest.mark.usefixtures("oncemq_server")
-
-Connect = Callable[..., Client]
 
 
 class Order(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from tests.e2e.processes import until
 from oncemq import App, Client, ConfigError, DatabaseRefused
 from oncemq.apps import graveyard
 from oncemq.testing import Chaos
-
-Connect = Callable[..., Client]
 
 
 class Order(msgspec.Struct, frozen=True):
