@@ -28,6 +28,7 @@ COMMANDS = {
     "dead": "List, show, retry or drop dead letters.",
     "flush": "Send what the outbox still holds.",
     "relay": "Publish what commits in a database's outbox.",
+    "pipeline": "Archive topics and more, on Spark.",
     "topics": "List the topics.",
     "topic": "Show, create, configure or delete a topic.",
     "subscriptions": "List the subscriptions and how far each one is.",

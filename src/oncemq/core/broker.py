@@ -12,7 +12,7 @@ from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
 from oncemq.core.listeners import Listeners
 from oncemq.core.membership import Membership
-from oncemq.core.names import ClientId, Micros, Offset, Serial, is_anonymous
+from oncemq.core.names import SYSTEM_TOPICS, ClientId, Micros, Offset, Serial, is_anonymous
 from oncemq.core.records import Marked, Retention, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
@@ -199,7 +199,8 @@ class Broker:
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
         if create.topic in self.shard.by_name:
             return Done(changed=False)
-        refusal = self._scribe.new_topic_refusal(create.topic) or _fault(create.retention)
+        refusal = self._scribe.new_topic_refusal(create.topic, known=SYSTEM_TOPICS)
+        refusal = refusal or _fault(create.retention)
         if refusal:
             return refusal
         self._scribe.create(step, create.topic, now, create.retention)

@@ -22,6 +22,8 @@ NAME_BYTES_MAX = 255
 PRODUCER_BYTES = 16
 ANONYMOUS = "_anonymous-"  # prefix of client ids that live as long as their process
 ANONYMOUS_EPOCH = Epoch(0)
+PIPELINES = "_pipelines"  # the status topic of Spark's pipelines
+SYSTEM_TOPICS = frozenset({PIPELINES})  # that clients may create, by these names and no others
 EPOCH_MAX = Epoch(1 << 62)  # the log and the client's database hold it and the next
 
 
@@ -53,7 +55,7 @@ def owner_producer(owner: str) -> ProducerId:
 
 
 def is_system(name: str) -> bool:
-    """Whether the name is the system's: users may read such a topic, not make one."""
+    """Whether the name is the system's: users may read such a topic, not make one up."""
     return name.startswith("_")
 
 

@@ -3,6 +3,8 @@
 Law: nothing changes the shard but a record that also goes into the log, in the same order.
 """
 
+from collections.abc import Container
+
 from oncemq.core.names import Micros, Offset, Serial, SubscriptionId, TopicId, is_system, name_fault
 from oncemq.core.patterns import wildcard_fault
 from oncemq.core.records import Record, Retention, SubscriptionDerived, TopicCreated
@@ -35,15 +37,21 @@ class Scribe:
         """
         step.replies.append(Owed(caller, reply, self.shard.serial))
 
-    def new_topic_refusal(self, name: str, *, more: int = 0) -> Refused | None:
-        """Why a topic of this name cannot be made (beside so many others), or None."""
+    def new_topic_refusal(
+        self, name: str, *, more: int = 0, known: Container[str] = ()
+    ) -> Refused | None:
+        """Why a topic of this name cannot be made (beside so many others), or None.
+
+        `known` are the system's names that may be made here: by a create, which says what is
+        kept, and never in passing by a put.
+        """
         fault = name_fault(name)
         if fault:
             return Refused("name_invalid", fault)
         fault = wildcard_fault(name)
         if fault:
             return Refused("name_invalid", fault)
-        if is_system(name):
+        if is_system(name) and name not in known:
             return Refused("name_invalid", f"{name!r}: names with a leading '_' are the system's")
         if len(self.shard.topics) + more >= self.rules.topics_max:
             return Refused("limit", f"this server has its {self.rules.topics_max} topics")

@@ -47,6 +47,12 @@ def test_a_topic_has_a_proper_name(desk, name) -> None:
     assert desk.create(name).code == "name_invalid"
 
 
+def test_a_topic_of_the_system_is_created_by_its_name_and_never_in_passing(desk) -> None:
+    assert desk.subscribe("_pipelines").code == "name_invalid"
+    assert desk.create("_pipelines", FOREVER) == Done(True)
+    assert desk.create("_pipeline").code == "name_invalid"
+
+
 def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
     desk = make_desk(Rules(topics_max=1))
     desk.create("a")

@@ -1,0 +1,106 @@
+"""How a pipeline runs from the command line: its options, its words on stderr, its Spark.
+
+@command("archive")
+@SPARK
+def command_of_it(session, …, master, conf):
+    with running(session, "archive", path, master, conf) as run:
+        …
+"""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from oncemq.cli.progress import Progress
+from oncemq.cli.session import Session
+
+if TYPE_CHECKING:
+    from oncemq.spark.pipelines.run import Run
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def _pairs(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in values:
+        name, equals, text = each.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise click.BadParameter(f"{each!r} is not like spark.driver.memory=2g")
+        found[name] = text
+    return found
+
+
+def spark_options(function: Decorated) -> Decorated:
+    """`--master` and `--conf`, for every pipeline."""
+    conf = click.option(
+        "--conf",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_pairs,
+        help="A setting of Spark. May be repeated.",
+    )
+    master = click.option(
+        "--master", default="local[*]", metavar="URL", help="The Spark to run on; local[*]."
+    )
+    return master(conf(function))
+
+
+class Terminal:
+    """A run's words and its bar, on stderr."""
+
+    def __init__(self, session: Session, bar: Progress) -> None:
+        self._session, self._bar = session, bar
+
+    def note(self, text: str) -> None:
+        """A remark."""
+        self._session.note(f"once: {text}")
+
+    def progress(self, count: int, part: float | None) -> None:
+        """How far it is."""
+        self._bar.update(count, part)
+
+
+@contextmanager
+def running(
+    session: Session,
+    pipeline: str,
+    name: str,
+    master: str,
+    conf: dict[str, str],
+    *,
+    verb: str,
+    follow: bool = False,
+) -> "Generator[Run]":
+    """A run with the settings of the session; `verb` is what it does to messages: `archived`.
+
+    With `follow` a signal asks it to end (`run.stopping`); else it ends at once.
+    """
+    require_spark()
+    from oncemq.spark.pipelines.run import Run, stopped_by_signals
+
+    config = session.config
+    with Progress(verb, sys.stderr) as bar:
+        run = Run(
+            pipeline,
+            name,
+            server=",".join(config.server),
+            timeout=config.timeout,
+            master=master,
+            config=conf,
+            screen=Terminal(session, bar),
+        )
+        with stopped_by_signals(run, gently=follow), run:
+            yield run
+
+
+def require_spark() -> None:
+    """Say what to install when Spark is not there."""
+    from oncemq.spark.launch import require
+
+    try:
+        require()
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None

@@ -1,0 +1,8 @@
+"""Pipelines on Spark that ship with the product: a command each (`once pipeline`), and a function.
+
+Needs the extra: pip install 'oncemq[spark]'.
+"""
+
+from oncemq.spark.launch import require
+
+require()

@@ -1,0 +1,157 @@
+"""One run of a pipeline: its Spark, its words on the terminal and on `_pipelines`.
+
+    with Run("archive", "/data/orders", server=server) as run:
+        run.spark.range(10)…
+        run.progress(count, part)
+
+Laws: a Spark that the run started ends with it, one that was there stays; what the run says
+changes nothing of what it does; its last word is how it ended.
+"""
+
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from oncemq.client.blocking import Client
+from oncemq.client.settings import DEFAULT_SERVER, servers_from
+from oncemq.spark.connections import client
+from oncemq.spark.launch import register, session
+from oncemq.spark.options import TIMEOUT_SECONDS
+from oncemq.spark.pipelines.status import PERIOD_SECONDS, Board, Facts, State, Status, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER = "local[*]"
+CONFIG = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+
+
+class Screen(Protocol):
+    """Where a run shows how far it is."""
+
+    def note(self, text: str) -> None: ...
+    def progress(self, count: int, part: float | None) -> None: ...
+
+
+class Blank:
+    """Shows nothing: for pipelines that are called from Python."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def progress(self, count: int, part: float | None) -> None:
+        """Nothing."""
+
+
+class Run:
+    """A pipeline from its start to its end."""
+
+    def __init__(
+        self,
+        pipeline: str,
+        name: str,
+        *,
+        server: str = DEFAULT_SERVER,
+        timeout: float = TIMEOUT_SECONDS,
+        master: str = MASTER,
+        config: Mapping[str, str] | None = None,
+        spark: "SparkSession | None" = None,
+        screen: Screen | None = None,
+    ) -> None:
+        self.server = ",".join(servers_from(server))
+        self.timeout = timeout
+        self.screen: Screen = screen or Blank()
+        self.facts: Facts = {}  # what its words say beside the numbers; set what is worth knowing
+        self.stopping = threading.Event()  # asked to end in good order
+        self._pipeline, self._name = pipeline, name
+        self._id, self._started = secrets.token_hex(8), moment()
+        self._master, self._config, self._given = master, dict(config or {}), spark
+        self._mine: SparkSession | None = None
+        self._board = Board(self.server)
+        self._count, self._part = 0, None
+        self._next = 0.0
+
+    @property
+    def mq(self) -> Client:
+        """This process's anonymous client of the server."""
+        return client(self.server, self.timeout)
+
+    @cached_property
+    def spark(self) -> "SparkSession":
+        """The Spark to work on: the one given, the one that is there, else one of its own."""
+        from pyspark.sql import SparkSession
+
+        there = self._given or SparkSession.getActiveSession()
+        if there is not None:
+            register(there)
+            return there
+        self.screen.note(f"starting Spark on {self._master}, which takes about ten seconds")
+        app = f"once pipeline {self._pipeline}"
+        self._mine = session(self._master, app=app, config={**CONFIG, **self._config})
+        return self._mine
+
+    def progress(self, count: int, part: float | None = None) -> None:
+        """So many messages are done, which is `part` (0 to 1) of all, if that is known."""
+        self._count, self._part = count, part
+        self.screen.progress(count, part)
+        if time.monotonic() >= self._next:
+            self._tell("running")
+
+    def __enter__(self) -> Self:
+        self._tell("running")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self._tell("stopped" if self.stopping.is_set() else "done")
+        elif isinstance(error, Exception):
+            self._tell("failed", f"{type(error).__name__}: {error}")
+        else:
+            self._tell("stopped")
+        self._board.close()
+        if self._mine is not None:
+            self._mine.stop()
+
+    def _tell(self, state: State, error: str = "") -> None:
+        self._next = time.monotonic() + PERIOD_SECONDS
+        self._board.tell(
+            Status(
+                pipeline=self._pipeline,
+                name=self._name,
+                run=self._id,
+                state=state,
+                started=self._started,
+                messages=self._count,
+                part=self._part,
+                facts=self.facts,
+                error=error,
+            )
+        )
+
+
+@contextmanager
+def stopped_by_signals(run: Run, *, gently: bool) -> Generator[None]:
+    """SIGTERM and Ctrl-C end the run: now, or (`gently`) by asking, and now when asked twice."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        if run.stopping.is_set() or not gently:
+            raise KeyboardInterrupt
+        run.stopping.set()
+
+    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
