@@ -12,6 +12,8 @@ from oncemq.config import nearest
 
 # Each in `cli/pipeline_NAME`.
 PIPELINES = {
+    "archive": "Archive topics as Parquet or Delta.",
+    "check": "Look whether an archive is whole.",
     "list": "List the pipelines and how each is doing.",
 }
 

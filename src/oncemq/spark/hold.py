@@ -5,11 +5,12 @@ by a query that never began; its cursor moves only to what Spark has committed; 
 queries with one name fence each other, and the older one is told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from oncemq.client.blocking import Client
 from oncemq.client.memory_journal import state_in_memory
 from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.replies import SubscriptionInfo
 from oncemq.core.requests import Settled
 from oncemq.errors import Refused
 
@@ -34,6 +35,16 @@ class Hold:
         if missing:
             self._recall()
 
+    def keep_all(self, topics: Iterable[str]) -> dict[str, int]:
+        """From now on nothing of these topics is freed that is there; the cursors held at.
+
+        Where a topic is held already, it stays so, and the cursor is where it was.
+        """
+        for topic in topics:
+            self._mq.subscribe(topic, start="earliest")
+        mine = self._recall()
+        return {each.topic: each.cursor for each in mine}
+
     def settle(self, places: Mapping[str, int]) -> None:
         """Everything below these offsets is committed: let it go."""
         if not self._ids:
@@ -46,9 +57,10 @@ class Hold:
             ]
         )
 
-    def _recall(self) -> None:
+    def _recall(self) -> list[SubscriptionInfo]:
         mine = self._mq.subscriptions(client=self.name)
         self._ids = {each.topic: each.subscription_id for each in mine}
+        return mine
 
     def close(self) -> None:
         """Let go of the connection; the subscription stays."""

@@ -6,3 +6,7 @@ Needs the extra: pip install 'oncemq[spark]'.
 from oncemq.spark.launch import require
 
 require()
+
+from oncemq.spark.pipelines.archiving import Archived, archive  # noqa: E402
+
+__all__ = ["Archived", "archive"]

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from oncemq.client.blocking import Client
 from oncemq.client.settings import DEFAULT_SERVER, servers_from
-from oncemq.spark.connections import client
 from oncemq.spark.launch import register, session
 from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.status import PERIOD_SECONDS, Board, Facts, State, Status, moment
@@ -77,10 +76,10 @@ class Run:
         self._count, self._part = 0, None
         self._next = 0.0
 
-    @property
+    @cached_property
     def mq(self) -> Client:
-        """This process's anonymous client of the server."""
-        return client(self.server, self.timeout)
+        """An anonymous client of the server."""
+        return Client(self.server, timeout=self.timeout)
 
     @cached_property
     def spark(self) -> "SparkSession":
@@ -120,6 +119,8 @@ class Run:
         else:
             self._tell("stopped")
         self._board.close()
+        if "mq" in self.__dict__:
+            self.mq.close()
         if self._mine is not None:
             self._mine.stop()
 

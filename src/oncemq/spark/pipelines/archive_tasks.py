@@ -1,0 +1,208 @@
+# pyright: basic
+# pyarrow carries no types.
+"""What a task of an archive does: messages of a range into hidden files, one or more a day.
+
+Laws: every file is closed, counted and on the disk before the task says so; its name is the
+task's own, so that a task that is run again or twice at a time harms nobody; rows are in the
+order of their offsets.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.types import StructField, StructType
+
+from oncemq.errors import Corrupt
+from oncemq.spark.columns import TYPES, Layout
+from oncemq.spark.options import source_options
+from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
+from oncemq.spark.pipelines.archive_place import sync_file
+from oncemq.spark.ranges import Range, Stretch
+from oncemq.spark.reading import read
+
+COLUMNS = ("key", "value", "offset", "timestamp", "headers", "producer", "sequence")
+SCHEMA = StructType([StructField(name, TYPES[name]) for name in COLUMNS])
+DAY_MICROS = 24 * 3600 * 1_000_000
+GROUP_ROWS, GROUP_BYTES = 128 << 10, 32 << 20  # of a row group, before compression
+
+
+@dataclass(frozen=True)
+class Task:
+    """A range to be archived, and the last file before it, if that is to grow."""
+
+    server: str
+    timeout: float
+    hidden: str
+    stretch: Stretch
+    tail: Piece | None
+
+
+def archive_range(task: Task) -> list[Piece]:
+    """Write the range into hidden files; which, in order."""
+    stretch = task.stretch
+    given = {"server": task.server, "timeout": str(task.timeout), "subscribe": stretch.topic}
+    options = source_options({**given, "includeHeaders": "true"}, streaming=False)
+    shelf = Shelf(task)
+    try:
+        for rows in read(options, Layout(options, SCHEMA), Range(stretch)):
+            for day, part in by_day(rows):
+                shelf.put(day, part)
+        return shelf.close()
+    except BaseException:
+        shelf.drop()
+        raise
+
+
+def by_day(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each day (UTC), in their order."""
+    micros = rows.column("timestamp").cast(pa.int64())
+    days = pc.call_function("divide", [micros, pa.scalar(DAY_MICROS, pa.int64())])
+    runs = pc.call_function("run_end_encode", [days])
+    start = 0
+    for stop, day in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+        date = pa.scalar(day, pa.int64()).cast(pa.int32()).cast(pa.date32()).as_py()
+        yield date.isoformat(), rows.slice(start, stop - start)
+        start = stop
+
+
+class Shelf:
+    """The files of one task."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._next = task.stretch.start
+        self._writer: Writer | None = None
+        self._done: list[Piece] = []
+
+    def put(self, day: str, rows: pa.RecordBatch) -> None:
+        """Rows that come next."""
+        writer = self._writer
+        if writer is not None and (writer.day != day or writer.bytes >= FILE_BYTES):
+            self._finish()
+        if self._writer is None:
+            self._writer = self._begin(day, rows.schema)
+        self._writer.put(rows)
+        self._next += rows.num_rows
+
+    def close(self) -> list[Piece]:
+        """Everything is on the disk."""
+        self._finish()
+        if self._next != self._task.stretch.stop:
+            raise Corrupt(f"{self._task.stretch} ended at {self._next}")
+        return self._done
+
+    def drop(self) -> None:
+        """It failed: leave nothing behind, as far as that goes."""
+        if self._writer is not None:
+            self._writer.drop()
+        for piece in self._done:
+            Path(piece.path).unlink(missing_ok=True)
+
+    def _begin(self, day: str, schema: pa.Schema) -> "Writer":
+        tail = self._task.tail
+        path = Path(self._task.hidden) / f"{secrets.token_hex(12)}.part"
+        if self._done or tail is None or tail.day != day:
+            return Writer(path, day, self._next, schema)
+        writer = Writer(path, day, tail.start, schema)
+        self._writer = writer  # so that it is dropped if the copy fails
+        with pq.ParquetFile(tail.path) as old:
+            for batch in old.iter_batches(GROUP_ROWS):
+                writer.put(batch.cast(schema))
+        return writer
+
+    def _finish(self) -> None:
+        if self._writer is None:
+            return
+        stretch = self._task.stretch
+        writer = self._writer
+        rows, size = writer.close()
+        if writer.start + rows != self._next:
+            raise Corrupt(f"{writer.path} has {rows} rows from {writer.start}, not to {self._next}")
+        self._done.append(
+            Piece(
+                stretch.topic,
+                stretch.topic_id,
+                writer.day,
+                writer.start,
+                rows,
+                size,
+                str(writer.path),
+            )
+        )
+        self._writer = None
+
+
+class Writer:
+    """One Parquet file; rows are gathered into row groups."""
+
+    def __init__(self, path: Path, day: str, start: int, schema: pa.Schema) -> None:
+        self.path, self.day, self.start = path, day, start
+        self._schema = schema
+        self._sink = pa.OSFile(str(path), "wb")
+        self._file = pq.ParquetWriter(
+            self._sink, schema, compression=compression(), write_page_checksum=True
+        )
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """How large the file is so far."""
+        return self._sink.tell()
+
+    def put(self, rows: pa.RecordBatch) -> None:
+        """Rows that come next."""
+        self._gathered.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> tuple[int, int]:
+        """Let it be on the disk; how many rows it has, read back from its end, and bytes."""
+        self._flush()
+        self._file.close()
+        self._sink.close()
+        sync_file(self.path)
+        made = pq.read_metadata(self.path)
+        _check_offsets(made, self.start, self.path)
+        return made.num_rows, self.path.stat().st_size
+
+    def drop(self) -> None:
+        """Give it up."""
+        with suppress(OSError, ValueError):  # a disk that is full does not take the end either
+            self._file.close()
+        self._sink.close()
+        self.path.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        if self._gathered:
+            table = pa.Table.from_batches(self._gathered, self._schema)
+            self._file.write_table(table, row_group_size=max(self._rows, 1))
+        self._gathered, self._rows, self._bytes = [], 0, 0
+
+
+def compression() -> str:
+    """What files are packed with."""
+    return "zstd" if pa.Codec.is_available("zstd") else "snappy"
+
+
+def _check_offsets(made: pq.FileMetaData, start: int, path: Path) -> None:
+    """The file is what its name will say: dense from its first offset on."""
+    for number in range(made.num_row_groups):
+        group = made.row_group(number)
+        found = next(
+            group.column(each)
+            for each in range(group.num_columns)
+            if group.column(each).path_in_schema == "offset"
+        )
+        low, high = found.statistics.min, found.statistics.max
+        if (low, high) != (start, start + group.num_rows - 1):
+            raise Corrupt(f"{path} was to have {start} on, and has {low} to {high}")
+        start += group.num_rows

@@ -1,0 +1,260 @@
+# pyright: basic
+# pyspark and pyarrow carry few types.
+"""`archive`: topics into Parquet or Delta, each message once.
+
+    from oncemq.spark.pipelines import archive
+    archive(["orders"], "/data/orders")
+
+The driver plans ranges, tasks write them into hidden files, the driver lets readers see these in
+order and then lets the server free the messages. There is no checkpoint beside the archive: how
+far it is, is what readers see of it. Law: a message is let go on the server only when it is
+visible in the archive, durably.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oncemq.client.settings import DEFAULT_SERVER
+from oncemq.core.replies import TopicEnd
+from oncemq.errors import ConfigError, Fenced
+from oncemq.spark.hold import Hold
+from oncemq.spark.loss import DataLost, no_longer_kept
+from oncemq.spark.options import ROWS_PER_TASK, TIMEOUT_SECONDS
+from oncemq.spark.pipelines import archive_files
+from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
+from oncemq.spark.pipelines.archive_place import Begun, Place, make, refused
+from oncemq.spark.pipelines.archive_tasks import Task, archive_range
+from oncemq.spark.pipelines.run import MASTER, Run
+from oncemq.spark.pipelines.spread import spread
+from oncemq.spark.planning import held
+from oncemq.spark.progress import share
+from oncemq.spark.ranges import Stretch, ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY_SECONDS = 30.0  # between two steps of an archive that follows
+TASK_BYTES = 256 << 20  # of messages, at most about, in one task
+STEP_TASKS = 8  # after so many, what they wrote becomes visible
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Archived:
+    """What a run of an archive did: new messages, and up to which offset each topic is there."""
+
+    messages: int
+    ends: dict[str, int]
+    subscription: str  # under which the server keeps what comes, until it is archived
+
+
+def archive(
+    topics: str | Sequence[str],
+    to: str | Path,
+    *,
+    delta: bool = False,
+    follow: bool = False,
+    every: float = EVERY_SECONDS,
+    server: str = DEFAULT_SERVER,
+    timeout: float = TIMEOUT_SECONDS,
+    master: str = MASTER,
+    spark: "SparkSession | None" = None,
+) -> Archived:
+    """Archive what topics hold, from where it ended the last time; see docs/PIPELINES.md."""
+    given: dict[str, Any] = {"timeout": timeout, "master": master, "spark": spark}
+    with Run("archive", str(to), server=server, **given) as run:
+        return archive_on(run, topics, to, delta=delta, follow=follow, every=every)
+
+
+def archive_on(
+    run: Run,
+    topics: str | Sequence[str],
+    to: str | Path,
+    *,
+    delta: bool = False,
+    follow: bool = False,
+    every: float = EVERY_SECONDS,
+) -> Archived:
+    """The same, as a part of a run."""
+    wanted = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
+    if not wanted:
+        raise ConfigError("name a topic to archive")
+    for name in wanted:
+        archive_files.directory_of(name)  # refuses what cannot be one
+    there = held(run.mq, wanted)
+    place = make(str(to), "delta" if delta else "parquet")
+    try:
+        place.lock()
+        with closing(Hold(run.server, run.timeout, place.subscription)) as hold:
+            work = Archiving(run, place, hold, there)
+            return work.follow(every) if follow else work.once()
+    except OSError as error:
+        raise refused(error, place.path) from error
+    finally:
+        place.release()
+
+
+class Archiving:
+    """One process at work on one archive."""
+
+    def __init__(self, run: Run, place: Place, hold: Hold, topics: dict[str, TopicEnd]) -> None:
+        self._run, self._place, self._hold = run, place, hold
+        self._topics = list(topics)
+        self._ids = self._begin(topics)
+        self._store = _Parquet(place)
+        self._ends = {name: self._store.end(name, each) for name, each in self._ids.items()}
+        self._count = 0
+        run.facts["topics"] = len(self._topics)
+
+    def once(self) -> Archived:
+        """Up to where the topics end now."""
+        self._up_to(self._look())
+        return self._result()
+
+    def follow(self, every: float) -> Archived:
+        """On and on, until the run is asked to stop."""
+        while not self._run.stopping.is_set():
+            if any(each.end > self._ends[name] for name, each in self._look().items()):
+                self._up_to(self._look())
+                self._run.stopping.wait(every)
+            else:
+                self._look(wait=POLL_SECONDS)
+        return self._result()
+
+    def _begin(self, topics: dict[str, TopicEnd]) -> dict[str, Begun]:
+        """Which topics these are, and from where on; new ones are held from now on."""
+        known = self._place.topics()
+        for name, each in topics.items():
+            if name in known and known[name].id != each.topic_id:
+                raise DataLost(
+                    f"topic {name!r} was deleted and made again: it is another one than "
+                    f"{self._place.path} has. Archive it to another directory"
+                )
+        cursors = self._hold.keep_all(topics)
+        new = {
+            name: Begun(each.topic_id, cursors[name])
+            for name, each in topics.items()
+            if name not in known
+        }
+        if new:
+            self._place.begin({**known, **new})
+        begun = {**known, **new}
+        return {name: begun[name] for name in topics}
+
+    def _look(self, *, wait: float = 0.0) -> dict[str, TopicEnd]:
+        """What the server holds of the topics; what is amiss is said."""
+        here = [(name, self._ends[name]) for name in self._topics]
+        found = {each.name: each for each in self._run.mq.ends(here, wait=wait)}
+        for name in self._topics:
+            topic, at = found.get(name), self._ends[name]
+            if topic is None or topic.topic_id != self._ids[name].id:
+                raise DataLost(f"topic {name!r} was deleted while it was archived")
+            if topic.low > at:
+                gone = no_longer_kept(name, at, topic.low, low=topic.low, end=topic.end)
+                raise DataLost(
+                    f"{gone}, and the archive ends at {at}: somebody ended its subscription "
+                    f"{self._place.subscription!r}, or it is an older copy. Go on in another "
+                    "directory"
+                )
+            if topic.end < at:
+                raise DataLost(
+                    f"{name!r} ends at {topic.end}, but the archive has it up to {at}: the server "
+                    "lost what it once gave out"
+                )
+        return found
+
+    def _up_to(self, targets: dict[str, TopicEnd]) -> None:
+        """Step by step, so that a crash costs a step."""
+        total = sum(each.end - self._ends[name] for name, each in targets.items())
+        begun = self._count
+        rows = {name: self._rows_per_task(name) for name in targets}
+        while True:
+            backlogs = {name: each.end - self._ends[name] for name, each in targets.items()}
+            if not any(backlogs.values()) or self._run.stopping.is_set():
+                return
+            taken = share(backlogs, STEP_TASKS * min(rows.values()))
+            self._step([self._stretch(name, taken[name]) for name in targets], rows)
+            self._run.progress(self._count, (self._count - begun) / total)
+
+    def _step(self, stretches: list[Stretch], rows: dict[str, int]) -> None:
+        tasks: list[Task] = []
+        for each in stretches:
+            cut = ranges([each], tasks_min=1, task_rows_max=rows[each.topic])
+            for number, task in enumerate(cut if each.rows else ()):
+                tail = self._store.tail(each.topic) if number == 0 else None
+                tasks.append(self._task(task.stretch, tail))
+        written = spread(self._run.spark, tasks, archive_range, list[Piece])
+        pieces = [piece for some in written for piece in some]
+        self._still_ours()
+        self._store.publish(pieces)
+        for each in stretches:
+            self._ends[each.topic] = each.stop
+            self._count += each.rows
+        self._hold.settle(self._ends)
+
+    def _task(self, stretch: Stretch, tail: Piece | None) -> Task:
+        run = self._run
+        return Task(run.server, run.timeout, str(self._place.hidden), stretch, tail)
+
+    def _stretch(self, name: str, rows: int) -> Stretch:
+        start = self._ends[name]
+        return Stretch(name, self._ids[name].id, start, start + rows)
+
+    def _rows_per_task(self, name: str) -> int:
+        """Large messages make tasks of fewer."""
+        info = self._run.mq.topic(name).topic
+        size = info.stored_bytes // max(info.end - info.low, 1)
+        return max(1, min(ROWS_PER_TASK, TASK_BYTES // max(size, 1)))
+
+    def _still_ours(self) -> None:
+        """Ask the server, right before readers see anything: an older one stops here."""
+        try:
+            self._hold.settle(self._ends)
+        except Fenced:
+            raise Fenced(
+                f"another process archives to {self._place.path}, or to a copy of it, under the "
+                f"name {self._place.subscription!r}: this one stops. Nothing is lost"
+            ) from None
+
+    def _result(self) -> Archived:
+        return Archived(self._count, dict(self._ends), self._place.subscription)
+
+
+class _Parquet:
+    """An archive of plain files: its names are all there is to know."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._last: dict[str, Piece] = {}
+
+    def end(self, topic: str, begun: Begun) -> int:
+        """The offset after the last that readers see."""
+        last = archive_files.last_piece(self._place, topic, begun.id)
+        if last is None:
+            return begun.since
+        self._last[topic] = last
+        return last.stop
+
+    def tail(self, topic: str) -> Piece | None:
+        """The last file of a topic, if it is small: it grows, so that few small ones are left."""
+        last = self._last.get(topic)
+        return last if last is not None and last.bytes < FILE_BYTES else None
+
+    def publish(self, pieces: list[Piece]) -> None:
+        """Let readers see these."""
+        grown = {(last.topic_id, last.start) for last in self._last.values()}
+        archive_files.publish(self._place, pieces, grown)
+        for piece in pieces:
+            directory = self._place.path / piece.directory
+            self._last[piece.topic] = Piece(
+                piece.topic,
+                piece.topic_id,
+                piece.day,
+                piece.start,
+                piece.rows,
+                piece.bytes,
+                str(directory / piece.name),
+            )
