@@ -34,6 +34,19 @@ def until(found: Callable[[], T], seconds: float = DEADLINE_SECONDS, *, what: st
     return value
 
 
+def until_it_rests(
+    look: Callable[[], T], done: Callable[[T], bool], seconds: float = DEADLINE_SECONDS,
+    *, what: str = "",
+) -> None:  # fmt: skip
+    """Wait until it is done, as long as what one sees goes on changing; fails when it rests."""
+    seen, deadline = look(), time.monotonic() + seconds
+    while not done(seen):
+        assert time.monotonic() < deadline, f"rests at {seen} for {seconds} s: {what}"
+        select.select((), (), (), 0.01)
+        if (now := look()) != seen:
+            seen, deadline = now, time.monotonic() + seconds
+
+
 def free_port() -> int:
     """A port nobody listens on."""
     with socket.socket() as probe:

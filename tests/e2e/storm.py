@@ -12,11 +12,12 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.processes import Nursery, Process, Serving, read_notes, until
+from tests.e2e.processes import Nursery, Process, Serving, read_notes, until, until_it_rests
 from tests.e2e.roles import cursors_in
 
 from oncemq import Client, Message
@@ -168,11 +169,11 @@ class Storm:
             ends_at = {topic.name: int(topic.end) for topic in checker.topics()}
             stored = {topic: walk(checker, topic, ends_at[topic]) for topic in KEPT}
         for name, topics in SUBSCRIBED.items():
-            until(
-                lambda n=name, t=topics: all(
-                    cursors_in(str(self._state(n))).get(x, 0) == ends_at[x] for x in t
-                ),
-                what=f"{name} catches up; {self._clients[name].errors}",
+            wanted = {topic: ends_at[topic] for topic in topics if ends_at[topic]}
+            until_it_rests(
+                partial(cursors_in, str(self._state(name))),
+                lambda cursors, wanted=wanted: wanted.items() <= cursors.items(),
+                what=f"{name} catches up with {wanted}; {self._clients[name].errors}",
             )
         self._nursery.kill(*(self._clients[name] for name in self.subscribers))
         self.serving.stop()

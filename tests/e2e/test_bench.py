@@ -25,13 +25,15 @@ TINY = replace(
     log_bytes=2_000_000,
     listeners=(2,),
     connected=5,
+    stopped=0.5,
 )
 
+STOPPED = ["meanwhile", "meanwhile", "grown by", "meanwhile", "in all"]
 VALUES = {
     "put": ["put", "put", "p50", "p50"],
     "get": ["get", "get"],
     "latency": ["p50", "p50"],
-    "push": ["OnceMQ, durable", "p50", "RSS per connection", "p50"],
+    "push": ["OnceMQ, durable", "p50", "RSS per connection", "p50", *STOPPED],
     "inbox": ["consumed", "consumed"],
     "outbox": ["relayed", "p50"],
     "transactions": ["committed", "committed"],

@@ -97,6 +97,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         bench_push,
         bench_scale,
         bench_single,
+        bench_stopped,
         bench_transactions,
     )
 
@@ -104,7 +105,12 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "put": [bench_bulk.bulk_puts, bench_single.single_puts],
         "get": [bench_bulk.bulk_gets],
         "latency": [bench_single.latencies],
-        "push": [bench_push.fan_out, bench_push.latencies, bench_push.connected],
+        "push": [
+            bench_push.fan_out,
+            bench_push.latencies,
+            bench_push.connected,
+            bench_stopped.stopped,
+        ],
         "inbox": [bench_inbox.consumed],
         "outbox": [bench_outbox.relayed],
         "transactions": [bench_transactions.transacted],

@@ -37,6 +37,7 @@ class Effort:
     log_bytes: int = 1 << 30
     listeners: tuple[int, ...] = (1, 10, 100, 1_000)
     connected: int = 10_000
+    stopped: float = 60.0  # seconds for which one listener of two is stopped
 
 
 QUICK = Effort(
@@ -50,6 +51,7 @@ QUICK = Effort(
     log_bytes=128 * MEBIBYTE,
     listeners=(1, 100),
     connected=500,
+    stopped=4.0,
 )
 
 

@@ -1,8 +1,11 @@
-"""The far end of the latency measurement: a waiting get or a listener, in its own process.
+"""The far end of measurements: a waiting get or a listener, in its own process.
 
-Each payload begins with the moment it was to be sent, on the clock that all processes share.
+For latencies, each payload begins with the moment it was to be sent, on the clock that all
+processes share. A tally is a file of two numbers: messages heard, and those out of turn.
 """
 
+import mmap
+import struct
 import sys
 import time
 
@@ -11,6 +14,7 @@ import msgspec
 from oncemq.client.blocking import Client
 
 STAMP_BYTES = 8
+TALLY = struct.Struct("<qq")
 
 
 def stamped(moment_ns: int, size: int) -> bytes:
@@ -51,7 +55,28 @@ def wait(address: str, topic: str, count: int) -> list[float]:
     return times
 
 
-if __name__ == "__main__":
-    measure = hear if sys.argv[4:] == ["push"] else wait
-    found = measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+def tally(address: str, topic: str, path: str) -> None:
+    """Count what is heard, and what of it was not the next one, until killed."""
+    with Client(address) as client, open(path, "r+b") as file:
+        shared = mmap.mmap(file.fileno(), TALLY.size)
+        client.subscribe(topic)
+        sys.stdout.write("waiting\n")
+        sys.stdout.flush()
+        wrong = following = 0
+        for heard, message in enumerate(client.listen(topic), start=1):
+            wrong += message.offset != following
+            following = message.offset + 1
+            TALLY.pack_into(shared, 0, heard, wrong)
+
+
+def main(address: str, topic: str, what: str, role: str = "get") -> None:
+    """Do one of these; latencies are said in one line."""
+    if role == "tally":
+        tally(address, topic, what)
+        return
+    found = (hear if role == "push" else wait)(address, topic, int(what))
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

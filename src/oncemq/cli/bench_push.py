@@ -35,6 +35,7 @@ def fan_out(lab: Lab) -> Iterator[Figure]:
             ours, frame_bytes = _pushed(lab, server, listeners)
             lab.steps.show(f"a bare XPUB to {listeners:,} listeners")
             bare = _bare(lab, server, listeners, frame_bytes)
+            single = _bare(lab, server, listeners, SIZE)
         yield Figure(
             part=f"received from the feed by all listeners, {BATCH} x {SIZE} B each",
             what=f"{listeners:,} listeners",
@@ -42,8 +43,11 @@ def fan_out(lab: Lab) -> Iterator[Figure]:
             values={"OnceMQ, durable": ours},
             size=SIZE,
             batch=BATCH,
-            limits={"bare XPUB": bare},
-            ratios={"of bare": ours / bare if bare else 0.0},
+            limits={"bare XPUB, batches": bare, "bare XPUB, single": single},
+            ratios={
+                "bare XPUB, batches": ours / bare if bare else 0.0,
+                "bare XPUB, single": ours / single if single else 0.0,
+            },
             aim=NEAR_BARE if listeners >= AIMED_LISTENERS else None,
             judged=ours / bare if bare else 0.0,
         )
@@ -102,7 +106,7 @@ def _bare(lab: Lab, server: ServerChild, listeners: int, frame_bytes: int) -> fl
     try:
         subject = bytes(8)
         audience = _audience(lab, server, bare.address, subject, listeners)
-        frames = [subject, bytes(100), bytes(frame_bytes)]
+        frames = [subject, bytes(frame_bytes)]
         return _rate(audience, lambda over: bare.send(frames, over))
     finally:
         bare.close()

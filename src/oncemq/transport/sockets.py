@@ -1,15 +1,24 @@
 """Every socket option, with its reason. DEALER on the client, ROUTER on the server; for the live
 feed XPUB on the server, SUB on the client.
 
-Law: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
+Laws: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
 that does not finish its handshake is gone after two seconds.
+
+No heartbeats of ZeroMQ's: libzmq (4.3.5) ends the whole process when one is due on a broken
+connection that it had stopped reading from, its queue being full (zeromq/libzmq#3937).
 """
 
 import zmq
 
 HANDSHAKE_MS = 2_000  # libzmq's 30 s lets 200 silent connections shut honest clients out
-HEARTBEAT_MS = 5_000  # a peer that vanished without a FIN is noticed
-HEARTBEAT_TIMEOUT_MS = 15_000
+# A peer that vanished without a FIN is noticed by the system, within 15 s.
+KEEPALIVE = {
+    zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: 5,
+    zmq.TCP_KEEPALIVE_INTVL: 5,
+    zmq.TCP_KEEPALIVE_CNT: 2,
+    zmq.TCP_MAXRT: 15_000,  # the same for what was sent and is not acknowledged
+}
 QUEUE_MESSAGES = 1_000  # high-water mark of one peer, each way
 RECONNECT_MS = 20  # quick at first: a restarted server is back within a second
 RECONNECT_MAX_MS = 1_000
@@ -23,8 +32,8 @@ def _common(socket: "zmq.Socket[bytes]") -> None:
     socket.setsockopt(zmq.SNDHWM, QUEUE_MESSAGES)
     socket.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
     socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+    for option, value in KEEPALIVE.items():
+        socket.setsockopt(option, value)
 
 
 def router(

@@ -1,0 +1,106 @@
+"""Sockets that nobody reads while their peers go, in a process of its own: libzmq may end it.
+
+    python -m tests.unit.transport.stalled ear|link|door
+
+Each is filled until libzmq stops reading from the connection; then the peer goes, and comes back.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from oncemq.transport.door import Door
+from oncemq.transport.ear import Ear
+from oncemq.transport.feed import Feed
+from oncemq.transport.link import Link
+
+SUBJECT = b"\0" * 8
+PATIENCE = 20.0
+TIMERS = 12.0  # seconds: two heartbeats; the first is answered by a reset, the second was the end
+MANY = 4_000
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T | None]) -> T:
+    deadline = time.monotonic() + PATIENCE
+    while (found := look()) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    return found
+
+
+def everything(receive: Callable[[], object | None]) -> int:
+    """Receive until nothing more comes for a moment."""
+    count, quiet = 0, time.monotonic() + 0.3
+    while time.monotonic() < quiet:
+        if receive() is None:
+            time.sleep(0.001)
+        else:
+            count, quiet = count + 1, time.monotonic() + 0.3
+    return count
+
+
+def fill(send: Callable[[], object]) -> None:
+    """Send slowly enough for everything to arrive, and more than any queue has room for."""
+    for _ in range(MANY // 50):
+        for _ in range(50):
+            send()
+        time.sleep(0.005)
+
+
+def ear() -> None:
+    feed, listener = Feed("tcp://127.0.0.1:*"), Ear()
+    address = feed.address
+    listener.tune({SUBJECT})
+    listener.connect(address)
+    assert until(listener.news) is True
+    until(feed.change)
+    fill(lambda: feed.send([SUBJECT, bytes(20_000)]))
+    feed.close()
+    time.sleep(TIMERS)
+    feed = Feed(address)
+    everything(listener.receive)
+    assert until(listener.news) is False
+    assert until(listener.news) is True
+    until(feed.change)
+    feed.send([SUBJECT, b"again"])
+    assert until(listener.receive) == [SUBJECT, b"again"]
+
+
+def link() -> None:
+    door, client = Door("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), Link()
+    address = door.address
+    client.connect(address)
+    assert until(client.news) is True
+    assert client.send([b"hello"])
+    route, _ = until(door.receive)
+    fill(lambda: door.send(route, [bytes(20_000)]))
+    door.close()
+    time.sleep(TIMERS)
+    door = Door(address, frame_bytes_max=1 << 20)
+    everything(client.receive)
+    assert until(client.news) is False
+    assert until(client.news) is True
+    assert client.send([b"again"])
+    assert bytes(until(door.receive)[1][0]) == b"again"
+
+
+def door() -> None:
+    server, client = Door("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), Link()
+    client.connect(server.address)
+    assert until(client.news) is True
+    fill(lambda: client.send([bytes(20_000)]))
+    client.close()
+    time.sleep(TIMERS)
+    assert everything(server.receive) > 0
+    client = Link()
+    client.connect(server.address)
+    assert until(client.news) is True
+    assert client.send([b"again"])
+    assert bytes(until(server.receive)[1][0]) == b"again"
+
+
+if __name__ == "__main__":
+    {"ear": ear, "link": link, "door": door}[sys.argv[1]]()
+    print("alive")
