@@ -58,31 +58,8 @@ def stopped(lab: Lab) -> Iterator[Figure]:
         slow.reach(load.put)
         took = time.monotonic() - started
         wrong = float(quick.wrong + slow.wrong)
-    part = f"one listener stopped for {seconds:g} s under full load, {BATCH} x {SIZE} B"
-    for what, now, before in (
-        ("put", loaded.put, calm.put),
-        ("received by another listener", loaded.heard, calm.heard),
-    ):
-        yield Figure(
-            part=part,
-            what=what,
-            unit="messages/s",
-            values={"meanwhile": now},
-            limits={"before": before},
-            ratios={"before": now / before},
-            aim=UNAFFECTED,
-            judged=now / before,
-        )
-    grown = max(0, loaded.resident - calm.resident) / MEBIBYTE
-    yield Figure(
-        part=part,
-        what="the server's memory",
-        unit="MiB",
-        values={"grown by": grown},
-        limits={"before": calm.resident / MEBIBYTE},
-        aim=FLAT,
-        judged=grown,
-    )
+    yield from _beside(lab, calm, loaded)
+    part = _part(lab)
     yield Figure(
         part=part,
         what=f"then caught up with {missed:,} messages",
@@ -96,6 +73,38 @@ def stopped(lab: Lab) -> Iterator[Figure]:
         values={"in all": wrong},
         aim=NONE,
         judged=wrong,
+    )
+
+
+def _part(lab: Lab) -> str:
+    return f"one listener stopped for {lab.effort.stopped:g} s under full load, {BATCH} x {SIZE} B"
+
+
+def _beside(lab: Lab, calm: Stretch, loaded: Stretch) -> Iterator[Figure]:
+    """What everybody else noticed."""
+    for what, now, before in (
+        ("put", loaded.put, calm.put),
+        ("received by another listener", loaded.heard, calm.heard),
+    ):
+        yield Figure(
+            part=_part(lab),
+            what=what,
+            unit="messages/s",
+            values={"meanwhile": now},
+            limits={"before": before},
+            ratios={"before": now / before},
+            aim=UNAFFECTED,
+            judged=now / before,
+        )
+    grown = max(0, loaded.resident - calm.resident) / MEBIBYTE
+    yield Figure(
+        part=_part(lab),
+        what="the server's memory",
+        unit="MiB",
+        values={"grown by": grown},
+        limits={"before": calm.resident / MEBIBYTE},
+        aim=FLAT,
+        judged=grown,
     )
 
 
