@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncemq.cli import output
+from oncemq.cli.audit_report import FOUND, AuditReport, JournalLine, LogLine
 from oncemq.cli.command import command, topic_names
 from oncemq.cli.journal import Journal, journals_of, receipts_of
 from oncemq.cli.progress import Progress
 from oncemq.cli.session import Session
 from oncemq.core.audit.checker import Audit
 from oncemq.core.audit.facts import Put
-from oncemq.core.audit.findings import KINDS, Findings
+from oncemq.core.audit.findings import Findings
 
 if TYPE_CHECKING:
     from oncemq import Client
     from oncemq.core.replies import TopicInfo
-
-FOUND = 6  # the exit code: a gap, a duplicate, anything that breaks a promise
 
 
 @command("audit")
@@ -86,10 +84,8 @@ def audit(
     for journal in journals:
         _compare(run, journal, topics, start, end)
     findings = run.finish()
-    if session.json:
-        session.emit(as_object(run, findings))
-    else:
-        session.say(_report(run, findings, journals=bool(journals)))
+    report = _report(run, findings, journals=bool(journals))
+    session.answer(report.as_object(), report.text())
     if findings.counts:
         click.get_current_context().exit(FOUND)
 
@@ -143,76 +139,13 @@ def _compare(
             run.see(effect)
 
 
-def as_object(run: Audit, findings: Findings) -> dict[str, object]:
-    """The audit as programs get it."""
-    return {
-        "clean": not findings.counts,
-        "counts": {kind: findings.counts.get(kind, 0) for kind in KINDS},
-        "topics": [
-            {
-                "topic": name,
-                "low": log.held.low,
-                "end": log.held.end,
-                "messages": log.messages,
-                "producers": log.producers,
-            }
-            for name, log in run.logs.items()
-        ],
-        "journals": [
-            {
-                "journal": each.client,
-                "topic": each.topic,
-                "effects": each.course.count,
-                "freed": each.uncompared,
-            }
-            for each in run.journals
-        ],
-        "findings": [
-            {
-                "kind": each.kind,
-                "promise": each.promise,
-                "message": f"{each.topic}@{each.offset}",
-                "count": each.count,
-                "detail": each.detail,
-            }
-            for each in findings.kept
-        ],
-    }
-
-
-def _report(run: Audit, findings: Findings, *, journals: bool) -> str:
-    parts: list[str] = []
-    if run.logs:
-        heads = ["topic", "messages", "low", "end", "producers"]
-        rows: list[list[object]] = [
-            [name, log.messages, log.held.low, log.held.end, log.producers]
-            for name, log in run.logs.items()
-        ]
-        if journals:
-            heads.append("effects")
-            for row in rows:
-                row.append(sum(e.course.count for e in run.journals if e.topic == row[0]))
-        parts.append(output.table(heads, rows))
-    if findings.kept:
-        rows = [
-            [each.kind.replace("_", " "), each.promise, f"{each.topic}@{each.offset}", each.count,
-             each.detail]
-            for each in findings.kept
-        ]  # fmt: skip
-        parts.append(output.table(["finding", "breaks", "message", "count", "detail"], rows))
-    parts.append(_verdict(run, findings, journals=journals))
-    return "\n\n".join(parts)
-
-
-def _verdict(run: Audit, findings: Findings, *, journals: bool) -> str:
-    messages = sum(log.messages for log in run.logs.values())
-    effects = sum(each.course.count for each in run.journals)
-    looked = output.counted(messages, "message")
-    looked += f", {output.counted(effects, 'effect')}" if journals else ""
-    if not findings.counts:
-        return output.painted(f"{looked}: 0 gaps, 0 duplicates, nothing found", sys.stdout, 32)
-    told = ", ".join(
-        f"{count:,} {kind.replace('_', ' ')} ({KINDS[kind][1]})"
-        for kind, count in findings.counts.items()
-    )
-    return output.painted(f"{looked}: {told}", sys.stdout, 31)
+def _report(run: Audit, findings: Findings, *, journals: bool) -> AuditReport:
+    logs = [
+        LogLine(name, log.messages, log.held.low, log.held.end, log.producers)
+        for name, log in run.logs.items()
+    ]
+    lines = [
+        JournalLine(each.client, each.topic, each.course.count, each.uncompared)
+        for each in run.journals
+    ]
+    return AuditReport(logs, lines if journals else None, findings)

@@ -14,6 +14,7 @@ from oncemq.config import nearest
 PIPELINES = {
     "archive": "Archive topics as Parquet or Delta.",
     "check": "Look whether an archive is whole.",
+    "audit": "Prove that nothing is missing and nothing is double.",
     "list": "List the pipelines and how each is doing.",
 }
 

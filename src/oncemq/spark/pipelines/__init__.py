@@ -8,5 +8,7 @@ from oncemq.spark.launch import require
 require()
 
 from oncemq.spark.pipelines.archiving import Archived, archive  # noqa: E402
+from oncemq.spark.pipelines.audit_report import Report  # noqa: E402
+from oncemq.spark.pipelines.auditing import audit  # noqa: E402
 
-__all__ = ["Archived", "archive"]
+__all__ = ["Archived", "Report", "archive", "audit"]
