@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from oncemq.client.blocking import Client
 from oncemq.spark.hold import Hold
-from oncemq.spark.pipelines import archive, archive_place, archiving
+from oncemq.spark.pipelines import archive, archive_place, archiving, replay, replaying
 from oncemq.spark.pipelines.run import Run
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ STEPS: list[tuple[Any, str]] = [
     (Client, "stage"),
     (Client, "commit"),
 ]
-PIPELINES: dict[str, Callable[..., Any]] = {"archive": archive}
+PIPELINES: dict[str, Callable[..., Any]] = {"archive": archive, "replay": replay}
 
 
 def by_hand(_spark: Any, items: Any, work: Callable[[Any], Any], _kind: Any) -> list[Any]:
@@ -49,7 +49,10 @@ def by_hand(_spark: Any, items: Any, work: Callable[[Any], Any], _kind: Any) -> 
 @contextmanager
 def without_spark() -> Iterator[None]:
     """Pipelines run their tasks where they are."""
-    with patch.object(archiving, "spread", by_hand), patch.object(Run, "spark", None):
+    with ExitStack() as stack:
+        for module in (archiving, replaying):
+            stack.enter_context(patch.object(module, "spread", by_hand))
+        stack.enter_context(patch.object(Run, "spark", None))
         yield
 
 
@@ -65,6 +68,8 @@ def perform(job: dict[str, Any]) -> None:
 
         return stepped
 
+    for module, rows in ((archiving, "ROWS_PER_TASK"), (replaying, "TASK_ROWS")):
+        vars(module).update({rows: 9, "STEP_TASKS": 2})  # several files, tasks and steps
     for owner, name in STEPS:
         setattr(owner, name, stepping(getattr(owner, name)))
     with without_spark():

@@ -8,17 +8,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import CONFIG
-from tests.spark.test_archive import put, seen, stored
+from tests.spark.test_archive import FOREVER, put, seen, stored
+from tests.spark.test_replay import copied, expected
 
 from oncemq import Client, errors
-from oncemq.spark.pipelines import archive, archiving
+from oncemq.spark.pipelines import archive, archiving, replay, replaying
 from oncemq.spark.pipelines.archive_check import check
 from oncemq.spark.pipelines.spread import spread
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
-def test_tasks_write_and_readers_see_each_message_once(
+def test_tasks_write_readers_see_and_a_replay_puts_each_message_once(
     mq: Client, address: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archiving, "ROWS_PER_TASK", 40)  # several tasks, several steps
@@ -32,6 +33,11 @@ def test_tasks_write_and_readers_see_each_message_once(
     frame = spark.read.parquet(str(to))
     assert frame.where("topic = 'orders'").count() == 300
     assert frame.selectExpr("min(offset)", "max(offset)").first() == (0, 299)
+    monkeypatch.setattr(replaying, "TASK_ROWS", 70)
+    mq.create_topic("copy", FOREVER)
+    assert replay(to, "copy", server=address, spark=spark).messages == 300
+    assert replay(to, "copy", server=address, spark=spark).messages == 0
+    assert copied(mq) == expected(mq, "orders")
 
 
 def test_what_a_task_could_not_do_comes_back_in_its_own_words(spark: SparkSession) -> None:

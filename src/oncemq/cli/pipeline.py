@@ -13,6 +13,7 @@ from oncemq.config import nearest
 # Each in `cli/pipeline_NAME`.
 PIPELINES = {
     "archive": "Archive topics as Parquet or Delta.",
+    "replay": "Put an archive back into a topic.",
     "check": "Look whether an archive is whole.",
     "audit": "Prove that nothing is missing and nothing is double.",
     "list": "List the pipelines and how each is doing.",

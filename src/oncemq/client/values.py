@@ -158,11 +158,13 @@ class Commit(msgspec.Struct, frozen=True):
     """What came of a commit: what each topic got, a receipt for each message, in order.
 
     `already`: this owner's number was used before, and nothing was done again; `receipts` are
-    those of the first time, or none when that was long ago.
+    those of the first time, or none when that was long ago. `last` is the last number that the
+    owner has used.
     """
 
     already: bool
     receipts: "dict[str, Receipts]"
+    last: int = 0
 
 
 def commit_receipt(reply: CommitDone) -> Commit:
@@ -172,7 +174,7 @@ def commit_receipt(reply: CommitDone) -> Commit:
         offset = None if each.first_offset == NO_OFFSET else each.first_offset
         first = Receipt(each.topic, offset, offset is not None, reply.already, reply.sync_ms)
         receipts[each.topic] = Receipts(first, each.count)
-    return Commit(reply.already, receipts)
+    return Commit(reply.already, receipts, reply.last)
 
 
 class Receipts(Sequence[Receipt]):

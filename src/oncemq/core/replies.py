@@ -241,7 +241,8 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 class CommitDone(Reply, frozen=True, array_like=True):
     """All of it is done. `already`: by an earlier copy (without results, when long ago).
 
-    `before`: the number of the owner's commit before this one; 0: none, or long ago.
+    `before`: the number of the owner's commit before this one; 0: none, or long ago. `last`: the
+    last number that the owner has used.
     """
 
     opcode = 77
@@ -249,6 +250,7 @@ class CommitDone(Reply, frozen=True, array_like=True):
     results: tuple[Result, ...]
     sync_ms: int
     before: int = 0
+    last: int = 0
 
 
 REPLIES: dict[int, type[Reply]] = {

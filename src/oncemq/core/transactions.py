@@ -295,8 +295,10 @@ class Transactions:
     def _done(
         self, commit: Commit, published: tuple[Published, ...], *, already: bool
     ) -> CommitDone:
-        before = self._shard.owners.before(commit.owner, commit.number)
-        return CommitDone(already, self._results(published), self._rules.sync_ms, before)
+        owners = self._shard.owners
+        before = owners.before(commit.owner, commit.number)
+        last = owners.entries[commit.owner].last_number
+        return CommitDone(already, self._results(published), self._rules.sync_ms, before, last)
 
     def _results(self, published: tuple[Published, ...]) -> tuple[Result, ...]:
         topics = self._shard.topics

@@ -146,7 +146,9 @@ def test_a_number_that_was_passed_over_is_used_too(two) -> None:
     two.commit(number=9)
     assert results(two.commit(("a", b"s", 0, 1), number=8)) == (True, [])
     assert ends(two)["a"] == (0, 0)
-    assert results(two.commit(("a", b"s", 0, 1), number=10)) == (False, [("a", 0, 1)])
+    done = two.commit(("a", b"s", 0, 1), number=10)
+    assert (results(done), done.before, done.last) == ((False, [("a", 0, 1)]), 9, 10)
+    assert two.commit(number=8).last == 10
 
 
 def test_an_old_answer_is_forgotten_and_the_number_is_not(two) -> None:

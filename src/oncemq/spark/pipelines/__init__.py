@@ -10,5 +10,6 @@ require()
 from oncemq.spark.pipelines.archiving import Archived, archive  # noqa: E402
 from oncemq.spark.pipelines.audit_report import Report  # noqa: E402
 from oncemq.spark.pipelines.auditing import audit  # noqa: E402
+from oncemq.spark.pipelines.replaying import Replayed, replay  # noqa: E402
 
-__all__ = ["Archived", "Report", "archive", "audit"]
+__all__ = ["Archived", "Replayed", "Report", "archive", "audit", "replay"]
