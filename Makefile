@@ -28,7 +28,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test check lint sim soak soak-spark spark-cluster models fuzz card bench wheel coverage format lock clean
+.PHONY: help setup demo demo-spark test check lint sim soak soak-spark spark-cluster models fuzz card bench bench-spark wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,9 @@ card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
 
 bench: $(READY) ## measure this machine
 	@$(BIN)/once bench --all
+
+bench-spark: $(READY) ## Spark beside its own limits and Kafka (through Maven); QUICK=1 for a short one
+	@$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
 
 wheel: $(READY) ## build the wheel and try it in an environment of its own
 	@rm -rf build/wheel dist
