@@ -66,7 +66,7 @@ def _batches(setting: Setting, frame: DataFrame, batches: int) -> tuple[float, f
     began = time.perf_counter()
     query = writer.option("checkpointLocation", setting.fresh("checkpoint")).start()
     try:
-        while query.lastProgress is None:
+        while query.isActive and not any(each.numInputRows for each in query.recentProgress):
             time.sleep(0.05)
         start = time.perf_counter() - began
         last = batches + WARM_BATCHES

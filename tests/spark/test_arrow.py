@@ -104,7 +104,9 @@ def test_a_row_is_a_message_whatever_it_came_in(puts, data: st.DataObject) -> No
     batches[0] = cut(batches[0], start, batches[0].count)
     stop = data.draw(st.integers(1, batches[-1].count))
     batches[-1] = cut(batches[-1], 0, stop)
-    assert rows_of(arrow.record_batches(batches, SCHEMA)) == expected(batches)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrow, "GATHER_ROWS", data.draw(st.integers(1, 200)))
+        assert rows_of(arrow.record_batches(batches, SCHEMA)) == expected(batches)
 
 
 def test_small_batches_are_gathered_into_few_record_batches() -> None:
@@ -112,6 +114,13 @@ def test_small_batches_are_gathered_into_few_record_batches() -> None:
     (rows,) = arrow.record_batches(batches, SCHEMA)
     assert rows.column("value").to_pylist() == [b"%d" % n for n in range(1000)]
     assert rows.column("sequence").to_pylist() == list(range(7, 1007))
+
+
+def test_batches_that_are_large_enough_are_not_joined() -> None:
+    batches = [stored(n * 10_000, [batch.Item(b"x")] * 10_000) for n in range(3)]
+    batches.append(stored(30_000, [batch.Item(b"x")] * arrow.GATHER_ROWS))
+    sizes = [rows.num_rows for rows in arrow.record_batches(batches, SCHEMA)]
+    assert sizes == [20_000, 10_000, arrow.GATHER_ROWS]
 
 
 def test_a_large_batch_is_cut_into_record_batches() -> None:

@@ -34,27 +34,40 @@ STRETCHES = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(0, 500)).map(
         lambda pair: Stretch("t", 1, pair[0], pair[0] + pair[1])
     ),
-    max_size=4,
+    max_size=30,
 )
 
 
 @given(STRETCHES, st.integers(1, 20), st.integers(1, 300))
 def test_ranges_are_the_stretches_cut(stretches: list[Stretch], least: int, most: int) -> None:
-    found = [each.stretch for each in ranges(stretches, tasks_min=least, task_rows_max=most)]
+    tasks = ranges(stretches, tasks_min=least, task_rows_max=most)
+    found = [each for task in tasks for each in task.stretches]
     offsets = [offset for each in found for offset in range(each.start, each.stop)]
     assert offsets == [offset for each in stretches for offset in range(each.start, each.stop)]
-    assert all(each.rows <= most for each in found)
-    assert len(found) >= min(least, max(1, len(offsets)))
-    assert len(found) >= 1  # a batch has a task
+    assert all(sum(each.rows for each in task.stretches) <= most for task in tasks)
+    assert len(tasks) >= min(least, max(1, len(offsets)))
+    assert len(tasks) >= 1  # a batch has a task
 
 
 def test_one_topic_is_read_by_many_tasks() -> None:
     found = ranges([Stretch("orders", 7, 10, 20)], tasks_min=3, task_rows_max=1000)
-    assert [(each.stretch.start, each.stretch.stop) for each in found] == [
-        (10, 13),
-        (13, 16),
-        (16, 20),
+    assert [each.stretches for each in found] == [
+        (Stretch("orders", 7, 10, 13),),
+        (Stretch("orders", 7, 13, 16),),
+        (Stretch("orders", 7, 16, 20),),
     ]
+
+
+def test_many_topics_with_few_rows_share_tasks_and_a_large_one_has_its_own() -> None:
+    small = [Stretch(f"t{number}", number, 0, 100) for number in range(320)]
+    found = ranges(small, tasks_min=1, task_rows_max=10**6)
+    assert [len(each.stretches) for each in found] == [20] * 16
+    assert [each for task in found for each in task.stretches] == small
+    large = Stretch("large", 7, 0, 10**6)
+    found = ranges([*small[:10], large, *small[10:]], tasks_min=1, task_rows_max=10**7)
+    assert [len(each.stretches) for each in found] == [10, 1, 310]
+    assert len(ranges(small[:16], tasks_min=1, task_rows_max=10**6)) == 16
+    assert len(ranges(small, tasks_min=200, task_rows_max=10**6)) >= 200
 
 
 def test_progress_survives_the_checkpoint_and_is_equal_when_it_is_equal() -> None:

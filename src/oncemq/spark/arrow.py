@@ -19,7 +19,8 @@ from oncemq.errors import Corrupt
 from oncemq.wire import batch
 
 ROWS_MAX = 65_536  # of one record batch
-GATHER_BYTES = 16 << 20  # small batches are joined up to this, or up to ROWS_MAX rows
+GATHER_ROWS = 16_384  # batches with fewer are joined, which copies them, until they have this many
+GATHER_BYTES = 16 << 20  # or up to this many bytes
 SMALL = 32  # messages in a batch below which joining bodies is cheaper than joining arrays
 
 Maker = Callable[[Sequence[ColumnBatch], pa.DataType], pa.Array]
@@ -198,14 +199,15 @@ def _concat(arrays: list[pa.Array]) -> pa.Array:
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
-# Small batches together, so that Spark gets few large ones.
+# Small batches together, so that Spark gets few large ones; large ones go as they came, not copied.
 
 
 def _gathered(batches: Iterable[ColumnBatch]) -> Iterator[list[ColumnBatch]]:
     gathered: list[ColumnBatch] = []
     rows = size = 0
     for each in batches:
-        if gathered and (rows + each.count > ROWS_MAX or size + len(each.body) > GATHER_BYTES):
+        enough = max(rows, each.count) >= GATHER_ROWS
+        if gathered and (enough or size + len(each.body) > GATHER_BYTES):
             yield gathered
             gathered, rows, size = [], 0, 0
         gathered.append(each)

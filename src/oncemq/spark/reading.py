@@ -1,6 +1,6 @@
 # pyright: basic
 # pyarrow carries no types.
-"""What a task does: read its range, every row of it and no other, and say so when it cannot."""
+"""What a task does: read its ranges, every row of them and no other, and say so when it cannot."""
 
 from collections.abc import Iterator
 
@@ -18,11 +18,9 @@ from oncemq.spark.ranges import Range, Stretch
 
 def read(options: SourceOptions, layout: Layout, task: Range) -> Iterator[pa.RecordBatch]:
     """The rows of a task."""
-    stretch = task.stretch
-    if stretch.rows <= 0:
-        return iter(())
     mq = client(options.server, options.timeout)
-    return layout.rows(_batches(mq, stretch, fail=options.fail_on_data_loss))
+    for stretch in task.stretches:
+        yield from layout.rows(_batches(mq, stretch, fail=options.fail_on_data_loss))
 
 
 def _batches(mq: Client, stretch: Stretch, *, fail: bool) -> Iterator[ColumnBatch]:

@@ -31,7 +31,7 @@ from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.spread import spread
 from oncemq.spark.planning import held
 from oncemq.spark.progress import share
-from oncemq.spark.ranges import Stretch, ranges
+from oncemq.spark.ranges import Stretch, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,10 +182,10 @@ class Archiving:
     def _step(self, stretches: list[Stretch], rows: dict[str, int]) -> None:
         tasks: list[Task] = []
         for each in stretches:
-            cut = ranges([each], tasks_min=1, task_rows_max=rows[each.topic])
-            for number, task in enumerate(cut if each.rows else ()):
+            parts = cut([each], tasks_min=1, task_rows_max=rows[each.topic])
+            for number, part in enumerate(parts):
                 tail = self._store.tail(each.topic) if number == 0 else None
-                tasks.append(self._task(task.stretch, tail))
+                tasks.append(self._task(part, tail))
         written = spread(self._run.spark, tasks, archive_range, list[Piece])
         pieces = [piece for some in written for piece in some]
         self._still_ours()

@@ -32,7 +32,7 @@ from oncemq.spark.pipelines.archive_stock import Stock, stock_of
 from oncemq.spark.pipelines.replay_tasks import Task, stage_range
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.spread import spread
-from oncemq.spark.ranges import Stretch, ranges
+from oncemq.spark.ranges import Stretch, cut
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,6 @@ class Replaying:
     def _tasks(self, stop: int) -> list[Task]:
         run, stock, choice = self._run, self._stock, self._choice
         here = Stretch(stock.topic, stock.topic_id, self.at, stop)
-        cut = [each.stretch for each in ranges([here], tasks_min=1, task_rows_max=self._rows)]
         return [
             Task(
                 run.server,
@@ -151,7 +150,7 @@ class Replaying:
                 choice.since,
                 choice.until,
             )
-            for each in cut
+            for each in cut([here], tasks_min=1, task_rows_max=self._rows)
         ]
 
 
