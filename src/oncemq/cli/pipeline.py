@@ -15,6 +15,7 @@ PIPELINES = {
     "archive": "Archive topics as Parquet or Delta.",
     "replay": "Put an archive back into a topic.",
     "check": "Look whether an archive is whole.",
+    "transform": "Transform topics by SQL or a function.",
     "audit": "Prove that nothing is missing and nothing is double.",
     "list": "List the pipelines and how each is doing.",
 }

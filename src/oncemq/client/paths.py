@@ -1,4 +1,4 @@
-"""Where a client's state lives."""
+"""Where the state of clients and pipelines lives."""
 
 import os
 import re
@@ -10,10 +10,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 def state_directory(client: str, state: str | Path | None) -> Path:
     """The directory given, or the client's own below the user's state directory."""
-    if state is not None:
-        return Path(state)
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "oncemq" / directory_name(client)
+    return Path(state) if state is not None else _base() / "oncemq" / directory_name(client)
+
+
+def pipeline_directory(name: str) -> Path:
+    """A pipeline's own; apart from the clients', whose ids may be any."""
+    return _base() / "oncemq-pipelines" / directory_name(name)
+
+
+def _base() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
 
 
 def directory_name(client: str) -> str:

@@ -11,5 +11,21 @@ from oncemq.spark.pipelines.archiving import Archived, archive  # noqa: E402
 from oncemq.spark.pipelines.audit_report import Report  # noqa: E402
 from oncemq.spark.pipelines.auditing import audit  # noqa: E402
 from oncemq.spark.pipelines.replaying import Replayed, replay  # noqa: E402
+from oncemq.spark.pipelines.transform_definition import Definition, Source, Target  # noqa: E402
+from oncemq.spark.pipelines.transform_files import pipeline  # noqa: E402
+from oncemq.spark.pipelines.transforming import Transformed, transform  # noqa: E402
 
-__all__ = ["Archived", "Replayed", "Report", "archive", "audit", "replay"]
+__all__ = [
+    "Archived",
+    "Definition",
+    "Replayed",
+    "Report",
+    "Source",
+    "Target",
+    "Transformed",
+    "archive",
+    "audit",
+    "pipeline",
+    "replay",
+    "transform",
+]

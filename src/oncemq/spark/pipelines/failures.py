@@ -5,7 +5,9 @@ import re
 from oncemq import errors
 from oncemq.errors import OnceMQError
 
-OURS = re.compile(r"^\s*oncemq\.[\w.]*?(\w+): (.+?)\s*$", re.MULTILINE)  # as a traceback ends
+# As a traceback of Python ends: an error of ours, or any.
+OURS = re.compile(r"^\s*oncemq\.[\w.]*?(\w+): (.+?)\s*$", re.MULTILINE)
+ANY = re.compile(r"^\s*((?:\w+\.)*\w+(?:Error|Exception): .+?)\s*$", re.MULTILINE)
 
 
 class SparkFailed(OnceMQError):
@@ -15,11 +17,11 @@ class SparkFailed(OnceMQError):
 
 
 def failed(error: BaseException) -> OnceMQError:
-    """The error of ours that made Spark fail, if there is one; else Spark's first line."""
+    """The error of ours that made Spark fail, if there is one; else Python's, or Spark's own."""
     text = str(error)
-    found = OURS.findall(text)
-    if not found:
-        return SparkFailed(f"Spark failed: {text.strip().partition(chr(10))[0]}")
-    name, detail = found[-1]
-    kind = getattr(errors, name, SparkFailed)
-    return kind(detail)
+    if ours := OURS.findall(text):
+        name, detail = ours[-1]
+        return getattr(errors, name, SparkFailed)(detail)
+    _, traced, trace = text.partition("Traceback (most recent call last)")
+    found = ANY.findall(trace) if traced else []
+    return SparkFailed(f"Spark failed: {found[-1] if found else text.strip().splitlines()[0]}")

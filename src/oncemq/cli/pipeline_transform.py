@@ -1,0 +1,73 @@
+"""`once pipeline transform`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from oncemq.cli import output
+from oncemq.cli.command import command
+from oncemq.cli.pipeline_run import require_spark, running, spark_options
+from oncemq.cli.session import Session
+
+if TYPE_CHECKING:
+    from oncemq.spark.pipelines.transform_definition import Definition
+    from oncemq.spark.pipelines.transforming import Plan
+
+
+@command("transform")
+@click.argument("file", metavar="FILE[:NAME]")
+@click.option("--follow", is_flag=True, help="Go on until interrupted.")
+@click.option("--dry-run", is_flag=True, help="Show columns and plan; read and write nothing.")
+@spark_options
+def command_of_it(
+    session: Session, file: str, follow: bool, dry_run: bool, master: str, conf: dict[str, str]
+) -> None:
+    """Transform topics into a topic or a table, by SQL or a Python function, exactly once.
+
+    FILE is TOML (sources, sql, target), or Python with a function under @pipeline; NAME says
+    which, if there are several. It goes on where it ended the last time, up to where the topics
+    end now.
+    """
+    require_spark()
+    from oncemq.spark.pipelines.transform_files import load
+    from oncemq.spark.pipelines.transforming import plan, transform_on
+
+    definition = load(file)
+    settings = {**definition.spark, **conf}
+    name = definition.name
+    with running(
+        session, "transform", name, master, settings, verb="transformed", follow=follow
+    ) as run:
+        if dry_run:
+            return _show(session, definition, plan(run, definition))
+        done = transform_on(run, definition, follow=follow)
+    text = f"{name}: {output.counted(done.messages, 'message')} read in {done.batches:,} batches"
+    return session.answer(
+        {
+            "name": done.name,
+            "messages": done.messages,
+            "batches": done.batches,
+            "checkpoint": done.checkpoint,
+        },
+        f"{text}; checkpoint {done.checkpoint}",
+    )
+
+
+def _show(session: Session, definition: "Definition", found: "Plan") -> None:
+    if session.json:
+        columns, written = (
+            [{"name": name, "type": kind} for name, kind in each]
+            for each in (found.columns, found.written)
+        )
+        return session.emit(
+            {
+                "name": definition.name,
+                "columns": columns,
+                "written": written,
+                "plan": found.text,
+            }
+        )
+    session.say(output.table(["column", "type"], found.columns))
+    if found.written != found.columns:
+        session.say("\nas messages:\n" + output.table(["column", "type"], found.written))
+    return session.say(f"\n{found.text}")

@@ -1,0 +1,101 @@
+# pyright: basic
+# pyspark's columns are typed loosely.
+"""A transform as frames of Spark: its sources as views, its rows, and the messages they become."""
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BinaryType, MapType, StringType, TimestampType
+
+from oncemq.errors import ConfigError
+from oncemq.spark.pipelines.run import Run
+from oncemq.spark.pipelines.transform_definition import Definition, Source, Target
+from oncemq.spark.pipelines.transform_files import checked_call
+
+BYTES = (StringType, BinaryType)
+OF_A_MESSAGE = {"key", "value", "headers"}
+
+
+def views(run: Run, definition: Definition) -> dict[str, DataFrame]:
+    """Each source, as a stream."""
+    spark, server, timeout = run.spark, run.server, run.timeout
+    return {
+        name: _view(spark, name, source, source.reading(server, timeout))
+        for name, source in definition.sources.items()
+    }
+
+
+def _view(spark: SparkSession, name: str, source: Source, options: dict[str, str]) -> DataFrame:
+    frame = spark.readStream.format("oncemq").options(**options).load()
+    if source.is_json:
+        frame = frame.select("value.*", *_about(name, source, frame))
+    if source.watermark:
+        kind = dict(frame.dtypes).get(source.watermark)
+        if kind != TimestampType().simpleString():
+            raise ConfigError(
+                f"sources.{name}: watermark {source.watermark!r} is a column of times; there are "
+                f"{', '.join(f'{column} {kind}' for column, kind in frame.dtypes)}"
+            )
+        frame = frame.withWatermark(source.watermark, source.delay)
+    return frame
+
+
+def _about(name: str, source: Source, frame: DataFrame) -> list[Column]:
+    """What a message has beside its value, under names that leave the fields' own alone."""
+    fields = frame.schema["value"].dataType.names  # type: ignore[attr-defined]
+    columns = {each if each[0] == "_" else f"_{each}": each for each in frame.columns}
+    del columns["_value"]
+    if taken := columns.keys() & set(fields):
+        raise ConfigError(
+            f"sources.{name}: {', '.join(sorted(taken))} in the schema is the name of what a "
+            "message has beside its value; value = 'string' and from_json() in the query keep both"
+        )
+    return [F.col(each).alias(alias) for alias, each in columns.items()]
+
+
+def rows(run: Run, definition: Definition) -> DataFrame:
+    """What the query or the function makes of the sources."""
+    sources = views(run, definition)
+    if not definition.sql:
+        found = checked_call(definition)(**sources)
+        if not isinstance(found, DataFrame):
+            raise ConfigError(f"the function returned {found!r}, not a DataFrame")
+    else:
+        try:
+            for name, frame in sources.items():
+                frame.createOrReplaceTempView(name)
+            found = run.spark.sql(definition.sql)
+        finally:
+            for name in sources:  # they are in the query by now
+                run.spark.catalog.dropTempView(name)
+    if not found.isStreaming:
+        raise ConfigError("the query reads none of the sources, so there is nothing to follow")
+    return found
+
+
+def messages(frame: DataFrame, target: Target) -> DataFrame:
+    """Rows as messages: as they are when they have a `value`, else as JSON objects."""
+    kinds = {field.name: field.dataType for field in frame.schema}
+    for name in filter(None, (target.key, target.topic_column)):
+        if name not in kinds:
+            raise ConfigError(f"target: there is no column {name!r}, but {', '.join(kinds)}")
+    columns: list[Column] = []
+    if target.topic_column:
+        columns.append(F.col(target.topic_column).cast("string").alias("topic"))
+    if key := target.key or ("key" if "key" in kinds else ""):
+        binary = isinstance(kinds[key], BYTES)
+        columns.append((F.col(key) if binary else F.col(key).cast("string")).alias("key"))
+    taken = {target.topic_column}
+    if not target.key:
+        taken.add("key")
+    if isinstance(kinds.get("headers"), MapType):
+        columns.append(F.col("headers"))
+        taken.add("headers")
+    others = [name for name in kinds if name not in taken]
+    if others == ["value"] and isinstance(kinds["value"], BYTES):
+        value = F.col("value")
+    elif others:
+        whole = F.struct(*(F.col(f"`{name}`") for name in others))
+        value = F.to_json(whole, {"ignoreNullFields": "false"}).alias("value")
+    else:
+        raise ConfigError("target: beside key and headers a row has nothing to be a value")
+    return frame.select(*columns, value)

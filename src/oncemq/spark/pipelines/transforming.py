@@ -1,0 +1,187 @@
+# pyright: basic
+# pyspark's queries are typed loosely.
+"""`transform`: topics into a topic or a table, by SQL or a function, each row once.
+
+    from oncemq.spark.pipelines import transform
+    transform("revenue.toml")
+
+It is one streaming query of Spark. Law: what it wrote, and how far it read, is remembered under
+the pipeline's name: run again after any crash it goes on, and a checkpoint that is not the one
+is refused.
+"""
+
+import io
+import threading
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from oncemq.client.paths import pipeline_directory
+from oncemq.client.settings import DEFAULT_SERVER
+from oncemq.spark.options import TIMEOUT_SECONDS
+from oncemq.spark.pipelines.failures import failed
+from oncemq.spark.pipelines.run import MASTER, Run
+from oncemq.spark.pipelines.transform_definition import Definition
+from oncemq.spark.pipelines.transform_files import load
+from oncemq.spark.pipelines.transform_frames import messages, rows
+from oncemq.spark.pipelines.transform_targets import (
+    Directory,
+    Write,
+    to_topic,
+    whole_path,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """What a run did: messages read and batches written; and where its checkpoint is."""
+
+    name: str
+    messages: int
+    batches: int
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Names and types of the columns that the query makes and of those written; Spark's plan."""
+
+    columns: list[tuple[str, str]]
+    written: list[tuple[str, str]]
+    text: str
+
+
+def transform(
+    what: "Definition | str | Path",
+    *,
+    follow: bool = False,
+    server: str = DEFAULT_SERVER,
+    timeout: float = TIMEOUT_SECONDS,
+    master: str = MASTER,
+    spark: "SparkSession | None" = None,
+) -> Transformed:
+    """Run a transform, or the file of one, from where it ended the last time.
+
+    It ends with what the topics hold now, unless it is to `follow`. See docs/PIPELINES.md.
+    """
+    definition = what if isinstance(what, Definition) else load(str(what))
+    given: dict[str, Any] = {"timeout": timeout, "master": master, "spark": spark}
+    name = definition.check().name
+    with Run("transform", name, server=server, config=definition.spark, **given) as run:
+        return transform_on(run, definition, follow=follow)
+
+
+def transform_on(run: Run, definition: Definition, *, follow: bool = False) -> Transformed:
+    """The same, as a part of a run."""
+    try:
+        return _Transforming(run, definition).run(follow=follow)
+    except (PySparkException, Py4JError) as error:
+        raise failed(error) from error
+
+
+def plan(run: Run, definition: Definition) -> Plan:
+    """What would be done; nothing is read or written."""
+    try:
+        found = rows(run, definition)
+        written = _written(found, definition)
+        said = io.StringIO()
+        with redirect_stdout(said):  # where Spark prints it
+            written.explain()
+        return Plan(found.dtypes, written.dtypes, said.getvalue().strip())
+    except (PySparkException, Py4JError) as error:
+        raise failed(error) from error
+
+
+def checkpoint_of(definition: Definition) -> str:
+    """Where the checkpoint is."""
+    default = str(pipeline_directory(definition.name) / "checkpoint")
+    return whole_path(definition.checkpoint or default)
+
+
+def _written(found: DataFrame, definition: Definition) -> DataFrame:
+    return messages(found, definition.target) if definition.target.is_topic else found
+
+
+class _Transforming:
+    """One run of one query."""
+
+    def __init__(self, run: Run, definition: Definition) -> None:
+        self._run, self._definition = run, definition
+        self._started = threading.Event()
+        self._query_id = ""
+        self._last = ""  # the moment of the last progress that was counted
+        self._messages = self._batches = 0
+
+    def run(self, *, follow: bool) -> Transformed:
+        """To the end, or until it is asked to stop."""
+        definition = self._definition
+        written = _written(rows(self._run, definition), definition)
+        checkpoint = checkpoint_of(definition)
+        writer = written.writeStream.outputMode(definition.mode)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if follow:
+            writer = writer.trigger(processingTime=f"{definition.every} seconds")
+        else:
+            writer = writer.trigger(availableNow=True)
+        query = self._start(writer, written)
+        try:
+            self._query_id = str(query.id)
+            self._started.set()
+            self._watch(query)
+        finally:
+            query.stop()
+        return Transformed(definition.name, self._messages, self._batches, checkpoint)
+
+    def _start(self, writer: "DataStreamWriter", written: DataFrame) -> "StreamingQuery":
+        run, definition, target = self._run, self._definition, self._definition.target
+        if target.table:
+            return writer.toTable(target.table)
+        if target.path:
+            directory = Directory(run.spark, target.path, target.partition_by)
+            directory.check_columns(written)
+            return writer.foreachBatch(self._into(directory)).start()
+        options = {"sink": definition.sink, "unwanted": target.unwanted}
+        if target.topic:
+            options["topic"] = target.topic
+        if definition.mode == "update":
+            return writer.foreachBatch(to_topic(run.server, run.timeout, options)).start()
+        reach = {"server": run.server, "timeout": str(run.timeout)}
+        return writer.format("oncemq").options(**reach, **options).start()
+
+    def _into(self, directory: Directory) -> Write:
+        def write(batch: DataFrame, number: int) -> None:
+            self._started.wait()  # for the query's id
+            directory.claim(self._query_id)
+            directory.write(batch, number)
+
+        return write
+
+    def _watch(self, query: "StreamingQuery") -> None:
+        while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
+            self._count(query)
+            if self._run.stopping.is_set():
+                query.stop()
+        self._count(query)
+        if (error := query.exception()) is not None and not self._run.stopping.is_set():
+            raise error
+
+    def _count(self, query: "StreamingQuery") -> None:
+        for each in query.recentProgress:
+            if each["timestamp"] > self._last:
+                self._last = each["timestamp"]
+                self._messages += each["numInputRows"]
+                self._batches += "addBatch" in each["durationMs"]
+        self._run.progress(self._messages)
