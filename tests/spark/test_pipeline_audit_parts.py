@@ -151,7 +151,7 @@ def test_ids_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_an_error_of_ours_is_found_in_sparks_pages() -> None:
     page = """An error occurred while calling o1.start.
-: org.apache.spark.SparkException: [PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):
+: org.apache.spark.SparkException: [PYTHON_DATA_SOURCE_ERROR] Traceback (most recent call last):
   File "x.py", line 1, in f
 oncemq.errors.Unreachable: no answer from tcp://127.0.0.1:1 within 2 s
 \tat org.apache.spark.Something
