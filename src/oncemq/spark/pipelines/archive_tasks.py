@@ -25,11 +25,14 @@ from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
 from oncemq.spark.pipelines.archive_place import sync_file
 from oncemq.spark.ranges import Range, Stretch
 from oncemq.spark.reading import read
+from oncemq.storage.disk import LocalDisk
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers", "producer", "sequence")
 SCHEMA = StructType([StructField(name, TYPES[name]) for name in COLUMNS])
 DAY_MICROS = 24 * 3600 * 1_000_000
 GROUP_ROWS, GROUP_BYTES = 128 << 10, 32 << 20  # of a row group, before compression
+GROUPS_MAX = 128  # a file that has so many small ones grows no more
+COPY_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,10 @@ class Shelf:
         path = Path(self._task.hidden) / f"{secrets.token_hex(12)}.part"
         if self._done or tail is None or tail.day != day:
             return Writer(path, day, self._next, schema)
-        writer = Writer(path, day, tail.start, schema)
-        self._writer = writer  # so that it is dropped if the copy fails
-        with pq.ParquetFile(tail.path) as old:
-            for batch in old.iter_batches(GROUP_ROWS):
-                writer.put(batch.cast(schema))
-        return writer
+        old = pq.read_metadata(tail.path)
+        if old.num_row_groups >= GROUPS_MAX:
+            return Writer(path, day, self._next, schema)
+        return Writer(path, day, tail.start, schema, grows=(tail.path, old))
 
     def _finish(self) -> None:
         if self._writer is None:
@@ -139,17 +140,33 @@ class Shelf:
 
 
 class Writer:
-    """One Parquet file; rows are gathered into row groups."""
+    """One Parquet file; rows are gathered into row groups.
 
-    def __init__(self, path: Path, day: str, start: int, schema: pa.Schema) -> None:
+    A file that grows begins with every byte of the smaller one, its end included, so that a
+    reader that knows the file by the size it had (Spark, when the query was planned before) reads
+    what was there, and not nothing.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        day: str,
+        start: int,
+        schema: pa.Schema,
+        *,
+        grows: tuple[str, pq.FileMetaData] | None = None,
+    ) -> None:
         self.path, self.day, self.start = path, day, start
         self._schema = schema
+        self._old = grows[1] if grows else None
         self._sink = pa.OSFile(str(path), "wb")
         self._file = pq.ParquetWriter(
             self._sink, schema, compression=compression(), write_page_checksum=True
         )
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
+        if grows:
+            self._copy(grows[0])
 
     @property
     def bytes(self) -> int:
@@ -165,14 +182,15 @@ class Writer:
             self._flush()
 
     def close(self) -> tuple[int, int]:
-        """Let it be on the disk; how many rows it has, read back from its end, and bytes."""
+        """Let it be on the disk; how many rows it has, read back, and how many bytes."""
         self._flush()
         self._file.close()
         self._sink.close()
+        if self._old is not None:
+            self._join_ends(self._old)
         sync_file(self.path)
-        made = pq.read_metadata(self.path)
-        _check_offsets(made, self.start, self.path)
-        return made.num_rows, self.path.stat().st_size
+        rows = read_back(self.path, self.start)
+        return rows, self.path.stat().st_size
 
     def drop(self) -> None:
         """Give it up."""
@@ -187,22 +205,47 @@ class Writer:
             self._file.write_table(table, row_group_size=max(self._rows, 1))
         self._gathered, self._rows, self._bytes = [], 0, 0
 
+    def _copy(self, path: str) -> None:
+        """All of a file, but its first four bytes, which stand there: each Parquet file has them.
+
+        What is written after it has its place counted from the beginning of this file.
+        """
+        old = LocalDisk().open(path)
+        try:
+            position = self._sink.tell()
+            while some := old.read(position, COPY_BYTES):
+                self._sink.write(some)
+                position += len(some)
+        finally:
+            old.close()
+
+    def _join_ends(self, old: pq.FileMetaData) -> None:
+        """The end of the file tells of the old rows, too."""
+        old.append_row_groups(pq.read_metadata(self.path))
+        joined = pa.BufferOutputStream()
+        old.write_metadata_file(joined)
+        file = LocalDisk().open(str(self.path))
+        try:
+            size = file.size()
+            end = size - 8 - int.from_bytes(file.read(size - 8, 4), "little")
+            file.truncate(end)
+            file.write([joined.getvalue().to_pybytes()[4:]], end)
+        finally:
+            file.close()
+
+
+def read_back(path: Path, start: int) -> int:
+    """How many rows a file has: it must be what its name will say, dense from `start` on."""
+    rows = 0
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        for batch in file.iter_batches(GROUP_ROWS, columns=["offset"]):
+            expected = pa.array(range(start + rows, start + rows + batch.num_rows), pa.int64())
+            if not batch.column(0).equals(expected):
+                raise Corrupt(f"{path} was to have each offset from {start} on, and has not")
+            rows += batch.num_rows
+    return rows
+
 
 def compression() -> str:
     """What files are packed with."""
     return "zstd" if pa.Codec.is_available("zstd") else "snappy"
-
-
-def _check_offsets(made: pq.FileMetaData, start: int, path: Path) -> None:
-    """The file is what its name will say: dense from its first offset on."""
-    for number in range(made.num_row_groups):
-        group = made.row_group(number)
-        found = next(
-            group.column(each)
-            for each in range(group.num_columns)
-            if group.column(each).path_in_schema == "offset"
-        )
-        low, high = found.statistics.min, found.statistics.max
-        if (low, high) != (start, start + group.num_rows - 1):
-            raise Corrupt(f"{path} was to have {start} on, and has {low} to {high}")
-        start += group.num_rows

@@ -23,9 +23,9 @@ from oncemq.errors import ConfigError, Fenced
 from oncemq.spark.hold import Hold
 from oncemq.spark.loss import DataLost, no_longer_kept
 from oncemq.spark.options import ROWS_PER_TASK, TIMEOUT_SECONDS
-from oncemq.spark.pipelines import archive_files
-from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
+from oncemq.spark.pipelines.archive_files import Piece, directory_of
 from oncemq.spark.pipelines.archive_place import Begun, Place, make, refused
+from oncemq.spark.pipelines.archive_store import require_delta, store_of
 from oncemq.spark.pipelines.archive_tasks import Task, archive_range
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.spread import spread
@@ -82,8 +82,10 @@ def archive_on(
     wanted = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
     if not wanted:
         raise ConfigError("name a topic to archive")
-    for name in wanted:
-        archive_files.directory_of(name)  # refuses what cannot be one
+    if delta:
+        require_delta()
+    for name in wanted if not delta else ():
+        directory_of(name)  # refuses what cannot be one
     there = held(run.mq, wanted)
     place = make(str(to), "delta" if delta else "parquet")
     try:
@@ -104,7 +106,7 @@ class Archiving:
         self._run, self._place, self._hold = run, place, hold
         self._topics = list(topics)
         self._ids = self._begin(topics)
-        self._store = _Parquet(place)
+        self._store = store_of(place)
         self._ends = {name: self._store.end(name, each) for name, each in self._ids.items()}
         self._count = 0
         run.facts["topics"] = len(self._topics)
@@ -221,40 +223,3 @@ class Archiving:
 
     def _result(self) -> Archived:
         return Archived(self._count, dict(self._ends), self._place.subscription)
-
-
-class _Parquet:
-    """An archive of plain files: its names are all there is to know."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._last: dict[str, Piece] = {}
-
-    def end(self, topic: str, begun: Begun) -> int:
-        """The offset after the last that readers see."""
-        last = archive_files.last_piece(self._place, topic, begun.id)
-        if last is None:
-            return begun.since
-        self._last[topic] = last
-        return last.stop
-
-    def tail(self, topic: str) -> Piece | None:
-        """The last file of a topic, if it is small: it grows, so that few small ones are left."""
-        last = self._last.get(topic)
-        return last if last is not None and last.bytes < FILE_BYTES else None
-
-    def publish(self, pieces: list[Piece]) -> None:
-        """Let readers see these."""
-        grown = {(last.topic_id, last.start) for last in self._last.values()}
-        archive_files.publish(self._place, pieces, grown)
-        for piece in pieces:
-            directory = self._place.path / piece.directory
-            self._last[piece.topic] = Piece(
-                piece.topic,
-                piece.topic_id,
-                piece.day,
-                piece.start,
-                piece.rows,
-                piece.bytes,
-                str(directory / piece.name),
-            )

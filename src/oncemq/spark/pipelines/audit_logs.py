@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from oncemq.core.audit.findings import Finding
 from oncemq.core.replies import TopicInfo
 from oncemq.errors import ConfigError
+from oncemq.spark.pipelines.archive_frames import archive_frame
 from oncemq.spark.pipelines.audit_report import Extent, missing_at_the_ends, missing_between
 
 SERVER = "the server"
@@ -49,9 +50,7 @@ def archived(
     spark: SparkSession, path: str, rank: int, topics: Sequence[str], *, digests: bool
 ) -> DataFrame:
     """The messages of an archive, the `rank`th holder; of these topics, if any are named."""
-    # The schema is said, not guessed: a topic named 42 is not a number.
-    reader = spark.read.schema(COLUMNS + (", value binary" if digests else ""))
-    frame = reader.parquet(path)
+    frame = archive_frame(spark, path, COLUMNS + (", value binary" if digests else ""))
     if topics:
         frame = frame.where(F.col("topic").isin(list(topics)))
     return _rows(frame, path, rank, digests=digests)

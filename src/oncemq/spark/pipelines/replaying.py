@@ -28,7 +28,8 @@ from oncemq.client.staging import StageToken
 from oncemq.errors import ConfigError, Fenced, NoSuchTopic
 from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.archive_place import Place, find
-from oncemq.spark.pipelines.archive_stock import Stock, stock_of
+from oncemq.spark.pipelines.archive_stock import Stock
+from oncemq.spark.pipelines.archive_store import store_of
 from oncemq.spark.pipelines.replay_tasks import Task, stage_range
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.spread import spread
@@ -172,7 +173,8 @@ def _stocks(place: Place, choice: Choice) -> list[Stock]:
             there = ", ".join(sorted(known)) or "none yet"
             raise ConfigError(f"{place.path} has no topic {name!r}; it has {there}")
     wanted = sorted(choice.topics or known)
-    return [stock_of(place, name, known[name]) for name in dict.fromkeys(wanted)]
+    store = store_of(place)
+    return [store.stock(name, known[name]) for name in dict.fromkeys(wanted)]
 
 
 def _wanted(mq: Client, to: str) -> int:

@@ -19,6 +19,7 @@ from pyspark.sql.functions import udf
 
 from oncemq import errors
 from oncemq.errors import OnceMQError, StorageFull, StorageRefused
+from oncemq.spark.pipelines.failures import failed
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -34,12 +35,6 @@ class Said(msgspec.Struct):
     error: str = ""
     code: str = ""
     detail: str = ""
-
-
-class TaskFailed(OnceMQError):
-    """Spark could not run a task."""
-
-    code = "task_failed"
 
 
 def spread(
@@ -58,8 +53,7 @@ def spread(
     try:
         rows = spark.range(0, count, 1, count).select(task("id").alias("said")).collect()
     except (PySparkException, Py4JError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise TaskFailed(f"Spark could not run the tasks: {first}") from error
+        raise failed(error) from error
     found = sorted((_decoded(row.said) for row in rows), key=lambda said: said.item)
     for said in found:
         if said.error:
