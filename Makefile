@@ -62,7 +62,7 @@ soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 soak-spark: $(READY) ## every fault on real Sparks, RUNS (100) of each; exit code 6 on a finding
-	@ONCEMQ_SPARK_RUNS=$(RUNS) $(BIN)/pytest -q -x tests/spark/test_sink_on_spark.py tests/spark/test_processes.py -k 'fault or killed or again or dying' || exit 6
+	@$(BIN)/python -m tests.spark.soak --runs $(RUNS) $(if $(CHAIN),--chain $(CHAIN))
 
 spark-cluster: $(READY) ## a Spark master and two workers on this machine, until Ctrl-C
 	@$(BIN)/python -m oncemq.spark.cluster

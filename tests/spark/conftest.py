@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from tests.spark.copying import CONFIG
+from tests.spark.quick_spark import quick_spark
 
 import oncemq.spark
 from oncemq import Client, testing
@@ -26,14 +28,6 @@ BRIEF = StructType(
         StructField("value", BinaryType()),
     ]
 )
-
-CONFIG = {
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.session.timeZone": "UTC",
-    # The JVM is short-lived: quick to start matters more than quick at last.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
 
 ROWS, PER_BATCH = 120, 40  # of the topic to be copied, and of a micro-batch
 
@@ -105,6 +99,7 @@ def stream(address: str) -> Iterator[Callable[..., StreamReader]]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark for all tests that need one: its JVM takes seconds to start."""
+    os.environ.update(quick_spark())
     session = oncemq.spark.session("local[2,4]", app="oncemq-tests", config=CONFIG)
     session.sparkContext.setLogLevel("OFF")  # faults are what we are here for
     yield session
@@ -157,9 +152,3 @@ def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
 
 def copied(mq: Client) -> list[tuple[bytes | None, bytes]]:
     return [(each.key, each.payload) for each in mq.read("copy", 0, limit=10_000)]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """`make soak-spark`: a test that asks for `run` is run so many times."""
-    if "run" in metafunc.fixturenames:
-        metafunc.parametrize("run", range(int(os.environ.get("ONCEMQ_SPARK_RUNS", "1"))))

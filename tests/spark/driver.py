@@ -1,6 +1,6 @@
-"""A Spark driver as a process of its own, to be killed: copies a topic to another, once.
+"""A Spark driver as a process of its own, to be killed: copies lanes, all at once.
 
-python -m tests.spark.driver '{"address": …, "check": …, "faults": {"1": …}}'
+python -m tests.spark.driver '{"master": …, "config": {…}, "lanes": [{…}]}'
 """
 
 import json
@@ -8,41 +8,45 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.spark.conftest import CONFIG
-from tests.spark.faults import faulty
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tests.spark.copying import CONFIG, Given, start_copying
 
 import oncemq.spark
 
 
 def main(given: dict[str, Any]) -> None:
-    cluster = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    speculation = {
-        "spark.speculation": "true",
-        "spark.speculation.interval": "100ms",
-        "spark.speculation.multiplier": "1.01",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.minTaskRuntime": "100ms",
-    }
-    faults = {int(number): fault for number, fault in given["faults"].items()}
-    twice = speculation if "task is slow" in faults.values() else {}
-    config = {**CONFIG, **cluster, **twice}
+    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    config = {**CONFIG, **here, **given["config"]}
     spark = oncemq.spark.session(given["master"], app="driver", config=config)
     spark.sparkContext.setLogLevel("OFF")
-    driver = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    spark.dataSource.register(faulty(faults, Path(given["marks"]), driver))
-    reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
-    query = (
-        spark.readStream.format("oncemq")
-        .options(server=given["address"], maxOffsetsPerTrigger=given["rows"], **reading)
-        .load()
-        .select("key", "value")
-        .writeStream.format("faulty")
-        .options(server=given["address"], topic="copy", checkpointLocation=given["check"])
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    queries = [started(spark, lane(each)) for each in given["lanes"]]
+    while any(query.isActive for query in queries):
+        spark.streams.awaitAnyTermination()  # raises what ended one of them
+        spark.streams.resetTerminated()
+    for query in queries:
+        query.awaitTermination()
     spark.stop()
+
+
+def started(spark: SparkSession, given: Given) -> StreamingQuery:
+    """A query that has come to its fault. One at a time: Spark gives each of the Python processes
+    that a query needs ten seconds to start, however busy the machine is.
+    """
+
+    def struck() -> int:
+        return len(list(Path(given.marks).glob(f"{given.name} *")))
+
+    before = struck()
+    query = start_copying(spark, given)
+    while query.isActive and struck() == before:
+        query.awaitTermination(0.05)
+    return query
+
+
+def lane(given: dict[str, Any]) -> Given:
+    """JSON knows no numbers as keys."""
+    return Given(**{**given, "plan": {int(n): fault for n, fault in given["plan"].items()}})
 
 
 if __name__ == "__main__":

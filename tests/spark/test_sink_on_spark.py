@@ -1,23 +1,20 @@
 """The sink on a real Spark: exactly once, whatever fails, compared message by message."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from tests.e2e.processes import free_port
-from tests.spark.conftest import copied, copy_orders, fill_orders
-from tests.spark.faults import faulty
+from tests.spark.chains import between_queries, in_a_query
+from tests.spark.conftest import copied
+from tests.spark.lanes import Rig
 
 from oncemq import Client
 from oncemq.core.records import Retention
+from oncemq.testing import proof
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -30,82 +27,26 @@ def test_a_stream_is_copied_once_and_in_order(mq: Client, orders, copy) -> None:
     assert copied(mq) == [*orders, (b"k", b"more")]
 
 
-@pytest.mark.parametrize(
-    ("fault", "fails"),
-    [
-        ("task raises", False),
-        ("task dies", False),
-        ("commit raises after it published", True),
-    ],
-)
-def test_a_fault_neither_loses_nor_doubles(
-    mq: Client, orders, copy, spark: SparkSession, tmp_path: Path, fault: str, fails: bool, run: int
+def test_tasks_commits_and_the_server_fail_in_the_middle(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    spark.dataSource.register(faulty({1: fault}, tmp_path, os.getpid()))
-    if fails:
-        with pytest.raises(StreamingQueryException, match="on purpose"):
-            copy("faulty")
-    else:
-        copy("faulty")
-    assert (tmp_path / f"1 {fault}").exists()
-    copy("faulty")  # goes on from the checkpoint
-    assert copied(mq) == orders
+    with Rig(tmp_path) as rig, proof.campaign("spark-queries") as tally:
+        in_a_query(spark, rig, tally, runs=1)
 
 
-@pytest.mark.parametrize("fault", ["server dies before the commit", "server dies after the commit"])
-def test_a_server_killed_and_started_again_in_the_middle(
-    spark: SparkSession, tmp_path: Path, fault: str, run: int
+def test_a_query_goes_on_from_its_checkpoint_or_says_why_not(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    address = f"tcp://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "oncemq", "serve", "--bind", address]
-    command += ["--data", str(tmp_path / "data")]
-    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    lives = [first]
-    spark.dataSource.register(faulty({1: fault}, tmp_path, first.pid))
-
-    def start_again() -> None:
-        first.wait()
-        lives.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-
-    waiting = threading.Thread(target=start_again)
-    waiting.start()
-    try:
-        with Client(address, timeout=60) as mq:
-            wanted = fill_orders(mq)
-            copy_orders(spark, address, tmp_path / "check", "faulty")
-            assert (tmp_path / f"1 {fault}").exists()
-            assert copied(mq) == wanted
-    finally:
-        first.kill()
-        waiting.join()
-        for each in lives:
-            each.kill()
-            each.wait()
+    with Rig(tmp_path) as rig, proof.campaign("spark-checkpoints") as tally:
+        between_queries(spark, rig, tally, runs=1)
 
 
-def test_the_last_batch_run_again_adds_nothing(
-    mq: Client, orders, copy, tmp_path: Path, run: int
-) -> None:
-    copy()
-    commits = tmp_path / "check" / "commits"
-    last = max(int(each.name) for each in commits.iterdir() if each.name.isdecimal())
-    for name in (str(last), f".{last}.crc"):
-        (commits / name).unlink()
-    copy()
-    assert copied(mq) == orders
-
-
-def test_a_checkpoint_that_is_gone_or_copied_is_an_error(
-    mq: Client, orders, copy, tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_was_copied_is_an_error(mq: Client, orders, copy, tmp_path: Path) -> None:
     copy()
     shutil.copytree(tmp_path / "check", tmp_path / "copy")
     mq.put("orders", b"more")
     with pytest.raises(StreamingQueryException, match="copied, moved, or is an older copy"):
         copy(check="copy")
-    shutil.rmtree(tmp_path / "check")
-    with pytest.raises(StreamingQueryException, match="deleted and made anew"):
-        copy()
     assert copied(mq) == orders
 
 

@@ -46,6 +46,8 @@ LINES = (
          failures=True),
     Line("minutes of soak", "soak", "minutes", "make soak"),
     Line("messages checked in soaks", "soak", "messages", "make soak", failures=True),
+    Line("faults on real Sparks", "spark", "runs", "make test", bound=True),
+    Line("messages checked over faults on Spark", "spark", "messages", "make test"),
     Line("planted bugs caught by the tests", "planted", "caught", "make test", of="planted"),
     Line("Spin models that hold", "model", "held", "make test", of="models", failures=True),
     Line("states of the models visited", "model", "states", "make test"),
