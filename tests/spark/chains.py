@@ -68,7 +68,7 @@ def in_a_query(spark: SparkSession, rig: Rig, tally: Tally, runs: int, name: str
 
 def _plan(faults: Sequence[str], runs: int) -> dict[int, str]:
     """One fault a batch, from the first batch on."""
-    return dict(enumerate(faults * runs))
+    return dict(enumerate([*faults] * runs))
 
 
 def _count(tally: Tally, lane: Lane) -> None:
