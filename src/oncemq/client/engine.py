@@ -21,7 +21,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.exchanges import Exchanges
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
@@ -128,6 +128,7 @@ class Engine:
             bytes_max=FETCH_BYTES,
             wait_ms=wait_ms,
             only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
+            subscription_id=self.subscriber.subscription(topic) or SubscriptionId(0),
         )
         self._fetch(topic, get, ticket)
         return ticket

@@ -102,6 +102,11 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_default
         return run.first_sequence + place
 
     @property
+    def subscription_id(self) -> SubscriptionId:
+        """The subscription it was given to; 0: none, it was read by its offset."""
+        return self._origin.head.subscription_id
+
+    @property
     def id(self) -> str:
         return f"{self.topic}@{self.offset}"
 

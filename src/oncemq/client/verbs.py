@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
-from oncemq.core.names import Epoch, Offset
-from oncemq.core.patterns import is_pattern
+from oncemq.core.names import Epoch, Offset, TopicId
+from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.records import Retention
 from oncemq.core.replies import (
     Done,
@@ -95,7 +95,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     if reply.made:
         engine.forget_fetches(topic)
     if is_pattern(topic):
-        engine.subscriber.patterns[topic] = None
+        engine.subscriber.patterns[topic] = reply.subscription_id
     else:
         engine.subscriber.subscribed(topic, reply.subscription_id, reply.cursor)
     return reply.made
@@ -107,13 +107,25 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     reply: Unsubscribed = yield from ask(
         engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
     )
-    for name in (topic, *reply.topics):  # of a pattern: what ended with it
+    ended = [topic, *reply.topics]  # of a pattern: what ended with it
+    if is_pattern(topic) and not reply.ended:
+        ended += yield from _gone(engine, topic)
+    for name in ended:
         engine.forget_fetches(name)
         engine.subscriber.forget(name)
         if engine.state.journal is not None and engine.client_epoch is not None:
             engine.state.journal.forget(engine.client_epoch, name)
     engine.subscriber.patterns.pop(topic, None)
     return reply.ended
+
+
+def _gone(engine: Engine, pattern: str) -> Verb[list[str]]:
+    """What of a pattern this client takes for subscribed and is not: the answer was lost."""
+    found = yield from subscriptions(engine, None, engine.client)
+    there = {(each.topic, each.subscription_id) for each in found}
+    known = engine.subscriber
+    mine = [(name, known.subscription(name)) for name in known.topics if matches(pattern, name)]
+    return [name for name, subscription_id in mine if (name, subscription_id) not in there]
 
 
 def unsubscribe_all(engine: Engine) -> Verb[int]:
@@ -215,9 +227,15 @@ def configure_topic(engine: Engine, name: str, retention: Retention) -> Verb[boo
 
 
 def delete_topic(engine: Engine, name: str) -> Verb[bool]:
-    """Delete a topic with everything in it."""
-    reply: Done = yield from ask(engine, lambda _: DeleteTopic(name))
-    return reply.changed
+    """Delete the topic that has this name now, with everything in it; True once it is gone."""
+    shown = yield from topic(engine, name)
+    return (yield from delete_this_topic(engine, name, shown.topic.topic_id))
+
+
+def delete_this_topic(engine: Engine, name: str, topic_id: TopicId) -> Verb[bool]:
+    """As `delete_topic`, that very one: a copy that comes late spares what was made since."""
+    yield from ask(engine, lambda _: DeleteTopic(name, topic_id))
+    return True  # by this, by a copy of it that came first, or by somebody else
 
 
 def subscriptions(

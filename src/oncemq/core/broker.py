@@ -220,6 +220,8 @@ class Broker:
 
     def _delete_topic(self, step: Step, delete: DeleteTopic) -> Reply:
         topic = self.shard.by_name.get(delete.topic)
+        if delete.topic_id and (topic is None or topic.id != delete.topic_id):
+            return Done(changed=False)  # it is gone: what has the name now is another one
         if topic is None:
             return catalog.no_such_topic(self.shard, delete.topic)
         self._scribe.write(step, TopicDeleted(topic.id))

@@ -114,7 +114,8 @@ class Delivery:
         made = Serial(0)
         for topic in topics:
             subscription = topic.subscriptions[get.client]
-            start = max(subscription.cursor, get.start) if get.topic else subscription.cursor
+            same = get.topic and get.subscription_id in (0, subscription.id)
+            start = max(subscription.cursor, get.start) if same else subscription.cursor
             if start < topic.visible:
                 span = Span(topic.name, topic.id, subscription.id, Offset(start), topic.visible)
                 spans.append(span)

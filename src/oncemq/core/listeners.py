@@ -16,6 +16,7 @@ from oncemq.core.records import (
     SubscriptionDerived,
     SubscriptionEnded,
     SubscriptionMade,
+    TopicAwaited,
     TopicDeleted,
 )
 from oncemq.core.replies import Done, Heard, Listening, Refused, Reply
@@ -94,6 +95,8 @@ class Listeners:
                     self._fence(step, record.client)
                 case SubscriptionMade() | SubscriptionDerived() | SubscriptionEnded():
                     changed.setdefault(record.client, False)
+                case TopicAwaited():
+                    changed = dict.fromkeys(record.clients, False) | changed
                 case PatternUnsubscribed():
                     changed[record.client] = True  # even if it made nothing yet
                 case TopicDeleted():

@@ -96,6 +96,7 @@ class Patterns:
         self.names: list[str] = []  # sorted: a page of them costs no sorting
         self.by_client: dict[ClientId, dict[str, SubscriptionId]] = {}
         self.count = 0
+        self.bytes = 0  # of the names of their clients
 
     def of(self, client: ClientId) -> dict[str, SubscriptionId]:
         """A client's patterns."""
@@ -117,7 +118,9 @@ class Patterns:
             branch = branch.below.setdefault(segment, Branch())
         if not branch.clients:
             insort(self.names, pattern)
-        self.count += client not in branch.clients
+        if client not in branch.clients:
+            self.count += 1
+            self.bytes += len(client.encode())
         branch.clients[client] = subscription_id
         self.by_client.setdefault(client, {})[pattern] = subscription_id
 
@@ -132,6 +135,7 @@ class Patterns:
         if trail[-1].clients.pop(client, None) is None:
             return
         self.count -= 1
+        self.bytes -= len(client.encode())
         if not trail[-1].clients:
             self.names.remove(pattern)
         for branch, segment in zip(reversed(trail[:-1]), reversed(segments), strict=True):

@@ -59,6 +59,16 @@ class TopicCreated(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
+class TopicAwaited(TopicCreated, frozen=True, array_like=True):
+    """A topic that patterns wait for: it is made with a subscription for each, from its beginning.
+
+    One fact, or a crash could leave the topic without them. Each has the next identity.
+    """
+
+    kind = 29
+    clients: tuple[ClientId, ...]
+
+
 class TopicConfigured(Record, frozen=True, array_like=True):
     kind = 2
     topic_id: TopicId
@@ -298,7 +308,10 @@ class PatternUnsubscribed(Record, frozen=True, array_like=True):
 
 
 class SubscriptionDerived(Record, frozen=True, array_like=True):
-    """A subscription that a pattern made; SubscriptionMade is one that was asked for by name."""
+    """A subscription that a pattern made to a topic that was there before it.
+
+    SubscriptionMade is one that was asked for by name.
+    """
 
     kind = 25
     topic_id: TopicId
@@ -349,6 +362,7 @@ RECORDS: dict[int, type[Record]] = {
     record.kind: record
     for record in (
         TopicCreated,
+        TopicAwaited,
         TopicConfigured,
         TopicDeleted,
         TopicTrimmed,

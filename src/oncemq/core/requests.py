@@ -85,7 +85,8 @@ class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Get(Request, frozen=True, array_like=True):
     """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
 
-    `start` lets a client read ahead of its cursor on one topic; -1 means from the cursor.
+    `start` lets a client read ahead of its cursor on one topic; -1 means from the cursor, and so
+    does any when the subscription is not the one named (0: whichever it is).
     `only` narrows "any" down to these topics.
     """
 
@@ -99,6 +100,7 @@ class Get(Request, frozen=True, array_like=True):
     bytes_max: int = 1 << 20
     wait_ms: int = 0
     only: tuple[str, ...] = ()
+    subscription_id: SubscriptionId = SubscriptionId(0)
 
 
 class Settle(Request, frozen=True, array_like=True):
@@ -153,9 +155,15 @@ class ConfigureTopic(Request, frozen=True, array_like=True):
     retention: Retention
 
 
-class DeleteTopic(Request, frozen=True, array_like=True):
+class DeleteTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`topic_id`: which of the topics that had the name; 0: whichever has it now.
+
+    A copy that comes late must not delete a topic that was made since.
+    """
+
     opcode = 10
     topic: str
+    topic_id: TopicId = TopicId(0)
 
 
 class ListTopics(Request, frozen=True, array_like=True):

@@ -5,9 +5,9 @@ Law: nothing changes the shard but a record that also goes into the log, in the 
 
 from collections.abc import Container
 
-from oncemq.core.names import Micros, Offset, Serial, SubscriptionId, TopicId, is_system, name_fault
+from oncemq.core.names import Micros, Serial, TopicId, is_system, name_fault
 from oncemq.core.patterns import wildcard_fault
-from oncemq.core.records import Record, Retention, SubscriptionDerived, TopicCreated
+from oncemq.core.records import Record, Retention, TopicAwaited, TopicCreated
 from oncemq.core.replies import Refused, Reply
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
@@ -60,11 +60,9 @@ class Scribe:
     def create(
         self, step: Step, name: str, now: Micros, retention: Retention | None = None
     ) -> Topic:
-        """Make a topic; the name was checked."""
+        """Make a topic, with what patterns want of it; the name was checked."""
         topic_id = TopicId(self.shard.next_identity())
-        timestamp = self.shard.next_timestamp(now)
-        self.write(step, TopicCreated(topic_id, name, retention or Retention(), timestamp))
-        for client in self.shard.patterns.wanting(name):
-            identity = SubscriptionId(self.shard.next_identity())
-            self.write(step, SubscriptionDerived(topic_id, identity, client, Offset(0), timestamp))
+        made = topic_id, name, retention or Retention(), self.shard.next_timestamp(now)
+        clients = tuple(self.shard.patterns.wanting(name))
+        self.write(step, TopicAwaited(*made, clients) if clients else TopicCreated(*made))
         return self.shard.topics[topic_id]

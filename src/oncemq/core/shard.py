@@ -47,6 +47,7 @@ from oncemq.core.records import (
     SubscriptionDerived,
     SubscriptionEnded,
     SubscriptionMade,
+    TopicAwaited,
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
@@ -55,7 +56,7 @@ from oncemq.core.records import (
 from oncemq.core.replies import NO_OFFSET
 from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.stages import Stages, StageState
-from oncemq.core.topic import Subscription, Topic, TopicState, capture, restore
+from oncemq.core.topic import Subscription, Topic, TopicState, capture, made, restore
 
 
 class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -218,12 +219,11 @@ class Shard:
         return (STAGE_NAME, stage.low(self.low_of)) if stage else None
 
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
-        self._seen_identity(record.topic_id)
+        awaited = len(record.clients) if isinstance(record, TopicAwaited) else 0
+        self._seen_identity(record.topic_id + awaited)
         self._seen_time(record.timestamp)
         if record.topic_id not in self.topics:
-            topic = Topic(record.topic_id, record.name, record.retention, record.timestamp)
-            topic.last_serial = serial
-            self._add(topic)
+            self._add(made(record, serial))
 
     def _apply_to_keys(
         self,
@@ -313,6 +313,7 @@ class Shard:
             self.by_name[topic.name] = topic
         for client in topic.subscriptions:
             self.by_client.setdefault(client, {})[topic.id] = topic
+            self._changes[client] = self.serial
 
     def _remove(self, topic: Topic) -> None:
         del self.topics[topic.id]

@@ -21,6 +21,8 @@ class Delivered(Protocol):
     def topic(self) -> str: ...
     @property
     def offset(self) -> int: ...
+    @property
+    def subscription_id(self) -> SubscriptionId: ...
 
 
 M = TypeVar("M", bound=Delivered)
@@ -88,7 +90,7 @@ class Subscriber(Generic[M]):
         self._untold = dict.fromkeys(self._cursors)  # topics whose cursor the server may not know
         self._feeds: dict[str, Feed[M]] = {}
         self._changes = 0
-        self.patterns: dict[str, None] = {}  # subscribed by this start of the client
+        self.patterns: dict[str, SubscriptionId] = {}  # subscribed by this start of the client
         self._asked: dict[str, Offset] = {}  # from where the fetch under way of a topic goes
 
     def feed(self, topic: str) -> Feed[M]:
@@ -121,6 +123,7 @@ class Subscriber(Generic[M]):
             if cursor is None or cursor.subscription_id != stretch.subscription_id:
                 cursor = Cursor(stretch.subscription_id, stretch.first, stretch.first)
                 self._cursors[stretch.topic] = cursor
+                self._begin_anew(feed, stretch.topic, single=is_single(topic))
             start = max(cursor.next, feed.ahead) if is_single(topic) else cursor.next
             if start > stretch.first and cursor.told > stretch.first:
                 # It gives what it was told is settled: a crash took that. Say it again,
@@ -128,6 +131,16 @@ class Subscriber(Generic[M]):
                 cursor.told = stretch.first
                 self._untold[stretch.topic] = None
             self._keep(feed, stretch, start, single=is_single(topic))
+
+    def _begin_anew(self, feed: Feed[M], topic: str, *, single: bool) -> None:
+        """The subscription is another one: places and messages of the one before mean nothing."""
+        self._untold.pop(topic, None)
+        kept = [stretch for stretch in feed.stretches if stretch.topic != topic]
+        feed.stretches = deque(kept)
+        feed.left = sum(stretch.left for stretch in kept)
+        feed.size = sum(stretch.size for stretch in kept)
+        if single:
+            feed.ahead = Offset(-1)
 
     def held(self, topic: str) -> tuple[int, int]:
         """How many messages of a topic are kept to be taken, and their bytes."""
@@ -184,9 +197,10 @@ class Subscriber(Generic[M]):
     def moves(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """Where the cursors will stand once these have taken effect; nothing moves yet."""
         moved: list[tuple[str, SubscriptionId, Offset]] = []
-        for topic, end in _ends(messages).items():
+        for (topic, subscription_id), end in _ends(messages).items():
             cursor = self._cursors.get(topic)
-            if cursor is not None:  # else its subscription ended while they were worked on
+            if cursor is not None and cursor.subscription_id == subscription_id:
+                # Else it ended while they were worked on; another one may have begun elsewhere.
                 moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
         return moved
 
@@ -290,11 +304,12 @@ class Subscriber(Generic[M]):
         return list(self._cursors)
 
 
-def _ends(messages: Sequence[Delivered]) -> dict[str, Offset]:
-    """Behind the last message of each topic."""
+def _ends(messages: Sequence[Delivered]) -> dict[tuple[str, SubscriptionId], Offset]:
+    """Behind the last message of each subscription."""
     if not messages:
         return {}
     first, last = messages[0], messages[-1]
-    if first.topic == last.topic and last.offset - first.offset == len(messages) - 1:
-        return {last.topic: Offset(last.offset + 1)}  # offsets are dense: none is another topic's
-    return {message.topic: Offset(message.offset + 1) for message in messages}
+    one = first.topic == last.topic and first.subscription_id == last.subscription_id
+    if one and last.offset - first.offset == len(messages) - 1:
+        messages = (last,)  # offsets are dense: none is another topic's
+    return {(each.topic, each.subscription_id): Offset(each.offset + 1) for each in messages}

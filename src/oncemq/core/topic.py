@@ -19,7 +19,7 @@ from oncemq.core.names import (
     TopicId,
 )
 from oncemq.core.producers import Producer, Recent
-from oncemq.core.records import Retention
+from oncemq.core.records import Retention, TopicAwaited, TopicCreated
 
 
 @dataclass(slots=True)
@@ -98,6 +98,17 @@ def describe_retention(retention: Retention) -> str:
     if retention.keep_bytes:
         parts.append(f"{retention.keep_bytes} bytes")
     return " and ".join(parts) or "until every subscription has settled"
+
+
+def made(record: TopicCreated, serial: Serial) -> Topic:
+    """The topic as it begins."""
+    topic = Topic(record.topic_id, record.name, record.retention, record.timestamp)
+    topic.last_serial = serial
+    clients = record.clients if isinstance(record, TopicAwaited) else ()
+    for number, client in enumerate(clients, record.topic_id + 1):
+        identity = SubscriptionId(number)
+        topic.subscriptions[client] = Subscription(identity, client, Offset(0), True, serial)
+    return topic
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True):

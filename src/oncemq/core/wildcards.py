@@ -2,7 +2,9 @@
 
 Laws: a pattern subscribes its client to what matches now and to what is made later, from the first
 message. Its end ends what it made, but not what was also asked for by name or by another pattern
-of the same client. A topic that was left by name stays left: the pattern made it once.
+of the same client. A topic that was left by name stays left: the pattern made it once. A pattern
+that is there has all it made, also when the power failed in the middle of it; what it made and
+left behind is ended by whoever asks about the pattern next.
 """
 
 from oncemq.core.names import ClientId, Micros, Offset, SubscriptionId, TopicId
@@ -31,6 +33,7 @@ from oncemq.core.topic import Topic
 from oncemq.core.waiting import Waiting
 
 NO_TOPIC = TopicId(0)
+AWAITING_BYTES_MAX = 8 << 20  # of names: one fact about a new topic has room for them all
 
 
 class Wildcards:
@@ -51,29 +54,36 @@ class Wildcards:
         refusal = self._refusal(subscribe, found)
         if refusal:
             return refusal
+        self._end_orphans(step, client, pattern)
         identity = SubscriptionId(self._shard.next_identity())
-        self._scribe.write(step, PatternSubscribed(identity, client, pattern, now))
         earliest = subscribe.start.mode == START_EARLIEST
-        for topic in found:
-            if client not in topic.subscriptions:
-                made = SubscriptionId(self._shard.next_identity())
-                cursor = topic.low if earliest else topic.end
-                derived = SubscriptionDerived(topic.id, made, client, cursor, now)
-                self._scribe.write(step, derived)
+        missing = [topic for topic in found if client not in topic.subscriptions]
+        # The pattern comes last: who finds it finds all it made, whenever the power failed.
+        for number, topic in enumerate(missing, identity + 1):
+            cursor = topic.low if earliest else topic.end
+            derived = SubscriptionDerived(topic.id, SubscriptionId(number), client, cursor, now)
+            self._scribe.write(step, derived)
+        self._scribe.write(step, PatternSubscribed(identity, client, pattern, now))
         return Subscribed(True, NO_TOPIC, identity, Offset(0))
 
     def unsubscribe(self, step: Step, client: ClientId, pattern: str) -> Reply:
         """End a pattern and what only it holds."""
-        if pattern not in self._shard.patterns.of(client):
-            return Unsubscribed(False)
-        self._scribe.write(step, PatternUnsubscribed(client, pattern))
+        there = pattern in self._shard.patterns.of(client)
+        if there:  # first: if the power fails in between, what it made is seen to be orphaned
+            self._scribe.write(step, PatternUnsubscribed(client, pattern))
+        ended = self._end_orphans(step, client, pattern)
+        if there or ended:
+            self._tell(step, client, ended)
+        return Unsubscribed(there, tuple(ended))
+
+    def _end_orphans(self, step: Step, client: ClientId, pattern: str) -> list[str]:
+        """End what patterns made and none holds any more: now, or when the power failed."""
         ended: list[str] = []
         for topic in self._shard.subscribed(client, (pattern,)):
             if topic.subscriptions[client].derived and not self._held(client, topic):
                 self._scribe.write(step, SubscriptionEnded(topic.id, client))
                 ended.append(topic.name)
-        self._tell(step, client, ended)
-        return Unsubscribed(True, tuple(ended))
+        return ended
 
     def _refusal(self, subscribe: Subscribe, found: list[Topic]) -> Refused | None:
         fault = pattern_fault(subscribe.topic)
@@ -83,9 +93,15 @@ class Wildcards:
             return Refused(
                 "malformed", f"{subscribe.topic!r} is many topics: it starts at new or earliest"
             )
+        patterns, more = self._shard.patterns, len(subscribe.client.encode())
+        if patterns.bytes + more > AWAITING_BYTES_MAX:
+            detail = (
+                f"the clients of {patterns.count} patterns have names of {patterns.bytes} bytes"
+            )
+            return Refused("limit", f"{detail}: this server takes no more; end one first")
         most = self._scribe.rules.subscriptions_max
         full = next((each for each in found if len(each.subscriptions) >= most), None)
-        if full is not None or self._shard.patterns.count >= most:
+        if full is not None or patterns.count >= most:
             what = f"{full.name!r} has its {most} subscriptions" if full else f"{most} patterns"
             return Refused("limit", f"{what}: this server takes no more; end one first")
         return None

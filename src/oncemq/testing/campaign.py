@@ -146,7 +146,8 @@ def _worlds_with(faults: tuple[str, ...]) -> Iterator[int]:
 def _kinds(options: Options) -> set[str]:
     faults = options.faults
     inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
-    return {*faults, *inbox}
+    wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
+    return {*faults, *inbox, *wild}
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

@@ -18,6 +18,7 @@ from oncemq.testing.network import Network
 from oncemq.testing.options import LISTENING
 from oncemq.testing.schedule import Schedule
 from oncemq.testing.simulated_listener import listen_to_the_end
+from oncemq.testing.simulated_member import subscribe
 from oncemq.testing.world import SimulatedClient
 
 PATIENCE = 150 * SECOND  # longer than any retry waits
@@ -123,19 +124,20 @@ class Healing:
 
     def _subscribed(self) -> Callable[[], bool]:
         for client in self._clients.values():
-            for topic in list(client.topics):
-                client.live()[-1].subscribe(topic, "new")
+            for asked in client.interests.all:
+                subscribe(client.live()[-1], asked, "new")
         return self._all_idle
 
     def _drained(self) -> Callable[[], bool]:
         listening = LISTENING in self._world.schedule.options.faults
         for client in self._clients.values():
             process = client.live()[-1]
-            if listening and client.topics and client.database is None:
-                listen_to_the_end(process, tuple(client.topics))
+            wanted = client.interests.all
+            if listening and wanted and client.database is None:
+                listen_to_the_end(process, tuple(wanted))
                 continue
-            for topic in list(client.topics):
-                process.drain(topic)
+            for asked in wanted:
+                process.drain(asked)
         return self._all_idle
 
     def _last_cut(self) -> None:

@@ -5,7 +5,7 @@ OnceMQ's settled in one transaction. `moment` counts events, so of two the earli
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from oncemq.core.audit import facts
@@ -25,6 +25,7 @@ from oncemq.core.audit.facts import (
 )
 from oncemq.core.names import Offset
 from oncemq.errors import OnceMQError
+from oncemq.testing.topic_lives import TopicLives
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class PutStory:
     stored: bool | None = None
     refused: str = ""  # the code of a refusal that promises it is not stored
     alone: bool = False  # its place among the client's other puts is nobody's business
+    life: str = ""  # of its topic, as the receipt said
 
     @property
     def told(self) -> str:
@@ -64,7 +66,7 @@ class PutStory:
             told=self.told,
             why=self.refused,
             offset=None if self.first_offset is None else Offset(self.first_offset),
-            messages=tuple(_name(self.number, place) for place in places),
+            messages=tuple(_name(self.number, place, self.topic) for place in places),
             digests=tuple(
                 _digest(payload(self.number, place, self.size), key(self.number, place))
                 for place in places
@@ -99,7 +101,7 @@ class Given:
             self.topic,
             Offset(self.offset),
             _digest(self.payload, self.key),
-            name_of(self.payload),
+            name_of(self.payload, self.topic),
             self.subscription,
             self.process,
             self.asked,
@@ -125,6 +127,7 @@ class History:
     seen: list[Seen] = field(default_factory=list[Seen])
     troubles: list[str] = field(default_factory=list[str])  # what must not happen, and did
     twins: set[str] = field(default_factory=set[str])  # clients that ran twice at a time
+    lives: TopicLives = field(default_factory=TopicLives)
     _moment: int = 0
 
     def moment(self) -> int:
@@ -138,15 +141,32 @@ class History:
         for put in self.puts.values():
             whose = put.lasting and put.client not in restless
             line = put.client if whose else f"{put.client}, process {put.process}"
-            yield put.fact(f"{put.client}, put {put.number}" if put.alone else line)
+            for each in self._in_each_life(put):
+                yield each.fact(f"{put.client}, put {put.number}" if put.alone else line)
         for seen in self.seen:
             match seen:
                 case Given():
                     yield seen.fact()
-                case Joining() | Joined() | Leaving() | Left() | Opened() | Tainted():
+                case Joining() | Joined() | Leaving() | Left():
+                    yield from self.lives.facts(seen)
+                case Opened() | Tainted():
                     yield seen
                 case _:
                     yield from (each.fact() for each in seen.given)
+
+    def _in_each_life(self, put: PutStory) -> Iterator[PutStory]:
+        """A put to a topic that was deleted meanwhile may be in one life of it, or in several."""
+        if put.topic not in self.lives.mortal:
+            yield put
+            return
+        for life in self.lives.of(put.topic):
+            if life == put.life:
+                yield replace(put, topic=life)
+                continue
+            recorded = put.recorded and not put.life and not self.lives.was_mortal(put.topic)
+            yield replace(
+                put, topic=life, recorded=recorded, stored=None, first_offset=None, answered=None
+            )
 
     def trouble(self, what: str) -> None:
         """Something happened that no fault excuses."""
@@ -176,16 +196,18 @@ def key(number: int, place: int) -> bytes | None:
     return b"key-%d-%d" % (number, place) if number % 3 == 0 else None
 
 
-def name_of(data: bytes) -> bytes:
+def name_of(data: bytes, topic: str = "") -> bytes:
     """The put and the place a payload names, as `12.0`; all of it, when it names none."""
     parts = data.split(b".", 2)
     if len(parts) == 3 and parts[0].isdigit() and parts[1].isdigit():
-        return _name(int(parts[0]), int(parts[1]))
+        return _name(int(parts[0]), int(parts[1]), topic)
     return data
 
 
-def _name(number: int, place: int) -> bytes:
-    return b"%d.%d" % (number, place)
+def _name(number: int, place: int, topic: str) -> bytes:
+    """In another life of its topic it is another message."""
+    _, mark, life = topic.partition("#")
+    return b"%d.%d%s" % (number, place, (mark + life).encode())
 
 
 def _digest(data: bytes, own_key: bytes | None) -> bytes:

@@ -60,6 +60,7 @@ class Options(msgspec.Struct, frozen=True):
     rotate_bytes: int  # of an outbox
     inbox: bool = False  # subscribers consume into a database of their own
     deals: int = 0  # transactions, staged commits and keyed puts
+    wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -97,6 +98,7 @@ def options_of(seed: int) -> Options:
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
         inbox=seed % 6 == 5,
         deals=stream(seed, "deals option").choice((0, 15, 40)),
+        wild=stream(seed, "wild option").choice((0, 0, 0, 60)),
     )
 
 

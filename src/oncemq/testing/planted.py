@@ -34,10 +34,17 @@ from oncemq.storage.checkpoint import CheckpointJob, Now
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.framing import Frame
 from oncemq.storage.writer import GroupWriter
-from oncemq.testing import planted_deals, planted_inbox, planted_push
+from oncemq.testing import planted_deals, planted_inbox, planted_patterns, planted_push
 from oncemq.testing.planting import NEEDS, PLANTED, instead
 
-__all__ = ["NEEDS", "PLANTED", "planted_deals", "planted_inbox", "planted_push"]
+__all__ = [
+    "NEEDS",
+    "PLANTED",
+    "planted_deals",
+    "planted_inbox",
+    "planted_patterns",
+    "planted_push",
+]
 
 # The server's word before the disk has it
 

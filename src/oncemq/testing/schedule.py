@@ -12,25 +12,14 @@ from random import Random
 
 import msgspec
 
+from oncemq.testing.cast import SETTLING_MS, Cast, Step, Value
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.options import LISTENING, Options, options_of
+from oncemq.testing.wild import wild_deeds
 
 FORMAT = 1
-SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
-
-Value = int | str | bool
-
 CUTS = tuple(cut.name for cut in PowerCut)
-
-
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One deed of an application, or one mishap."""
-
-    at_ms: int
-    do: str
-    who: str = ""
-    args: dict[str, Value] = {}
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -58,33 +47,8 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps += _mishaps(cast, stream(seed, "faults"))
     steps += _listens(cast, stream(seed, "listens"))
     steps += _deals(cast, stream(seed, "deals"))
+    steps += wild_deeds(cast, stream(seed, "wild"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
-
-
-class Cast:
-    """Who takes part."""
-
-    def __init__(self, options: Options) -> None:
-        self.options = options
-        self.numbers = count(10_000)  # of puts that belong to a mishap
-        self.topics = [f"t{n}" for n in range(options.topics)]
-        self.publishers = [f"p{n}" for n in range(options.publishers)]
-        self.guests = [f"g{n}" for n in range(options.guests)]
-        self.subscribers = [f"s{n}" for n in range(options.subscribers)]
-
-    @property
-    def lasting(self) -> list[str]:
-        """Clients with state."""
-        return [*self.publishers, *self.subscribers]
-
-    @property
-    def inboxes(self) -> list[str]:
-        """Clients whose messages take effect in a database of their own."""
-        return self.subscribers if self.options.inbox else []
-
-    def has(self, fault: str) -> bool:
-        """Whether this world has the fault."""
-        return fault in self.options.faults
 
 
 def _opening(cast: Cast, draw: Random) -> Iterator[Step]:

@@ -5,7 +5,8 @@ Law: what comes out fails in the same way as what went in: with a finding of the
 
 import msgspec
 
-from oncemq.testing.schedule import Schedule, Step, Value
+from oncemq.testing.cast import Step, Value
+from oncemq.testing.schedule import Schedule
 from oncemq.testing.simulation import run
 
 PLAINER: dict[str, Value] = {

@@ -37,6 +37,7 @@ GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
 
 subscription_of = attrgetter("_origin.head.subscription_id")
+topic_id_of = attrgetter("_origin.head.topic_id")
 
 
 class Process:
@@ -186,16 +187,6 @@ class Process:
         self.calls.begin("get", self._drain(topic))
         self.wake()
 
-    def subscribe(self, topic: str, where: str) -> None:
-        """Subscribe, from now on or from the earliest."""
-        self.calls.begin("member", self._subscribe(topic, where))
-        self.wake()
-
-    def unsubscribe(self, topic: str) -> None:
-        """Unsubscribe."""
-        self.calls.begin("member", self._unsubscribe(topic))
-        self.wake()
-
     def stop(self) -> None:
         """Close as an application does: send the rest, tell what is settled, let go."""
         if not self.is_stopping:
@@ -277,26 +268,20 @@ class Process:
         for message in messages:
             self.clock.note(f"given {self.client.name} {message.id}")
             given = saw.Given(
-                self.client.name, self.number, message.topic, subscription_of(message),
+                self.client.name, self.number, self._life(message), subscription_of(message),
                 message.offset, message.payload, message.key, asked, self.history.moment(),
             )  # fmt: skip
             self.history.seen.append(given)
 
-    def _subscribe(self, topic: str, where: str) -> Work[None]:
-        name, seen = self.client.name, self.history.seen
-        asked = self.history.moment()
-        seen.append(saw.Joining(name, topic, where != "new", asked))
-        self.client.topics[topic] = None
-        yield from carry_out(verbs.subscribe(self.engine, topic, where))
-        made = vars(self.engine.subscriber)["_cursors"][topic].subscription_id
-        seen.append(saw.Joined(name, topic, made, self.number, asked, self.history.moment()))
-
-    def _unsubscribe(self, topic: str) -> Work[None]:
-        name, seen = self.client.name, self.history.seen
-        seen.append(saw.Leaving(name, topic, self.history.moment()))
-        yield from carry_out(verbs.unsubscribe(self.engine, topic))
-        seen.append(saw.Left(name, topic, self.history.moment()))
-        self.client.topics.pop(topic, None)
+    def _life(self, message: Message) -> str:
+        """Its topic for the checker; the first message of one is looked at."""
+        lives, topic = self.history.lives, message.topic
+        life = lives.name(topic, topic_id_of(message))
+        if message.offset == 0 and topic not in self.client.interests.all:
+            self.world.tell("topic of a pattern")
+        if message.offset == 0 and life != lives.of(topic)[0]:
+            self.world.tell("topic made anew")
+        return life
 
     def _stop(self) -> Work[None]:
         yield lambda: self.engine.outflow.idle
@@ -389,6 +374,8 @@ class Process:
             return
         receipt = ticket.result()[place]
         story.first_offset, story.stored = receipt.offset, receipt.stored
+        lane = vars(self.engine.outflow)["_publisher"].lane(story.topic)
+        story.life = self.history.lives.name(story.topic, lane.topic_id)
         if story.lasting and self.engine.outflow.idle:
             self._numbered.add(story.topic)
         self.world.tell("put duplicate" if receipt.duplicate else "put new")

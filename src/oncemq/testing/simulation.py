@@ -13,6 +13,7 @@ from oncemq.core.audit.checker import check
 from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
+from oncemq.testing.cast import MORTAL, Cast, Step
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
 from oncemq.testing.dealings import Dealings
 from oncemq.testing.fake_database import FakeDatabase
@@ -22,9 +23,10 @@ from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import Trap
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
-from oncemq.testing.schedule import Cast, Schedule, Step
+from oncemq.testing.schedule import Schedule
 from oncemq.testing.simulated_client import Process
 from oncemq.testing.simulated_listener import listen
+from oncemq.testing.simulated_member import delete, subscribe, unsubscribe
 from oncemq.testing.simulated_transactions import put_under_key, stage_and_commit, transact
 from oncemq.testing.world import SimulatedClient, World
 
@@ -85,10 +87,13 @@ class Simulation:
                 name,
                 lasting=name in cast.lasting,
                 random=stream(seed, f"disk {name}"),
+                topics=[*cast.topics, *cast.wild_topics],
                 database=FakeDatabase(self.history.trouble) if name in cast.inboxes else None,
             )
             for name in (*cast.lasting, *cast.guests)
         }
+        self.world.clients = list(self.clients)
+        self.history.lives.mortal.update({MORTAL} & set(cast.wild_topics))
         self._deeds: dict[str, Callable[[Step, SimulatedClient], None]] = {
             "put": self._put,
             "get": self._get,
@@ -96,6 +101,7 @@ class Simulation:
             "forge": self._forge,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
+            "delete": self._delete,
             "kill": self._kill,
             "cut": self._cut,
             "trap": self._trap,
@@ -266,12 +272,17 @@ class Simulation:
     def _subscribe(self, step: Step, client: SimulatedClient) -> None:
         process = self._process(step, client)
         if process is not None:
-            process.subscribe(str(step.args["topic"]), str(step.args["where"]))
+            subscribe(process, str(step.args["topic"]), str(step.args["where"]))
 
     def _unsubscribe(self, step: Step, client: SimulatedClient) -> None:
         process = self._process(step, client)
         if process is not None:
-            process.unsubscribe(str(step.args["topic"]))
+            unsubscribe(process, str(step.args["topic"]))
+
+    def _delete(self, step: Step, client: SimulatedClient) -> None:
+        process = self._process(step, client)
+        if process is not None:
+            delete(process, str(step.args["topic"]))
 
     # Mishaps of clients
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from oncemq.testing.clock import Clock
 from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.history import History
+from oncemq.testing.interests import Interests
 from oncemq.testing.machine import Machine
 from oncemq.testing.memory_journal import MemoryJournal
 from oncemq.testing.network import Network
@@ -23,6 +24,7 @@ class World:
         self.history = history
         self.chance = chance
         self.processes = 0
+        self.clients: list[str] = []
         self.told: dict[str, int] = {}  # what clients were told, counted
 
     def tell(self, what: str) -> None:
@@ -34,7 +36,13 @@ class SimulatedClient:
     """One client over all its lives."""
 
     def __init__(
-        self, name: str, *, lasting: bool, random: Random, database: FakeDatabase | None = None
+        self,
+        name: str,
+        *,
+        lasting: bool,
+        random: Random,
+        topics: list[str],
+        database: FakeDatabase | None = None,
     ) -> None:
         self.name = name
         self.lasting = lasting
@@ -43,7 +51,7 @@ class SimulatedClient:
         self.database = database  # where messages take effect, for those with an inbox
         self.processes: list[Process] = []
         self.copy: tuple[Machine, MemoryJournal] | None = None
-        self.topics: dict[str, None] = {}  # subscribed, or maybe so
+        self.interests = Interests(topics)
         self.tainted = False  # its state was replaced
         self.newest = 0  # the process that was started last
 

@@ -562,6 +562,23 @@ def test_a_twin_does_not_repeat_what_the_older_settled_before_it_was_fenced(worl
     assert twin.get("orders") == ["orders@1=b"]
 
 
+def test_a_pattern_ends_with_all_it_made_though_the_answer_that_named_it_was_lost(
+    world, shop, reader
+) -> None:
+    for pattern in ("orders.*", "*.eu"):
+        reader.run(verbs.subscribe(reader.engine, pattern, "new"))
+    for topic in ("orders.a", "orders.eu"):
+        shop.put(topic, b"x")
+        shop.turn()
+        assert reader.get(topic) == [f"{topic}@0=x"]
+    lost = count()
+    reader.wire.lose = lambda _: next(lost) < 1
+    assert reader.run(verbs.unsubscribe(reader.engine, "orders.*")) is False
+    assert next(lost) > 1
+    assert "orders.a" not in reader.engine.subscriber.topics
+    assert "orders.eu" in reader.engine.subscriber.topics  # another pattern has it
+
+
 # ------------------------------------------------------------------ answers and questions
 
 

@@ -11,6 +11,7 @@ ID = SubscriptionId(1)
 class Note(NamedTuple):
     topic: str
     offset: int
+    subscription_id: SubscriptionId = ID
 
 
 @dataclass
@@ -39,4 +40,5 @@ class Batch:
 
     def take(self, count: int) -> list[Note]:
         start, self.taken = self.taken, self.taken + count
-        return [Note(self.topic, offset) for offset in self.offsets[start : self.taken]]
+        offsets = self.offsets[start : self.taken]
+        return [Note(self.topic, offset, self.subscription_id) for offset in offsets]

@@ -1,6 +1,7 @@
 """G1, G4: each subscription gets each durable message once, in order, and only from its cursor."""
 
 import pytest
+from msgspec import structs
 
 from oncemq.core.delivery import NOTHING_NEW
 from oncemq.core.names import ClientId, Offset, SubscriptionId, TopicId
@@ -76,6 +77,14 @@ def test_a_client_may_read_ahead_of_its_cursor_but_never_behind_it(orders) -> No
     assert orders.spans("orders", start=0) == {"orders": range(1, 3)}
     assert orders.get("orders", start=3) == NOTHING_NEW
     assert orders.get("orders", start=2**63) == NOTHING_NEW
+
+
+def test_a_start_is_of_the_subscription_it_names_and_means_nothing_to_another(orders) -> None:
+    mine = orders.shard.by_name["orders"].subscriptions["billing"].id
+    asked = orders.getting("orders", start=2)
+    for subscription_id, expected in ((0, 2), (mine, 2), (mine + 1, 0)):
+        (owed,) = orders.step(structs.replace(asked, subscription_id=subscription_id)).replies
+        assert owed.answer.spans[0].start == expected
 
 
 def test_two_subscriptions_have_cursors_of_their_own(orders) -> None:

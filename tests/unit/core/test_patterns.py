@@ -6,11 +6,20 @@ from hypothesis import strategies as st
 
 from oncemq.core.names import ClientId, Micros, Serial, SubscriptionId
 from oncemq.core.patterns import Patterns, among, is_pattern, matches, pattern_fault
-from oncemq.core.records import PatternSubscribed, PatternUnsubscribed, SubscriptionDerived
+from oncemq.core.records import (
+    PatternSubscribed,
+    PatternUnsubscribed,
+    Retention,
+    SubscriptionDerived,
+    SubscriptionEnded,
+    TopicAwaited,
+)
 from oncemq.core.replies import Refused, Subscribed, SubscriptionList, Unsubscribed
 from oncemq.core.requests import ListSubscriptions, Start, Unsubscribe
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
+
+BILLING = ClientId("billing")
 
 # ------------------------------------------------------------------ names
 
@@ -288,4 +297,76 @@ def test_the_facts(desk) -> None:
     desk.subscribe("orders.*")
     desk.put("orders.a", b"x")
     kinds = [type(record) for record in desk.records]
-    assert kinds.count(PatternSubscribed) == kinds.count(SubscriptionDerived) == 1
+    assert kinds.count(PatternSubscribed) == kinds.count(TopicAwaited) == 1
+    assert SubscriptionDerived not in kinds
+
+
+# ------------------------------------------------------------------ power that fails in the middle
+
+
+def torn(desk, before: int, last: type):
+    """A server that starts from a log that ends behind the first fact of a kind after `before`."""
+    later = range(before, len(desk.records))
+    desk.durable = next(n for n in later if isinstance(desk.records[n], last)) + 1
+    return desk.crash()
+
+
+def test_a_topic_is_made_with_every_subscription_that_awaits_it_or_not_at_all(desk) -> None:
+    for client in ("billing", "audit"):
+        desk.subscribe("orders.*", client)
+    before = len(desk.records)
+    desk.put("orders.a", b"x")
+    after = torn(desk, before, TopicAwaited)
+    assert sorted(after.shard.by_name["orders.a"].subscriptions) == ["audit", "billing"]
+    ids = {each.id for each in after.shard.by_name["orders.a"].subscriptions.values()}
+    assert len({*ids, after.shard.by_name["orders.a"].id, after.shard.next_identity()}) == 4
+
+
+def test_a_pattern_is_there_only_with_all_it_makes(desk) -> None:
+    desk.create("orders.a", Retention(forever=True))
+    desk.create("orders.b", Retention(forever=True))
+    before = len(desk.records)
+    desk.subscribe("orders.*")
+    after = torn(desk, before, SubscriptionDerived)
+    assert after.shard.patterns.count == 0
+    made = after.subscribe("orders.*")
+    assert isinstance(made, Subscribed)
+    assert made.made
+    assert topics_of(after) == {"orders.a": 0, "orders.b": 0}
+    ids = [each.subscriptions[BILLING].id for each in after.shard.topics.values()]
+    assert min(ids) > made.subscription_id  # none is left over from the first try
+
+
+def test_what_a_pattern_left_behind_ends_when_it_is_asked_to_end_again(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    desk.put("orders.b", b"x")
+    before = len(desk.records)
+    desk.unsubscribe("orders.*")
+    after = torn(desk, before, PatternUnsubscribed)
+    assert topics_of(after) == {"orders.a": 0, "orders.b": 0}
+    assert after.unsubscribe("orders.*") == Unsubscribed(False, ("orders.a", "orders.b"))
+    assert topics_of(after) == {}
+    assert after.unsubscribe("orders.*") == Unsubscribed(False)
+
+
+def test_what_a_pattern_left_behind_is_made_anew_with_it(desk) -> None:
+    desk.subscribe("orders.*")
+    desk.put("orders.a", b"x")
+    before = len(desk.records)
+    desk.unsubscribe("orders.*")
+    after = torn(desk, before, PatternUnsubscribed)
+    after.subscribe("orders.*")
+    assert topics_of(after) == {"orders.a": 1}  # only what is put from now on
+    assert any(isinstance(record, SubscriptionEnded) for record in after.records)
+
+
+def test_as_many_patterns_as_one_fact_about_a_new_topic_can_name(desk, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.core.wildcards.AWAITING_BYTES_MAX", 50)
+    desk.subscribe(">", "a" * 20)
+    desk.subscribe("orders.*", "a" * 20)
+    refused = desk.subscribe(">", "b" * 20)
+    assert isinstance(refused, Refused)
+    assert refused.code == "limit"
+    desk.unsubscribe(">", "a" * 20)
+    assert isinstance(desk.subscribe(">", "b" * 20), Subscribed)

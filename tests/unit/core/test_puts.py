@@ -15,8 +15,8 @@ from oncemq.core.records import (
     Run,
     TopicCreated,
 )
-from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
-from oncemq.core.requests import Resume
+from oncemq.core.replies import NO_OFFSET, Done, PutAccepted, Refused, Resumed
+from oncemq.core.requests import DeleteTopic, Resume
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
 
@@ -226,6 +226,15 @@ def test_a_put_meant_for_the_topic_before_is_told_to_resume_on_the_new_one(desk)
     assert stands(desk.resume("orders")) == (NEXT_ID, 0)
     again = desk.put("orders", b"b", first=1, topic_id=NEXT_ID)
     assert again == accepted(NO_OFFSET, stored=False, topic=NEXT_ID)
+
+
+def test_a_late_copy_of_a_delete_spares_the_topic_that_was_made_since(desk) -> None:
+    delete = DeleteTopic("orders", desk.put("orders", b"a").topic_id)
+    assert desk.ask(delete) == Done(changed=True)
+    assert desk.ask(delete) == Done(changed=False)
+    desk.create("orders")
+    assert desk.ask(delete) == Done(changed=False)
+    assert "orders" in desk.shard.by_name
 
 
 def test_a_topic_made_again_has_another_identity(desk) -> None:

@@ -330,3 +330,25 @@ def test_what_came_again_while_its_first_copy_was_worked_on_is_not_handed_out_ag
     one.settle(taken)
     assert names(one.take("a", 9)) == ["a@3", "a@4"]
     assert one.held("a") == (0, 0)
+
+
+# ------------------------------------------------------------------ another subscription
+
+
+def test_what_another_subscription_brings_begins_where_it_says() -> None:
+    """As of a topic that was deleted and made anew under a pattern: its offsets begin again."""
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(5)))
+    one.settle(one.take("a", 3))
+    came(one, "a", Batch("a", range(2), LATER))
+    assert names(one.take("a", 9)) == ["a@0", "a@1"]
+    assert one.untold() == ()
+
+
+def test_settling_what_is_of_an_ended_subscription_moves_no_cursor_of_the_next() -> None:
+    one = subscriber(a=0)
+    came(one, "a", Batch("a", range(5)))
+    taken = one.take("a", 9)
+    came(one, "", Batch("a", range(2), LATER))
+    assert one.settle(taken) == []
+    assert one.settle([*taken, *one.take("", 9)]) == [("a", LATER, 2)]

@@ -106,10 +106,11 @@ class Joined(msgspec.Struct, frozen=True):
 
     client: str
     topic: str
-    subscription: int  # which one it is
+    subscription: int  # which one it is; 0: not told, as of what a pattern makes
     process: int
     asked: int
     moment: int
+    above: int = 0  # not told, but every one that was made later has a higher number than this
 
 
 class Leaving(msgspec.Struct, frozen=True):

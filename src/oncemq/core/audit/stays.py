@@ -23,6 +23,7 @@ class Stay:
     joining: int = 0  # it began after this
     joined: int | None = None  # and before this; None: nobody knows whether it ever did
     subscription: int | None = None  # which one it is, once a reply or a message said so
+    above: int = 0  # which ones it cannot be, as long as nothing said which it is
     earliest: bool = False  # it may have asked for old messages
     continues: bool = False  # it may be the one before, whose end was never confirmed
     tainted: bool = False  # its client lost its cursors
@@ -120,7 +121,9 @@ class Stays:
     def _stay_of(self, given: Given) -> Stay | None:
         stays = self._list(given.client, given.topic)
         named = [stay for stay in stays if stay.subscription == given.subscription]
-        nameless = [stay for stay in stays if stay.subscription is None]
+        nameless = [
+            stay for stay in stays if stay.subscription is None and given.subscription >= stay.above
+        ]
         return (named or nameless or [None])[-1]
 
     def _list(self, client: str, topic: str) -> list[Stay]:
@@ -153,7 +156,7 @@ class Stays:
         stays = self._list(seen.client, seen.topic)
         stay = self._current(seen.client, seen.topic)
         assert stay is not None, "a subscribe begins before it is confirmed"
-        if stay.subscription not in (None, seen.subscription):
+        if seen.subscription and stay.subscription not in (None, seen.subscription):
             detail = f"{seen.client}'s subscription was lost"
             self._findings.add("boundary", seen.topic, max(0, stay.course.highest), detail)
         before = stays[-2] if len(stays) > 1 else None
@@ -165,8 +168,9 @@ class Stays:
             for kind, offset in before.course.join(stay.course):
                 self._report(before, kind, offset, highest)
             stay = before
-        stay.subscription = seen.subscription
-        stay.joined = stay.joined or seen.moment
+        stay.subscription = seen.subscription or stay.subscription
+        if stay.joined is None:
+            stay.joined, stay.above = seen.moment, seen.above
 
     def _tainted(self, seen: Tainted) -> None:
         for (client, _), stays in list(self.of.items()):

@@ -1,0 +1,50 @@
+"""Who takes part in a simulated world, and what a step of its schedule is."""
+
+from itertools import count
+
+import msgspec
+
+from oncemq.testing.options import Options
+
+WILD_TOPICS = ("x", "x.a", "x.b", "x.a.b", "y.a", "x.v")  # made while watchers watch
+MORTAL = "x.v"  # the one that is deleted and made anew
+SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
+
+Value = int | str | bool
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One deed of an application, or one mishap."""
+
+    at_ms: int
+    do: str
+    who: str = ""
+    args: dict[str, Value] = {}
+
+
+class Cast:
+    """Who takes part."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.numbers = count(10_000)  # of puts that belong to a mishap
+        self.topics = [f"t{n}" for n in range(options.topics)]
+        self.publishers = [f"p{n}" for n in range(options.publishers)]
+        self.guests = [f"g{n}" for n in range(options.guests)]
+        self.subscribers = [f"s{n}" for n in range(options.subscribers)]
+        self.watchers = ["w0", "w1"] if options.wild else []  # that subscribe by pattern
+        self.wild_topics = list(WILD_TOPICS) if options.wild else []
+
+    @property
+    def lasting(self) -> list[str]:
+        """Clients with state."""
+        return [*self.publishers, *self.subscribers, *self.watchers]
+
+    @property
+    def inboxes(self) -> list[str]:
+        """Clients whose messages take effect in a database of their own."""
+        return [*self.subscribers, *self.watchers] if self.options.inbox else []
+
+    def has(self, fault: str) -> bool:
+        """Whether this world has the fault."""
+        return fault in self.options.faults

@@ -1,0 +1,124 @@
+"""What is drawn for watchers, who subscribe by pattern, and for the topics they watch.
+
+The first watcher stays subscribed, so that what it misses is missed; the other comes and goes. A
+topic is made by the first put to it, at any time; one of them is deleted and made anew.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+from oncemq.testing.cast import MORTAL, SETTLING_MS, Cast, Step, Value
+from oncemq.testing.options import LISTENING
+
+PATTERNS = ("x.*", "x.>", "*.a", ">", "x.*.b", "*")
+NUMBERS = 30_000  # of the puts
+
+
+def wild_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
+    """Everything that is about patterns."""
+    options = cast.options
+    if not options.wild:
+        return
+    numbers = count(NUMBERS)
+    births = {
+        topic: draw.choice((SETTLING_MS, draw.randrange(SETTLING_MS, options.chaos_ms)))
+        for topic in cast.wild_topics
+    }
+    for topic, at in births.items():
+        yield from _birth(cast, draw, at, topic, next(numbers))
+    for who, pattern in zip(cast.watchers, draw.sample(PATTERNS, 2), strict=True):
+        yield Step(draw.randrange(50, 250), "subscribe", who, _asked(draw, pattern))
+    for _ in range(options.wild):
+        at = draw.randrange(SETTLING_MS, options.chaos_ms)
+        kind = draw.random()
+        if kind < 0.45:
+            topic = draw.choice([*cast.wild_topics, MORTAL])
+            at = draw.randrange(births[topic], options.chaos_ms)
+            yield _put(cast, draw, at, topic, next(numbers))
+        elif kind < 0.8:
+            yield _get(cast, draw, at)
+        elif kind < 0.95:
+            yield from _move(cast, draw, at)
+        else:
+            yield from _delete(cast, draw, at)
+
+
+def _asked(draw: Random, asked: str) -> dict[str, Value]:
+    return {"topic": asked, "where": "earliest" if draw.random() < 0.2 else "new"}
+
+
+def _birth(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Iterator[Step]:
+    """The first put to a topic; some are cut short by the power."""
+    if any(map(cast.has, ("server_cut", "server_trap", "blackout"))) and draw.random() < 0.5:
+        args: dict[str, Value] = {"mode": "PREFIX", "down_ms": draw.choice((1, 50))}
+        yield Step(at - 1, "trap_server", "", {**args, "calls": "sync", "left": 1, "again": False})
+    yield _put(cast, draw, at, topic, number)
+
+
+def _put(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Step:
+    args: dict[str, Value] = {
+        "number": number,
+        "topic": topic,
+        "count": draw.choice((1, 1, 3)),
+        "size": draw.randrange(8, cast.options.size_max),
+    }
+    if draw.random() < 0.15 and topic != MORTAL:  # a topic may be made by a commit, or under a key
+        args["number"] = number * 10
+        do = draw.choice(("stage", "keyed"))
+        more: dict[str, Value] = {"owner": "wild", "commit": number} if do == "stage" else {}
+        return Step(at, do, draw.choice([*cast.lasting, *cast.guests]), args | more)
+    args |= {
+        "durable": draw.random() < 0.8,
+        "wait": draw.random() < 0.5,
+        "older": draw.random() < 0.3,
+        "again": draw.choice((1, 1, 3)),
+    }
+    return Step(at, "put", draw.choice([*cast.publishers, *cast.guests]), args)
+
+
+def _delete(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    """While copies of it are under way, if this world has such, the topic may be made anew."""
+    who = draw.choice(cast.publishers)
+    if cast.has("double"):
+        args: dict[str, Value] = {"count": 3, "delay_ms": draw.choice((30, 300, 900))}
+        yield Step(at, "double", who, args)
+    yield Step(at, "delete", who, {"topic": MORTAL})
+
+
+def _get(cast: Cast, draw: Random, at: int) -> Step:
+    who = draw.choice(cast.watchers)
+    args: dict[str, Value] = {
+        "limit": draw.choice((1, 5, 20)),
+        "wait_ms": draw.choice((0, 300, 2_000)),
+        "older": draw.random() < 0.2,
+        "hold_ms": draw.choice((0, 0, 20, 400)),
+        "fails": draw.random() < 0.2,
+        "rounds": draw.choice((1, 1, 4)),
+    }
+    if cast.has(LISTENING) and draw.random() < 0.5:
+        args |= {
+            "topics": " ".join(draw.sample(PATTERNS, draw.choice((0, 1, 1, 2)))),
+            "leaves": draw.random() < 0.2,
+        }
+        return Step(at, "listen", who, args)
+    return Step(at, "get", who, args | {"topic": draw.choice(("", *PATTERNS, *cast.wild_topics))})
+
+
+def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    """Subscribe to something more, or leave something, look for messages and come back."""
+    named = [topic for topic in cast.wild_topics if topic != MORTAL]  # it ends with each life
+    if draw.random() < 0.3:
+        who, asked = draw.choice(cast.watchers), draw.choice((*PATTERNS, *named))
+        yield Step(at, "subscribe", who, _asked(draw, asked))
+        return
+    who, asked = cast.watchers[1], draw.choice((*PATTERNS, *PATTERNS, *named))
+    pause = draw.choice((0, 5, 500))
+    yield Step(at, "unsubscribe", who, {"topic": asked})
+    if cast.has("reset") and draw.random() < 0.5:  # its answer may be lost
+        yield Step(at + draw.choice((1, 3, 15)), "reset", who)
+    if draw.random() < 0.6:
+        looked = draw.choice(("", "x.a", "x.b", "x.v"))
+        yield Step(at + pause // 2, "get", who, {"topic": looked, "limit": 5, "wait_ms": 0})
+    if draw.random() < 0.7:
+        yield Step(at + pause, "subscribe", who, _asked(draw, asked))
