@@ -2,15 +2,12 @@
 
 from typing import Any
 
-from oncemq.client import verbs
 from oncemq.core import wildcards
 from oncemq.core.broker import Broker
 from oncemq.core.delivery import Delivery
-from oncemq.core.names import ClientId, Micros, Offset, SubscriptionId
+from oncemq.core.names import ClientId
 from oncemq.core.patterns import Patterns
-from oncemq.core.records import Retention, SubscriptionDerived
 from oncemq.core.requests import DeleteTopic
-from oncemq.core.scribe import Scribe
 from oncemq.core.shard import Shard
 from oncemq.core.step import Step
 from oncemq.core.topic import Topic
@@ -38,23 +35,6 @@ def _begins_a_new_topic_of_a_pattern_at_its_end(original: Any) -> Any:
                 each.cursor = topic.end
 
     return stored
-
-
-@instead(Scribe, "create", *CUTS)
-def _makes_a_topic_and_then_its_subscriptions(original: Any) -> Any:
-    def create(
-        self: Scribe, step: Step, name: str, now: Micros, retention: Retention | None = None
-    ) -> Topic:
-        patterns, self.shard.patterns = self.shard.patterns, Patterns()
-        topic = original(self, step, name, now, retention)
-        self.shard.patterns = patterns
-        for client in patterns.wanting(name):
-            identity = SubscriptionId(self.shard.next_identity())
-            derived = SubscriptionDerived(topic.id, identity, client, Offset(0), topic.created)
-            self.write(step, derived)
-        return topic
-
-    return create
 
 
 @instead(Wildcards, "_held", "wild")
@@ -90,15 +70,6 @@ def _does_not_look_for_topics_that_are_there(_: Any) -> Any:
         return []
 
     return among
-
-
-@instead(verbs, "_gone", "wild")
-def _believes_a_pattern_made_nothing(_: Any) -> Any:
-    def gone(engine: Any, pattern: str) -> Any:
-        yield from ()
-        return list[str]()
-
-    return gone
 
 
 @instead(Broker, "_delete_topic", "wild and double")

@@ -51,7 +51,7 @@ def _asked(draw: Random, asked: str) -> dict[str, Value]:
 def _birth(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Iterator[Step]:
     """The first put to a topic; some are cut short by the power."""
     if any(map(cast.has, ("server_cut", "server_trap", "blackout"))) and draw.random() < 0.5:
-        args: dict[str, Value] = {"mode": "PREFIX", "down_ms": draw.choice((1, 50))}
+        args: dict[str, Value] = {"mode": draw.choice(("TORN", "PREFIX")), "down_ms": 1}
         yield Step(at - 1, "trap_server", "", {**args, "calls": "sync", "left": 1, "again": False})
     yield _put(cast, draw, at, topic, number)
 
