@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from oncemq.cli import demo_spark
+from oncemq.cli.demo import spark_is_there
 from oncemq.cli.demo_ledger import Ledger, Order, encode_order
 from oncemq.cli.demo_process import ServerChild
 from oncemq.cli.demo_run import Demo, Outcome, Plan
+from oncemq.cli.session import Session
 
 ONCE = [sys.executable, "-m", "oncemq"]
 
@@ -108,7 +111,7 @@ def test_anything_wrong_is_not_exactly_once(wrong: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_the_demo_survives_its_crashes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*ONCE, "demo", "--messages", "600", "--kills", "7", "--seed", "3"],
+        [*ONCE, "demo", "--no-spark", "--messages", "600", "--kills", "7", "--seed", "3"],
         capture_output=True,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONIOENCODING": "utf-8"},
@@ -129,6 +132,7 @@ def test_what_the_demo_keeps_can_be_audited_again(tmp_path: Path) -> None:
         [
             *ONCE,
             "demo",
+            "--no-spark",
             "--messages",
             "60",
             "--kills",
@@ -184,10 +188,18 @@ def test_a_failed_demo_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
         return Plan(messages, publishers, kills, seed, forgetful=True)
 
     monkeypatch.setattr(demo_run, "Plan", planted)
-    arguments = "demo --messages 200 --publishers 1 --kills 3 --seed 1".split()
+    arguments = "demo --no-spark --messages 200 --publishers 1 --kills 3 --seed 1".split()
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 6
     assert "NOT exactly once" in result.stdout
+
+
+def test_without_spark_the_demo_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo_spark, "there", lambda: False)
+    assert not spark_is_there(Session())
+    assert "pip install 'oncemq[spark]'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from oncemq.cli import output
+from oncemq.cli import demo_spark, output
 from oncemq.cli.command import command
+from oncemq.cli.demo_spark import Ending, archive_and_audit
 from oncemq.cli.session import Session
 
 if TYPE_CHECKING:
@@ -72,15 +73,23 @@ class Ticker:
 @click.option("--publishers", type=click.IntRange(1, 50), default=3, help="How many put them; 3.")
 @click.option("--kills", type=click.IntRange(0), default=12, help="How often one is killed; 12.")
 @click.option("--seed", type=int, help="Who is killed, and when; random by default.")
+@click.option("--no-spark", is_flag=True, help="Leave out the end, on Spark.")
 @click.option("--keep", is_flag=True, help="Leave the log, the state and the database there.")
 def demo(
-    session: Session, messages: int, publishers: int, kills: int, seed: int | None, keep: bool
+    session: Session,
+    messages: int,
+    publishers: int,
+    kills: int,
+    seed: int | None,
+    no_spark: bool,
+    keep: bool,
 ) -> None:
     """See exactly-once survive crashes.
 
     Starts a server, publishers and a subscriber that writes into SQLite, kills them at random
     with SIGKILL while they work, and starts them again. Then reads everything back: each message
-    must be in the database once. Exit code 6: it is not so.
+    must be in the database once. Exit code 6: it is not so. At the end, where PySpark is
+    installed, the topic is archived as Parquet and audited on Spark.
     """
     from oncemq.cli.demo_process import ended_by_a_signal
     from oncemq.cli.demo_run import Plan
@@ -91,18 +100,19 @@ def demo(
     directory = Path(tempfile.mkdtemp(prefix="oncemq-demo-"))
     try:
         with ended_by_a_signal():
-            outcome = perform(session, plan, directory)
+            exactly_once = perform(session, plan, directory, spark=not no_spark)
     finally:
         if not keep:
             shutil.rmtree(directory, ignore_errors=True)
     if keep:
         session.note(f"once: kept {directory}; look into it with\n{_look_again(directory)}")
-    if not outcome.exactly_once:
+    if not exactly_once:
         click.get_current_context().exit(FOUND)
 
 
-def perform(session: Session, plan: "Plan", directory: Path) -> "Outcome":
-    """Run the plan, show it, and answer with what came of it."""
+def perform(session: Session, plan: "Plan", directory: Path, *, spark: bool) -> bool:
+    """Run the plan, show it, and answer with what came of it; whether it was exactly once."""
+    from oncemq.cli.demo_publisher import TOPIC
     from oncemq.cli.demo_run import Demo
 
     ticker = Ticker(sys.stderr, plan.messages, plan.kills)
@@ -111,13 +121,41 @@ def perform(session: Session, plan: "Plan", directory: Path) -> "Outcome":
             f"once: a server, {output.counted(plan.publishers, 'publisher')}, a subscriber with "
             f"SQLite, and {output.counted(plan.kills, 'SIGKILL')} to come (--seed {plan.seed})"
         )
+    endings: list[Ending] = []
+
+    def then(outcome: "Outcome", address: str) -> None:
+        ticker.clear()
+        if not session.json:
+            session.say(_report(outcome))
+            sys.stdout.flush()
+        if spark and spark_is_there(session):
+            endings.append(archive_and_audit(session, address, TOPIC, directory))
+
     try:
-        outcome = Demo(plan, directory).run(ticker.show)
+        outcome = Demo(plan, directory).run(ticker.show, then)
     finally:
         ticker.clear()
-    facts = asdict(outcome) | {"seed": plan.seed, "exactly_once": outcome.exactly_once}
-    session.answer(facts, _report(outcome))
-    return outcome
+    ending = endings[0] if endings else None
+    if session.json:
+        facts = asdict(outcome) | {"seed": plan.seed, "exactly_once": outcome.exactly_once}
+        session.emit(facts | {"spark": None if ending is None else asdict(ending)})
+    elif ending is not None:
+        session.say(_verdict(demo_spark.line(ending, dot=_dot()), ending.clean))
+    return outcome.exactly_once and (ending is None or ending.clean)
+
+
+def spark_is_there(session: Session) -> bool:
+    """Whether the end can be shown; what is to come is said, or what to install."""
+    if demo_spark.there():
+        if not session.json:
+            session.note(
+                "once: now on Spark: the topic archived as Parquet, and audited; about half a "
+                "minute (--no-spark leaves it out)"
+            )
+        return True
+    if not session.json:
+        session.note(f"once: with Spark ({demo_spark.INSTALL}) the demo archives and audits there")
+    return False
 
 
 def _report(outcome: "Outcome") -> str:
@@ -135,9 +173,8 @@ def _report(outcome: "Outcome") -> str:
 
 def pitch(outcome: "Outcome") -> str:
     """The whole of it in one line."""
-    unicode = sys.stdout.encoding.lower().startswith("utf")
     crashes = sum(outcome.crashes.values())
-    line = (" · " if unicode else ", ").join(
+    line = _dot().join(
         [
             f"{outcome.messages:,} messages put",
             f"{outcome.sends:,} sends on the wire",
@@ -148,9 +185,21 @@ def pitch(outcome: "Outcome") -> str:
             f"duplicates {outcome.duplicates:,}",
         ]
     )
-    if outcome.exactly_once:
-        return output.painted(f"{line} {'✔ ' if unicode else ': '}exactly once", sys.stdout, 32)
-    return output.painted(f"{line} {'✘ ' if unicode else ': '}NOT exactly once", sys.stdout, 31)
+    return _verdict(line, outcome.exactly_once)
+
+
+def _verdict(line: str, exactly_once: bool) -> str:
+    if exactly_once:
+        return output.painted(f"{line} {'✔ ' if _unicode() else ': '}exactly once", sys.stdout, 32)
+    return output.painted(f"{line} {'✘ ' if _unicode() else ': '}NOT exactly once", sys.stdout, 31)
+
+
+def _dot() -> str:
+    return " · " if _unicode() else ", "
+
+
+def _unicode() -> bool:
+    return sys.stdout.encoding.lower().startswith("utf")
 
 
 def _look_again(directory: Path) -> str:

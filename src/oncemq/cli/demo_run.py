@@ -90,6 +90,7 @@ class Outcome:
 
 
 Show = Callable[[Progress], None]
+Then = Callable[[Outcome, str], None]
 
 
 class Publisher(Child):
@@ -130,8 +131,8 @@ class Demo:
         self._down: dict[str, float] = {}  # who is dead, and when it is started again
         self._crashes: dict[str, int] = {}
 
-    def run(self, show: Show) -> Outcome:
-        """All of it."""
+    def run(self, show: Show, then: Then | None = None) -> Outcome:
+        """All of it; `then` is called with what came of it while the server is there still."""
         started = time.monotonic()
         deadline = started + DEADLINE_SECONDS
         ledger: Ledger | None = None
@@ -141,12 +142,14 @@ class Demo:
             self._work(ledger, show, deadline)
             self._settle(ledger, show, deadline)
             outcome = self._audit(ledger)
+            outcome.seconds = time.monotonic() - started
+            if then is not None:
+                then(outcome, self._server.address)
         finally:
             for child in (*self._children.values(), self._server):
                 child.kill()
             if ledger is not None:
                 ledger.close()
-        outcome.seconds = time.monotonic() - started
         return outcome
 
     def _begin(self) -> None:
@@ -172,11 +175,12 @@ class Demo:
         """Until every publisher is through: kill by the schedule, start again."""
         schedule = self._plan.schedule()
         progress = Progress()
-        while any(publisher.exit_code != 0 for publisher in self._publishers):
+        while schedule or any(publisher.exit_code != 0 for publisher in self._publishers):
             self._check(deadline)
             progress.put = sum(max(life.done for life in each.lives) for each in self._publishers)
             progress.rows = ledger.rows
-            while schedule and progress.put >= schedule[0][0]:
+            # Not before the subscriber has begun: to kill one that did nothing yet shows nothing.
+            while schedule and progress.put >= schedule[0][0] and progress.rows and self._able():
                 progress.victim = self._kill(schedule.pop(0)[1])
                 progress.crashes += 1
                 show(progress)
@@ -199,13 +203,17 @@ class Demo:
 
     def _kill(self, name: str) -> str:
         """Kill one; when it is through or dead already, another."""
-        able = [each for each, child in self._children.items() if child.running]
+        able = self._able()
         if name not in able:
             name = self._chance.choice(sorted(able))
         self._children[name].kill()
         self._crashes[name] = self._crashes.get(name, 0) + 1
         self._down[name] = time.monotonic() + self._chance.random() * DOWN_SECONDS_MAX
         return name
+
+    def _able(self) -> list[str]:
+        """Who can be killed."""
+        return [each for each, child in self._children.items() if child.running]
 
     def _check(self, deadline: float) -> None:
         """Start those whose time has come; nobody may have ended by itself but in success."""

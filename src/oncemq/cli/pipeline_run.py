@@ -91,6 +91,7 @@ def running(
             master=master,
             config=conf,
             screen=Terminal(session, bar),
+            quiet=True,
         )
         with stopped_by_signals(run, gently=follow), run:
             yield run

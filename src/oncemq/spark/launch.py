@@ -6,6 +6,8 @@ import os
 import sys
 import tempfile
 import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +52,33 @@ def session(
         spark.sparkContext.addPyFile(str(package_zip()))
     register(spark)
     return spark
+
+
+@contextmanager
+def stderr_into(path: Path) -> Generator[None]:
+    """What is said on stderr meanwhile goes to a file; a process started meanwhile keeps to it.
+
+    Java and Spark greet with a page of warnings and have more to say later, which is of use only
+    when something went wrong.
+    """
+    sys.stderr.flush()
+    before = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(file)
+
+
+def log_file() -> Path:
+    """A new file for what Spark says."""
+    handle, path = tempfile.mkstemp(prefix="oncemq-spark-", suffix=".log")
+    os.close(handle)
+    return Path(path)
 
 
 def register(spark: "SparkSession") -> None:

@@ -13,14 +13,14 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from oncemq.client.blocking import Client
 from oncemq.client.settings import DEFAULT_SERVER, servers_from
-from oncemq.spark.launch import register, session
+from oncemq.spark.launch import log_file, register, session, stderr_into
 from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.status import PERIOD_SECONDS, Board, Facts, State, Status, moment
 
@@ -62,6 +62,7 @@ class Run:
         config: Mapping[str, str] | None = None,
         spark: "SparkSession | None" = None,
         screen: Screen | None = None,
+        quiet: bool = False,
     ) -> None:
         self.server = ",".join(servers_from(server))
         self.timeout = timeout
@@ -72,6 +73,7 @@ class Run:
         self._id, self._started = secrets.token_hex(8), moment()
         self._master, self._config, self._given = master, dict(config or {}), spark
         self._mine: SparkSession | None = None
+        self._log = log_file() if quiet else None  # what Spark itself has to say
         self._board = Board(self.server)
         self._count, self._part = 0, None
         self._next = 0.0
@@ -92,7 +94,8 @@ class Run:
             return there
         self.screen.note(f"starting Spark on {self._master}, which takes about ten seconds")
         app = f"once pipeline {self._pipeline}"
-        self._mine = session(self._master, app=app, config={**CONFIG, **self._config})
+        with stderr_into(self._log) if self._log else nullcontext():
+            self._mine = session(self._master, app=app, config={**CONFIG, **self._config})
         return self._mine
 
     def progress(self, count: int, part: float | None = None) -> None:
@@ -123,6 +126,15 @@ class Run:
             self.mq.close()
         if self._mine is not None:
             self._mine.stop()
+        self._end_log(failed=isinstance(error, Exception))
+
+    def _end_log(self, *, failed: bool) -> None:
+        if self._log is None:
+            return
+        if failed and self._log.stat().st_size:
+            self.screen.note(f"what Spark itself said is in {self._log}")
+        else:
+            self._log.unlink()
 
     def _tell(self, state: State, error: str = "") -> None:
         self._next = time.monotonic() + PERIOD_SECONDS
