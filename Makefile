@@ -28,7 +28,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test check lint sim soak soak-spark spark-cluster models fuzz card bench bench-spark wheel coverage format lock clean
+.PHONY: help setup demo demo-spark test check lint sim soak soak-spark soak-pipelines spark-cluster models fuzz card bench bench-spark wheel coverage format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,7 +36,7 @@ help: ## list these targets
 setup: $(READY) ## create .venv from the lock file (the targets below do it by themselves)
 	@echo ".venv is ready"
 
-demo: $(READY) ## see exactly-once survive crashes, in about ten seconds
+demo: $(READY) ## see exactly-once survive crashes, in about ten seconds; then the same on Spark
 	@$(BIN)/once demo
 
 demo-spark: $(READY) ## orders in, windowed revenue out, on a Spark that is killed in the middle
@@ -63,6 +63,9 @@ soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on
 
 soak-spark: $(READY) ## every fault on real Sparks, RUNS (100) of each; exit code 6 on a finding
 	@$(BIN)/python -m tests.spark.soak --runs $(RUNS) $(if $(CHAIN),--chain $(CHAIN))
+
+soak-pipelines: $(READY) ## archives and replays, killed before every step they take
+	@ONCEMQ_EVERY_STEP=1 $(BIN)/pytest -q -x -k any_step tests/spark/test_archive.py tests/spark/test_replay.py tests/spark/test_archive_delta.py || exit 6
 
 spark-cluster: $(READY) ## a Spark master and two workers on this machine, until Ctrl-C
 	@$(BIN)/python -m oncemq.spark.cluster

@@ -180,11 +180,11 @@ def test_the_server_keeps_what_is_not_archived_and_frees_what_is(mq: Client, arc
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # every step, in `make soak-spark`
+@pytest.mark.timeout(900)  # every step, in `make soak-pipelines`
 def test_killed_at_any_step_it_shows_a_beginning_and_goes_on(
     mq: Client, address: str, tmp_path: Path
 ) -> None:
-    every = 1 if "ONCEMQ_SPARK_RUNS" in os.environ else 11
+    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 11
     nursery = Nursery()
     try:
         for topic in ("orders", "refunds"):

@@ -1,5 +1,6 @@
 """An archive as a Delta table, through delta-rs."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_two_writers_at_once(mq: Client, archived, to: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_at_any_step(mq: Client, address: str, tmp_path: Path) -> None:
+    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 9
     put(mq, 0, 30)
     nursery = Nursery()
     try:
@@ -118,7 +120,7 @@ def test_killed_at_any_step(mq: Client, address: str, tmp_path: Path) -> None:
             nursery.run("archive", to=str(to), **given)
             assert seen(to) == stored(mq)
             assert check(to).findings == []
-            die += 9
+            die += every
     finally:
         nursery.close()
 

@@ -115,11 +115,11 @@ def test_a_replay_of_a_replay_says_where_it_was_last(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # every step, in `make soak-spark`
+@pytest.mark.timeout(900)  # every step, in `make soak-pipelines`
 def test_killed_at_any_step_it_puts_each_message_once(
     mq: Client, address: str, to: Path, replayed
 ) -> None:
-    every = 1 if "ONCEMQ_SPARK_RUNS" in os.environ else 3
+    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 3
     put(mq, 0, 30)
     put(mq, 0, 10, "refunds")
     replayed(topics="refunds")
