@@ -1,9 +1,11 @@
 """The archive without Spark: what readers see, at any moment and after any kill."""
 
 import errno
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +18,13 @@ from tests.spark.killing import Nursery, without_spark
 from oncemq import Client, errors
 from oncemq.cli.main import cli
 from oncemq.core.records import Retention
+from oncemq.spark.hold import Hold
 from oncemq.spark.loss import DataLost
 from oncemq.spark.pipelines import Archived, archive, archive_files, archive_tasks
 from oncemq.spark.pipelines.archive_check import check
 from oncemq.spark.pipelines.archive_place import make
+from oncemq.spark.pipelines.archiving import archive_on
+from oncemq.spark.pipelines.run import Run
 
 Message = tuple[Any, ...]
 FOREVER = Retention(forever=True)
@@ -51,10 +56,10 @@ def put(mq: Client, first: int, count: int, topic: str = "orders") -> None:
     )
 
 
-def stored(mq: Client, topic: str = "orders") -> list[Message]:
-    """What the server has, as rows."""
+def stored(mq: Client, topic: str = "orders", start: int = 0) -> list[Message]:
+    """What the server has from there on, as rows."""
     found: list[Message] = []
-    while messages := mq.read(topic, len(found), limit=10_000):
+    while messages := mq.read(topic, start + len(found), limit=10_000):
         found += [
             (
                 each.key,
@@ -176,6 +181,38 @@ def test_the_server_keeps_what_is_not_archived_and_frees_what_is(mq: Client, arc
     assert done.subscription == mq.topic("events").subscriptions[-1].client
 
 
+def test_files_are_synced_before_readers_see_them_and_names_before_the_server_is_told(
+    mq: Client, archived, to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(mq, 0, 10)
+    archived("orders")
+    put(mq, 10, 10)
+    done: list[tuple[str, str]] = []
+
+    def noted(owner: Any, name: str, label: str) -> None:
+        step = getattr(owner, name)
+
+        def noting(*arguments: Any, **named: Any) -> Any:
+            done.append((label, str(arguments[0])))
+            return step(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, noting)
+
+    noted(archive_tasks, "sync_file", "synced")
+    noted(archive_files, "sync_directory", "synced")
+    noted(Path, "replace", "renamed")
+    noted(Hold, "settle", "told")
+    archived("orders")
+    (file,) = to.glob("topic=orders/*/*.parquet")
+    hidden = done[0][1]
+    assert [each for each in done if each[0] != "told"] == [
+        ("synced", hidden),
+        ("renamed", hidden),
+        ("synced", str(file.parent)),
+    ]
+    assert [label for label, _ in done] == ["synced", "told", "renamed", "synced", "told"]
+
+
 # ------------------------------------------------------------------ what goes wrong
 
 
@@ -210,6 +247,73 @@ def test_killed_at_any_step_it_shows_a_beginning_and_goes_on(
         nursery.close()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_any_step_nothing_is_freed_that_is_not_archived(
+    mq: Client, address: str, tmp_path: Path
+) -> None:
+    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 6
+    given = {"topics": ["events"], "server": address, "timeout": 20}
+    nursery = Nursery()
+    try:
+        mq.subscribe("events")
+        rows: list[Message] = []
+        die, killed = 0, True
+        while killed:
+            to = str(tmp_path / "archive")
+            nursery.run("archive", to=to, **given)
+            put(mq, len(rows), 20, "events")
+            rows += stored(mq, "events", len(rows))
+            settle(mq, "events", len(rows))  # from now on the archive alone holds them
+            killed = nursery.run("archive", die, to=to, **given)
+            die += every
+        nursery.run("archive", to=to, **given)
+        assert seen(tmp_path / "archive") == rows
+        assert mq.topic("events").topic.low == len(rows)
+    finally:
+        nursery.close()
+
+
+def test_an_archive_that_follows_ends_when_it_is_asked_to(
+    mq: Client, address: str, to: Path
+) -> None:
+    found: list[Archived] = []
+
+    def follow() -> None:
+        with Run("archive", str(to), server=address, timeout=20) as run:
+            runs.append(run)
+            found.append(archive_on(run, "orders", to, follow=True, every=0.01))
+
+    runs: list[Run] = []
+    with without_spark():
+        thread = Thread(target=follow)
+        thread.start()
+        for number in range(5):
+            put(mq, 10 * number, 10)
+            while len(seen(to)) < 10 * (number + 1):
+                thread.join(0.05)
+        runs[0].stopping.set()
+        thread.join(30)
+    assert (found[0].messages, seen(to)) == (50, stored(mq))
+    said = CliRunner().invoke(cli, ["pipeline", "list", "--json", "--server", address])
+    assert [each["state"] for each in json.loads(said.stdout)] == ["stopped"]
+
+
+def test_the_command_says_what_it_did(mq: Client, address: str, to: Path) -> None:
+    put(mq, 0, 1000)
+    words = ["pipeline", "archive", "orders", "--to", str(to), "--server", address]
+    with without_spark():
+        shown = CliRunner().invoke(cli, words)
+        again = CliRunner().invoke(cli, [*words, "--json"])
+        refused = CliRunner().invoke(cli, [*words, "ordres"])
+    said = f"1,000 new messages archived to {to}\n  orders  up to 1,000\n"
+    assert (shown.exit_code, shown.stdout) == (0, said)
+    assert json.loads(again.stdout)["ends"] == {"orders": 1000}
+    assert (refused.exit_code, "unknown topic 'ordres'" in refused.stderr) == (1, True)
+    shown = CliRunner().invoke(cli, ["pipeline", "check", str(to)])
+    assert (shown.exit_code, "0 up to 1,000" in shown.stdout) == (0, True)
+
+
 def is_a_beginning(to: Path, mq: Client) -> None:
     rows = seen(to)
     for topic in ("orders", "refunds"):
@@ -236,8 +340,6 @@ def test_a_copy_that_runs_elsewhere_stops_the_older_one(
     name = make(str(to), "parquet").subscription
 
     def overtaken(_spark: Any, items: Any, work: Any, _kind: Any) -> Any:
-        from oncemq.spark.hold import Hold
-
         other = Hold(mq._engine.settings.servers[0], 20, name)
         other.keep_all(["orders"])
         other.close()

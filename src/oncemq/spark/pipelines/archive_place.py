@@ -79,6 +79,7 @@ class Place:
                 f"another process archives to {self.path} now ({locked.detail}). One at a time: "
                 "name all topics in one command, or give each its own directory"
             ) from None
+        self.hidden.mkdir(exist_ok=True)
         for file in self.hidden.iterdir():
             file.unlink(missing_ok=True)
 

@@ -119,11 +119,11 @@ class Archiving:
     def follow(self, every: float) -> Archived:
         """On and on, until the run is asked to stop."""
         while not self._run.stopping.is_set():
-            if any(each.end > self._ends[name] for name, each in self._look().items()):
-                self._up_to(self._look())
-                self._run.stopping.wait(every)
-            else:
-                self._look(wait=POLL_SECONDS)
+            found = self._look(wait=POLL_SECONDS)
+            if any(each.end > self._ends[name] for name, each in found.items()):
+                self._up_to(found)
+                self._run.pause(every)
+            self._run.tick()
         return self._result()
 
     def _begin(self, topics: dict[str, TopicEnd]) -> dict[str, Begun]:
@@ -190,12 +190,12 @@ class Archiving:
                 tasks.append(self._task(part, tail))
         written = spread(self._run.spark, tasks, archive_range, list[Piece])
         pieces = [piece for some in written for piece in some]
-        self._still_ours()
+        self._settle()  # nothing new: right before readers see anything, an older one stops here
         self._store.publish(pieces)
         for each in stretches:
             self._ends[each.topic] = each.stop
             self._count += each.rows
-        self._hold.settle(self._ends)
+        self._settle()
 
     def _task(self, stretch: Stretch, tail: Piece | None) -> Task:
         run = self._run
@@ -211,8 +211,8 @@ class Archiving:
         size = info.stored_bytes // max(info.end - info.low, 1)
         return max(1, min(ROWS_PER_TASK, TASK_BYTES // max(size, 1)))
 
-    def _still_ours(self) -> None:
-        """Ask the server, right before readers see anything: an older one stops here."""
+    def _settle(self) -> None:
+        """Let the server free what readers see; refused when a newer one has taken over."""
         try:
             self._hold.settle(self._ends)
         except Fenced:

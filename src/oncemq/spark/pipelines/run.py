@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -102,8 +102,20 @@ class Run:
         """So many messages are done, which is `part` (0 to 1) of all, if that is known."""
         self._count, self._part = count, part
         self.screen.progress(count, part)
+        self.tick()
+
+    def tick(self) -> None:
+        """It is still there, though nothing is new."""
         if time.monotonic() >= self._next:
             self._tell("running")
+
+    def pause(self, seconds: float) -> None:
+        """Wait, or until it is asked to stop."""
+        until = time.monotonic() + seconds
+        while (rest := until - time.monotonic()) > 0:
+            if self.stopping.wait(min(rest, PERIOD_SECONDS)):
+                return
+            self.tick()
 
     def __enter__(self) -> Self:
         self._tell("running")
@@ -125,7 +137,8 @@ class Run:
         if "mq" in self.__dict__:
             self.mq.close()
         if self._mine is not None:
-            self._mine.stop()
+            with suppress(Exception):  # a Spark that has died cannot be stopped
+                self._mine.stop()
         self._end_log(failed=isinstance(error, Exception))
 
     def _end_log(self, *, failed: bool) -> None:
