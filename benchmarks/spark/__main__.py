@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> None:
     for name in given.section:
         if name not in SECTIONS:
             parser.error(f"there is no section {name!r}; there are {', '.join(SECTIONS)}")
-    rows = given.rows or (200_000 if given.quick else 2_000_000)
+    rows = given.rows or (200_000 if given.quick else 1_000_000)
     rounds = given.rounds or (3 if given.quick else 5)
     run(rows, rounds, given.section or list(SECTIONS), beside_kafka=not given.no_kafka)
 

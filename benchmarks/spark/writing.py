@@ -8,11 +8,8 @@ from benchmarks.spark.measure import Way, measured
 from benchmarks.spark.setting import PARTITIONS, STREAM_BATCHES, Setting
 from pyspark.sql import DataFrame
 
-KAFKA = {
-    "Kafka, 1 partition": "into-one",
-    f"Kafka, {PARTITIONS} partitions": "into-several",
-    "Kafka, 1 partition, synced": "into-synced",
-}
+KAFKA = {"Kafka, 1 partition": "into-one", f"Kafka, {PARTITIONS} partitions": "into-several"}
+KAFKA_SYNCED = {"Kafka, 1 partition, synced": "into-synced"}
 
 
 def prepare(setting: Setting) -> None:
@@ -34,11 +31,11 @@ def batch(setting: Setting) -> None:
         "oncemq": lambda: write("oncemq", server=setting.server, topic="copy"),
         "bare Arrow sink": lambda: write("void"),
     }
-    for name, options in _kafka(setting).items():
+    for name, options in _kafka(setting, KAFKA | KAFKA_SYNCED).items():
         ways[name] = lambda options=options: write("kafka", **options)
     found = measured("batch write", ways, setting.rows, setting.rounds)
     found.compare("oncemq", "bare Arrow sink", 0.5)
-    for name in _kafka(setting):
+    for name in _kafka(setting, KAFKA | KAFKA_SYNCED):
         found.compare("oncemq", name, 1.0)
 
 
@@ -55,12 +52,12 @@ def stream(setting: Setting) -> None:
         "oncemq": lambda: write("oncemq", server=setting.server, topic="copy"),
         "bare Arrow sink": lambda: write("void"),
     }
-    for name, options in _kafka(setting).items():
+    for name, options in _kafka(setting, KAFKA).items():
         ways[name] = lambda options=options: write("kafka", **options)
     title = f"streaming write, {STREAM_BATCHES - 1} micro-batches after a first"
     found = measured(title, ways, setting.rows, setting.rounds)
     found.compare("oncemq", "bare Arrow sink", 0.5)
-    for name in _kafka(setting):
+    for name in _kafka(setting, KAFKA):
         found.compare("oncemq", name, 1.0)
 
 
@@ -72,8 +69,8 @@ def _in_files(setting: Setting) -> str:
     return where
 
 
-def _kafka(setting: Setting) -> dict[str, dict[str, str]]:
+def _kafka(setting: Setting, topics: dict[str, str]) -> dict[str, dict[str, str]]:
     if setting.kafka is None:
         return {}
     address = {"kafka.bootstrap.servers": setting.kafka.address}
-    return {name: {**address, "topic": topic} for name, topic in KAFKA.items()}
+    return {name: {**address, "topic": topic} for name, topic in topics.items()}

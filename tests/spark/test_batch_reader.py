@@ -75,6 +75,22 @@ def test_several_topics_by_name_and_by_pattern(mq: Client, read: Read) -> None:
     assert [row[0] for row in read(subscribePattern="order")] == []
 
 
+def test_many_small_topics_are_read_by_fewer_tasks(mq: Client, address: str) -> None:
+    names = [f"small-{number:02}" for number in range(40)]
+    for name in names:
+        mq.create_topic(name, Retention(forever=True))
+        mq.put_many(name, [name.encode()] * 3)
+    given = {"server": address, "subscribe": ",".join(names), "failOnDataLoss": "false"}
+    reader = BatchReader(source_options(given, streaming=False), BRIEF)
+    tasks = reader.partitions()
+    assert len(tasks) < len(names)
+    everything = [(name, offset, name.encode()) for name in names for offset in range(3)]
+    assert run_tasks(reader, tasks) == everything
+    mq.delete_topic("small-01")
+    others = [row for row in everything if row[0] != "small-01"]
+    assert run_tasks(reader, tasks) == others  # the task goes on with the next topic
+
+
 def test_a_missing_topic_is_refused_and_shows_what_there_is(mq: Client, read: Read) -> None:
     with pytest.raises(NoSuchTopic, match="unknown topic 'ordres'; this server has: orders"):
         read(subscribe="ordres")

@@ -1,5 +1,6 @@
 """What a session needs: a Java that is new enough, and this package where the executors are."""
 
+import gc
 import os
 import stat
 import subprocess
@@ -8,11 +9,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
 import pyspark_oncemq
 from oncemq import spark
 from oncemq.errors import ConfigError
-from oncemq.spark import java, launch
+from oncemq.spark import connections, java, launch
 from oncemq.spark.source import OnceMQDataSource
 
 
@@ -97,3 +99,17 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(launch.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs pyspark: pip install 'oncemq\[spark\]'"):
         spark.session()
+
+
+def test_what_a_worker_has_imported_is_not_searched_for_garbage_after_every_task() -> None:
+    connections.settle_in.cache_clear()
+    gc.unfreeze()
+    OnceMQDataSource({"subscribe": "orders"}).reader(StructType())
+    assert gc.get_freeze_count() > 10_000
+    gc.unfreeze()
+
+
+@pytest.mark.slow
+def test_a_process_that_only_plans_does_not_load_what_rows_need() -> None:
+    code = "import sys, oncemq.spark.source; sys.exit('pyarrow.compute' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,10 +12,10 @@ from functools import cache
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oncemq.client.columns import ColumnBatch
 from oncemq.errors import Corrupt
+from oncemq.spark.compute import call
 from oncemq.wire import batch
 
 ROWS_MAX = 65_536  # of one record batch
@@ -56,7 +56,7 @@ def payloads(pieces: Sequence[ColumnBatch]) -> pa.Array:
 def _offsets(pieces: Sequence[ColumnBatch], kind: pa.DataType) -> pa.Array:
     """Dense within a batch, and from batch to batch."""
     first, count = pieces[0].first_offset, sum(piece.count for piece in pieces)
-    return pc.call_function("add", [_counting(count), pa.scalar(first, kind)])
+    return call("add", [_counting(count), pa.scalar(first, kind)])
 
 
 # Each column from the pieces that a record batch is made of.
@@ -120,7 +120,7 @@ def _sequences(pieces: Sequence[ColumnBatch], kind: pa.DataType) -> pa.Array:
         for run in piece.runs:
             begins.append(run.first_sequence - row)
             row += run.count
-    return pc.call_function("add", [_spread(pieces, begins, kind), _counting(row)])
+    return call("add", [_spread(pieces, begins, kind), _counting(row)])
 
 
 _MAKERS: dict[str, Maker] = {
@@ -149,7 +149,7 @@ def _binary(
     first = _number(piece, table)
     if first > place:  # a slice of a batch whose offsets count from the batch's beginning
         numbers = pa.Array.from_buffers(pa.int32(), count + 1, [None, stops])
-        stops = pc.call_function("subtract", [numbers, pa.scalar(first, pa.int32())]).buffers()[1]
+        stops = call("subtract", [numbers, pa.scalar(first, pa.int32())]).buffers()[1]
         first = 0
     data = body.slice(place - first)  # offsets need not begin at 0, in Arrow neither
     made = pa.Array.from_buffers(pa.binary(), count, [validity, stops, data])
@@ -181,7 +181,7 @@ def _spread(pieces: Sequence[ColumnBatch], values: Sequence[object], kind: pa.Da
     if len(ends) == 1:
         return pa.repeat(pa.scalar(values[0], kind), row)
     runs = pa.RunEndEncodedArray.from_arrays(pa.array(ends, pa.int32()), pa.array(values, kind))
-    return pc.call_function("run_end_decode", [runs])
+    return call("run_end_decode", [runs])
 
 
 def _counting(count: int) -> pa.Array:

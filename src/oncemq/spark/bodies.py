@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from oncemq.errors import InvalidRequest
+from oncemq.spark.compute import call
 from oncemq.wire import batch
 
 BODY_BYTES_MAX = 16 << 20  # rows are cut in halves until a batch is no larger
@@ -35,12 +35,12 @@ def by_topic(rows: pa.RecordBatch, topic: str) -> Iterator[tuple[str, pa.RecordB
         raise InvalidRequest(
             f"the topic of {names.null_count} rows is null: say where they go, or leave them out"
         )
-    distinct = pc.call_function("unique", [names]).to_pylist()
+    distinct = call("unique", [names]).to_pylist()
     for name in distinct:
         alone = len(distinct) == 1
         yield (
             name,
-            rows if alone else rows.filter(pc.call_function("equal", [names, pa.scalar(name)])),
+            rows if alone else rows.filter(call("equal", [names, pa.scalar(name)])),
         )
 
 
@@ -69,7 +69,7 @@ def _body(rows: pa.RecordBatch) -> Made:
     columns, tables, data = 0, [], []
     if keys is not None and keys.null_count < count:
         columns |= batch.KEYS
-        present = pc.call_function("is_valid", [keys]).cast(pa.uint8())
+        present = call("is_valid", [keys]).cast(pa.uint8())
         offsets, joined = _column(_binary(keys).fill_null(b""), 0)
         tables += [offsets, present.buffers()[1].slice(present.offset, count).to_pybytes()]
         data.append(joined)
@@ -96,7 +96,7 @@ def _column(column: pa.Array, first: int) -> tuple[bytes, pa.Buffer]:
     numbers = pa.Array.from_buffers(pa.int32(), column.offset + count + 1, [None, stops])
     numbers = numbers.slice(column.offset)
     start, stop = numbers[0].as_py(), numbers[count].as_py()
-    moved = pc.call_function("add", [numbers, pa.scalar(first - start, pa.int32())])
+    moved = call("add", [numbers, pa.scalar(first - start, pa.int32())])
     offsets = moved.buffers()[1].slice(0, 4 * (count + 1)).to_pybytes()
     return offsets, data.slice(start, stop - start) if data is not None else pa.py_buffer(b"")
 

@@ -6,6 +6,7 @@ a task but never crosses a fork: it is looked up by the process that asks.
 
 import gc
 import multiprocessing
+from functools import cache
 
 from oncemq.client.blocking import Client
 
@@ -18,7 +19,15 @@ def client(server: str, timeout: float) -> Client:
     found = _clients.get(key)
     if found is None:
         found = _clients[key] = Client(server, timeout=timeout)
-        # Spark has a worker collect its garbage after every task. All that it has imported is
-        # none, and looking through it takes longer than reading ten thousand rows does.
-        gc.freeze()
+        settle_in()
     return found
+
+
+@cache
+def settle_in() -> None:
+    """Let this Python process of Spark's look for garbage only in what comes from now on.
+
+    Spark has each of them collect garbage after every piece of work. What it has imported by now
+    is none, and to look through all that takes longer than to read ten thousand rows.
+    """
+    gc.freeze()

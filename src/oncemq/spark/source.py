@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from oncemq.spark.batch_reader import BatchReader
 from oncemq.spark.columns import schema_text
+from oncemq.spark.connections import settle_in
 from oncemq.spark.options import source_options
 from oncemq.spark.sink_options import sink_options
 from oncemq.spark.stream_reader import StreamReader
@@ -35,16 +36,20 @@ class OnceMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
+        settle_in()
         return BatchReader(source_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For `spark.readStream`."""
+        settle_in()
         return StreamReader(source_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
+        settle_in()
         return BatchWriter(sink_options(self.options, streaming=False), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""
+        settle_in()
         return StreamWriter(sink_options(self.options, streaming=True), schema, overwrite=overwrite)
