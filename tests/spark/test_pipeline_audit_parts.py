@@ -122,6 +122,12 @@ def test_a_database_needs_its_column(tmp_path: Path) -> None:
         notes_of(str(tmp_path / "d.db"))
 
 
+def test_a_delta_table_is_not_mere_parquet(tmp_path: Path) -> None:
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(ConfigError, match="not all of its files count"):
+        notes_of(str(tmp_path))
+
+
 def test_without_a_server_there_must_be_an_archive() -> None:
     with pytest.raises(ConfigError, match="name one"):
         asked_for(["orders"], [], [], [], [], offline=True)

@@ -20,7 +20,7 @@ from oncemq.errors import ConfigError
 from oncemq.spark.pipelines import audit_tables
 from oncemq.spark.pipelines.audit_rules import BUCKET
 
-LINES, PARQUET, DELTA, COLUMN, TABLE = "lines", "parquet", "delta", "column", "table"
+LINES, PARQUET, COLUMN, TABLE = "lines", "parquet", "column", "table"
 ID = r"(?s)^(.+)@([0-9]{1,18})$"
 LINE = "id string, topic string, offset bigint, payload_sha256 string, stored boolean"
 FORMS = (
@@ -67,8 +67,13 @@ def notes_of(text: str) -> Notes:
         lines = text.endswith((".json", ".jsonl", ".ndjson", ".log", ".txt"))
         return Notes(LINES if lines else PARQUET, text)
     path = Path(text)
+    if (path / "_delta_log").is_dir():
+        raise ConfigError(
+            f"{text!r} is a Delta table, and not all of its files count; if it is an archive, name "
+            "it as one, else as table:NAME of a Spark that knows Delta"
+        )
     if path.is_dir():
-        return Notes(DELTA if (path / "_delta_log").is_dir() else PARQUET, str(path.absolute()))
+        return Notes(PARQUET, str(path.absolute()))
     if not path.is_file():
         raise ConfigError(f"{text!r} is not there; name {FORMS}")
     with path.open("rb") as stream:
