@@ -393,7 +393,9 @@ def test_a_full_disk_leaves_a_whole_archive(
     assert archived("orders").messages == 10
 
 
-def test_places_that_cannot_be_archives(mq: Client, archived, tmp_path: Path) -> None:
+def test_places_that_cannot_be_archives(
+    mq: Client, archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine.txt").write_text("")
@@ -408,6 +410,10 @@ def test_places_that_cannot_be_archives(mq: Client, archived, tmp_path: Path) ->
         archived("orders", to="s3://bucket/orders")
     with pytest.raises(errors.NoSuchTopic, match="ordres"):
         archived("ordres", to=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    with pytest.raises(errors.Unreachable):
+        archive("orders", tmp_path / "new", server="tcp://127.0.0.1:9", timeout=0.1)
     assert not (tmp_path / "new").exists()
     with pytest.raises(errors.ConfigError, match="too long for a directory"):
         archived("x" * 250, to=tmp_path / "new")

@@ -94,8 +94,11 @@ class Run:
             return there
         self.screen.note(f"starting Spark on {self._master}, which takes about ten seconds")
         app = f"once pipeline {self._pipeline}"
+        interrupt = signal.getsignal(signal.SIGINT)
         with stderr_into(self._log) if self._log else nullcontext():
             self._mine = session(self._master, app=app, config={**CONFIG, **self._config})
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)  # PySpark has put one of its own there
         return self._mine
 
     def progress(self, count: int, part: float | None = None) -> None:
