@@ -106,7 +106,7 @@ def test_two_writers_at_once(mq: Client, archived, to: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_at_any_step(mq: Client, address: str, tmp_path: Path) -> None:
-    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 9
+    every = 1 if "ONCEMQ_EVERY_STEP" in os.environ else 13
     put(mq, 0, 30)
     nursery = Nursery()
     try:

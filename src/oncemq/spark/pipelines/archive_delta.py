@@ -12,6 +12,7 @@ names them, and the commit is before the server is told.
 import re
 import time
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from secrets import token_hex
 
@@ -51,21 +52,26 @@ class DeltaStore:
         self._place = place
         self._synced: set[str] = set()
         self._last: dict[str, Piece] = {}
-        if not DeltaTable.is_deltatable(str(place.path)):
-            DeltaTable.create(place.path, _schema(), partition_by=PARTITIONS, mode="ignore")
-        self._table = DeltaTable(place.path)
-        self._sync_log()
 
     def end(self, topic: str, begun: Begun) -> int:
         """The offset after the last that readers see."""
         version = self._table.transaction_version(_application(begun.id))
         if version is None:
             return begun.since
-        last = max(self._listed(topic), key=lambda each: each.stop, default=None)
+        last = max(_listed(self._table, topic), key=lambda each: each.stop, default=None)
         if last is not None and OURS.fullmatch(last.path):  # one that OPTIMIZE made stays as it is
             path, rows = str(self._place.path / last.path), last.stop - last.start
             self._last[topic] = Piece(topic, begun.id, last.day, last.start, rows, last.bytes, path)
         return version
+
+    @cached_property
+    def _table(self) -> DeltaTable:
+        """The table, to be written to; all that is there of its log is made durable first."""
+        if not DeltaTable.is_deltatable(str(self._place.path)):
+            DeltaTable.create(self._place.path, _schema(), partition_by=PARTITIONS, mode="ignore")
+        self._sync_log()
+        sync_directory(self._place.path)
+        return DeltaTable(self._place.path)
 
     def tail(self, topic: str) -> Piece | None:
         """The last file of a topic, if it is small."""
@@ -103,9 +109,11 @@ class DeltaStore:
 
     def stock(self, topic: str, begun: Begun) -> Stock:
         """What readers see of a topic, now."""
+        if not DeltaTable.is_deltatable(str(self._place.path)):
+            return Stock(topic, begun.id, begun.since, begun.since, (), 0)
         table = DeltaTable(self._place.path)
         stop = table.transaction_version(_application(begun.id))
-        listed = sorted(self._listed(topic, table), key=lambda each: each.start)
+        listed = sorted(_listed(table, topic), key=lambda each: each.start)
         files = [
             Stocked(str(self._place.path / each.path), each.start, each.stop) for each in listed
         ]
@@ -114,21 +122,6 @@ class DeltaStore:
         size = sum(size for _, size in sizes) // rows
         end = begun.since if stop is None else stop
         return Stock(topic, begun.id, begun.since, end, tuple(files), size)
-
-    def _listed(self, topic: str, table: DeltaTable | None = None) -> list[Listed]:
-        rows = pa.table((table or self._table).get_add_actions(flatten=True)).to_pylist()
-        return [
-            Listed(
-                row["path"],
-                topic,
-                str(row["partition.day"]),
-                row["min.offset"],
-                row["max.offset"] + 1,
-                row["size_bytes"],
-            )
-            for row in rows
-            if row["partition.topic"] == topic
-        ]
 
     def _placed(self, piece: Piece) -> Piece:
         """Where the log will name it; a name that nobody else takes."""
@@ -165,6 +158,23 @@ class DeltaStore:
                 sync_file(file)
                 self._synced.add(file.name)
         sync_directory(log)
+
+
+def _listed(table: DeltaTable, topic: str) -> list[Listed]:
+    """The files of a topic."""
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [
+        Listed(
+            row["path"],
+            topic,
+            str(row["partition.day"]),
+            row["min.offset"],
+            row["max.offset"] + 1,
+            row["size_bytes"],
+        )
+        for row in rows
+        if row["partition.topic"] == topic
+    ]
 
 
 def _application(topic_id: int) -> str:

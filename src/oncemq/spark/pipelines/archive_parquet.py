@@ -5,7 +5,7 @@ from dataclasses import replace
 from oncemq.errors import Corrupt
 from oncemq.spark.pipelines import archive_files
 from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
-from oncemq.spark.pipelines.archive_place import Begun, Place
+from oncemq.spark.pipelines.archive_place import Begun, Place, sync_directory
 from oncemq.spark.pipelines.archive_stock import Stock, Stocked, measured
 
 
@@ -21,6 +21,7 @@ class ParquetStore:
         last = archive_files.last_piece(self._place, topic, begun.id)
         if last is None:
             return begun.since
+        sync_directory(self._place.room(last.directory))  # its writer may have died before it did
         self._last[topic] = last
         return last.stop
 

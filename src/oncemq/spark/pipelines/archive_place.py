@@ -50,6 +50,7 @@ class Place:
         self._home = path / HOME
         self._disk = LocalDisk()
         self._lock: Lock | None = None
+        self._durable: set[Path] = set()  # directories that this process has made sure of
 
     @property
     def subscription(self) -> str:
@@ -71,7 +72,10 @@ class Place:
         replace(self._home / "topics.json", msgspec.json.encode(topics))
 
     def lock(self) -> None:
-        """Write alone; what a process that died left behind hidden is removed."""
+        """Write alone; what a process that died left behind hidden is removed.
+
+        What it left behind renamed may not be durable: that is seen to before it is believed.
+        """
         try:
             self._lock = self._disk.lock(str(self._home / "lock"))
         except Locked as locked:
@@ -79,6 +83,8 @@ class Place:
                 f"another process archives to {self.path} now ({locked.detail}). One at a time: "
                 "name all topics in one command, or give each its own directory"
             ) from None
+        for directory in (self._home, self.path):
+            sync_directory(directory)
         self.hidden.mkdir(exist_ok=True)
         for file in self.hidden.iterdir():
             file.unlink(missing_ok=True)
@@ -94,9 +100,10 @@ class Place:
         path = self.path
         for name in Path(directory).parts:
             path = path / name
-            if not path.is_dir():
-                path.mkdir(exist_ok=True)
+            path.mkdir(exist_ok=True)
+            if path not in self._durable:
                 sync_directory(path.parent)
+                self._durable.add(path)
         return path
 
 
