@@ -147,7 +147,8 @@ def _kinds(options: Options) -> set[str]:
     faults = options.faults
     inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
     wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
-    return {*faults, *inbox, *wild}
+    sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
+    return {*faults, *inbox, *wild, *sinks}
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

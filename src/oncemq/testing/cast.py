@@ -8,6 +8,7 @@ from oncemq.testing.options import Options
 
 WILD_TOPICS = ("x", "x.a", "x.b", "x.a.b", "y.a", "x.v")  # made while watchers watch
 MORTAL = "x.v"  # the one that is deleted and made anew
+SINKS = 2
 SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
 
 Value = int | str | bool

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from oncemq.errors import StaleState
 from oncemq.testing.clock import SECOND, Clock, stream
+from oncemq.testing.deals import Deals
 from oncemq.testing.history import History
 from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import Machine
@@ -19,6 +20,7 @@ from oncemq.testing.options import LISTENING
 from oncemq.testing.schedule import Schedule
 from oncemq.testing.simulated_listener import listen_to_the_end
 from oncemq.testing.simulated_member import subscribe
+from oncemq.testing.simulated_sink import OWN, drive
 from oncemq.testing.world import SimulatedClient
 
 PATIENCE = 150 * SECOND  # longer than any retry waits
@@ -33,6 +35,7 @@ class Healed(Protocol):
     lives: ServerLives
     schedule: Schedule
     clients: dict[str, SimulatedClient]
+    deals: Deals
 
     def start(self, client: SimulatedClient) -> None: ...
     def taint(self, client: SimulatedClient) -> None: ...
@@ -56,10 +59,12 @@ class Healing:
         for what, phase in (
             ("start", self._started),
             ("subscribe and send what is recorded", self._subscribed),
+            ("publish what was planned", self._published),
             ("get what is left", self._drained),
         ):
             if not self._wait(what, phase()):
                 return
+        self._judge_sinks()
         self._last_cut()
 
     def _one_process(self, client: SimulatedClient) -> None:
@@ -127,6 +132,22 @@ class Healing:
             for asked in client.interests.all:
                 subscribe(client.live()[-1], asked, "new")
         return self._all_idle
+
+    def _published(self) -> Callable[[], bool]:
+        """The drivers of sinks come back: the batch that was cut short, and the one after it."""
+        process = next(iter(self._clients.values())).live()[-1]
+        for sink in self._world.deals.sinks:
+            for _ in range(2 if sink.own.plans else 0):
+                work = drive(
+                    process, sink, [process], which=OWN, rows=1, tasks=1, speculates=False, ends=""
+                )
+                process.begin("drive", work)
+        return self._all_idle
+
+    def _judge_sinks(self) -> None:
+        for sink in self._world.deals.sinks:
+            if sink.own.done < len(sink.own.plans):
+                self._world.history.trouble(f"stuck: {sink.name} did not publish its last batch")
 
     def _drained(self) -> Callable[[], bool]:
         listening = LISTENING in self._world.schedule.options.faults

@@ -60,6 +60,7 @@ class Options(msgspec.Struct, frozen=True):
     rotate_bytes: int  # of an outbox
     inbox: bool = False  # subscribers consume into a database of their own
     deals: int = 0  # transactions, staged commits and keyed puts
+    sinks: int = 0  # deeds of drivers of two Spark sinks
     wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
 
     def log_options(self) -> LogOptions:
@@ -98,6 +99,7 @@ def options_of(seed: int) -> Options:
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
         inbox=seed % 6 == 5,
         deals=stream(seed, "deals option").choice((0, 15, 40)),
+        sinks=20 if seed % 10 in (1, 5) else 0,
         wild=60 if seed % 10 in (0, 2) else 0,
     )
 

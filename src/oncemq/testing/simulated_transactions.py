@@ -42,7 +42,7 @@ def transact(
         for place, topic in enumerate(targets):
             story = _story(process, number + place, topic, max(1, len(messages)), size)
             stories.append(story)
-            yield from carry_out(work.put([topic], _items(story)))
+            yield from carry_out(work.put([topic], items_of(story)))
         if hold_ms:
             until = process.clock.now + hold_ms * MILLISECOND
             process.clock.at(until, process.wake)
@@ -77,7 +77,7 @@ def stage_and_commit(
     asked = False
     try:
         line = stages.new_line(engine, None)
-        columns, body = batch.encode(_items(story))
+        columns, body = batch.encode(items_of(story))
         put = stages.stage_put(engine, line, count=count, columns=columns, body=body)
         yield from carry_out(put)
         token = yield from carry_out(stages.stage_close(line))
@@ -104,7 +104,7 @@ def put_under_key(
     story = history.puts.get(number)
     if story is None:
         story = _story(process, number, topic, count, size)
-    columns, body = batch.encode(_items(story))
+    columns, body = batch.encode(items_of(story))
     key = f"key {number}"
     verb = put_keyed(process.engine, topic, key, count=count, columns=columns, body=body)
     try:
@@ -134,7 +134,8 @@ def _story(process: Process, number: int, topic: str, count: int, size: int) -> 
     return story
 
 
-def _items(story: PutStory) -> list[batch.Item]:
+def items_of(story: PutStory) -> list[batch.Item]:
+    """Its payloads, with their keys."""
     payloads = saw.payloads(story.number, story.count, story.size)
     keys = [saw.key(story.number, place) for place in range(story.count)]
     return list(map(batch.Item, payloads, keys))

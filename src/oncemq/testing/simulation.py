@@ -15,7 +15,7 @@ from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
 from oncemq.testing.cast import MORTAL, Cast, Step
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
-from oncemq.testing.dealings import Dealings
+from oncemq.testing.deals import DEALS, Deals
 from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
@@ -27,7 +27,6 @@ from oncemq.testing.schedule import Schedule
 from oncemq.testing.simulated_client import Process
 from oncemq.testing.simulated_listener import listen
 from oncemq.testing.simulated_member import delete, subscribe, unsubscribe
-from oncemq.testing.simulated_transactions import put_under_key, stage_and_commit, transact
 from oncemq.testing.world import SimulatedClient, World
 
 
@@ -67,7 +66,6 @@ class Simulation:
         seed = options.seed
         self.clock = Clock()
         self.history = History()
-        self.dealings = Dealings()
         self.schedule = schedule
         self.network = Network(
             self.clock,
@@ -93,6 +91,8 @@ class Simulation:
             for name in (*cast.lasting, *cast.guests)
         }
         self.world.clients = list(self.clients)
+        self.world.is_steady = not cast.has("clock_jump")
+        self.deals = Deals(self.clients, cast.topics, self.history)
         self.history.lives.mortal.update({MORTAL} & set(cast.wild_topics))
         self._deeds: dict[str, Callable[[Step, SimulatedClient], None]] = {
             "put": self._put,
@@ -113,9 +113,7 @@ class Simulation:
             "silence": self._silence,
             "clog": self._clog,
             "double": self._double,
-            "transact": self._transact,
-            "stage": self._stage,
-            "keyed": self._keyed,
+            **dict.fromkeys(DEALS, self._deal),
         }
 
     def live(self) -> None:
@@ -135,7 +133,7 @@ class Simulation:
         self.world.told["connections reset"] = self.network.resets
         server = self.lives.server
         shard = server.driver.broker.shard if server and server.driver else None
-        self.dealings.settle(shard, self.history)
+        self.deals.dealings.settle(shard, self.history)
 
     # Steps
 
@@ -226,48 +224,10 @@ class Simulation:
         if process is not None:
             process.forge(str(step.args["topic"]))
 
-    def _transact(self, step: Step, client: SimulatedClient) -> None:
-        process, args = self._process(step, client), step.args
-        if process is not None and client.database is None:  # else the database has the cursor
-            work = transact(
-                process,
-                self.dealings,
-                int(args["number"]),
-                source=str(args["source"]),
-                targets=str(args["targets"]).split("\n"),
-                limit=int(args["limit"]),
-                size=int(args["size"]),
-                hold_ms=int(args["hold_ms"]),
-                fails=bool(args["fails"]),
-            )
-            process.begin("get", work, wait_ms=int(args["hold_ms"]))
-
-    def _stage(self, step: Step, client: SimulatedClient) -> None:
-        process, args = self._process(step, client), step.args
+    def _deal(self, step: Step, client: SimulatedClient) -> None:
+        process = self._process(step, client)
         if process is not None:
-            work = stage_and_commit(
-                process,
-                self.dealings,
-                int(args["number"]),
-                topic=str(args["topic"]),
-                count=int(args["count"]),
-                size=int(args["size"]),
-                owner=str(args["owner"]),
-                commit=int(args["commit"]),
-            )
-            process.begin("stage", work)
-
-    def _keyed(self, step: Step, client: SimulatedClient) -> None:
-        process, args = self._process(step, client), step.args
-        if process is not None:
-            work = put_under_key(
-                process,
-                int(args["number"]),
-                topic=str(args["topic"]),
-                count=int(args["count"]),
-                size=int(args["size"]),
-            )
-            process.begin("put", work)
+            self.deals.begin(process, step)
 
     def _subscribe(self, step: Step, client: SimulatedClient) -> None:
         process = self._process(step, client)

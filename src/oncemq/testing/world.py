@@ -25,6 +25,7 @@ class World:
         self.chance = chance
         self.processes = 0
         self.clients: list[str] = []
+        self.is_steady = True  # the server's clock is never set
         self.told: dict[str, int] = {}  # what clients were told, counted
 
     def tell(self, what: str) -> None:

@@ -1,0 +1,124 @@
+"""Bugs planted in the client: in what publishes, and in what gets; see `planted`."""
+
+from typing import Any
+
+from oncemq.client import outflow
+from oncemq.client.engine import Engine
+from oncemq.client.outbox import Slot
+from oncemq.client.outflow import Outflow
+from oncemq.client.state import State
+from oncemq.core.greeting import Greeting
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch
+from oncemq.core.requests import Settled
+from oncemq.core.subscriber import Subscriber
+from oncemq.testing.planting import instead
+
+# The publisher
+
+
+@instead(Slot, "record")
+def _sends_before_recording(_: Any) -> Any:
+    def record(self: Any, puts: Any) -> None:
+        for put in puts:
+            self._log.append(put)
+
+    return record
+
+
+@instead(Outflow, "_make", "blackout")
+def _forgets_before_the_receipt(original: Any) -> Any:
+    def make(self: Any, parcel: Any) -> Any:
+        if parcel.lasting:
+            end = parcel.first_sequence + parcel.count
+            self._slots[parcel.producer].done(parcel.topic, end)
+        return original(self, parcel)
+
+    return make
+
+
+@instead(Outflow, "_make")
+def _numbers_a_retry_anew(original: Any) -> Any:
+    def make(self: Any, parcel: Any) -> Any:
+        made: set[int] = self.__dict__.setdefault("made", set())
+        if parcel.token in made:
+            self._publisher.number(parcel)
+            vars(outflow)["_sign"](parcel)  # the checksum covers the numbers
+        made.add(parcel.token)
+        return original(self, parcel)
+
+    return make
+
+
+@instead(State, "greeting")
+def _claims_without_recording(_: Any) -> Any:
+    def greeting(self: Any, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
+        claim = int.from_bytes(self.random_bytes(8)) >> 2
+        last_epoch, earlier = self.journal.copy().claim(claim)
+        return Greeting(
+            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
+        )
+
+    return greeting
+
+
+# The subscriber
+
+
+@instead(State, "cursors")
+def _ignores_its_cursors(_: Any) -> Any:
+    def cursors(self: State) -> dict[str, Any]:
+        return {}
+
+    return cursors
+
+
+@instead(Engine, "settle")
+def _hands_out_before_recording(_: Any) -> Any:
+    def settle(self: Any, messages: Any, **options: Any) -> None:
+        self.subscriber.settle(messages)
+
+    return settle
+
+
+@instead(Engine, "settle", "twin")
+def _settles_though_fenced(original: Any) -> Any:
+    def settle(self: Any, messages: Any, **options: Any) -> None:
+        own = self.client_epoch
+        if self.state.journal is not None:
+            self.client_epoch = self.state.journal.last_epoch()
+        try:
+            original(self, messages, **options)
+        finally:
+            self.client_epoch = own
+
+    return settle
+
+
+@instead(Subscriber, "untold")
+def _settles_before_delivery(_: Any) -> Any:
+    def untold(self: Any) -> tuple[Settled, ...]:
+        ahead = {topic: feed.ahead for topic, feed in self._feeds.items()}
+        return tuple(
+            Settled(topic, cursor.subscription_id, max(cursor.next, ahead.get(topic, 0)))
+            for topic, cursor in self._cursors.items()
+        )
+
+    return untold
+
+
+@instead(Subscriber, "forget", "moving")
+def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
+    def forget(self: Any, topic: str) -> None:
+        del self, topic
+
+    return forget
+
+
+@instead(Subscriber, "want")
+def _takes_a_fetch_that_was_put_back(original: Any) -> Any:
+    def want(self: Any, topic: str, limit: int) -> int:
+        count = original(self, topic, limit)
+        self._asked[topic] = -1
+        return count
+
+    return want
