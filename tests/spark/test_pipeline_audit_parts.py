@@ -3,8 +3,10 @@
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql.datasource import InputPartition
+from tests.databases.postgres import Postgres
 from tests.spark.conftest import rows_of
 
 from oncemq.core.audit.findings import FINDINGS_KEPT, Finding
@@ -150,6 +152,17 @@ def test_ids_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert rows_of(reader.read(InputPartition(0))) == [
         ("orders@2", 0, 0), ("orders@0", 0, 1), (None, 0, 2),
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_ids_of_a_table_of_postgresql(postgres: Postgres) -> None:
+    schema = postgres.new_schema()
+    with psycopg.connect(postgres.dsn(schema)) as connection:
+        connection.execute("CREATE TABLE done (message text)")
+        connection.execute("INSERT INTO done VALUES ('orders@1'), ('orders@2')")
+    reader = IdsReader(postgres.url(), f"{schema}.done", "message")
+    found = rows_of(reader.read(InputPartition(0)))
+    assert found == [("orders@1", 0, 0), ("orders@2", 0, 1)]
 
 
 # ------------------------------------------------------------------ what Spark says

@@ -119,7 +119,7 @@ def test_updates_and_tables_and_messages_as_they_are(
     assert last == {b"k0": 40, b"k1": 40, b"k2": 40}
     assert len(copied(mq)) == 6
 
-    sql = "SELECT concat(topic, '-', CAST(key AS string)) AS to, key, value FROM source"
+    sql = "SELECT *, concat(topic, '-', CAST(key AS string)) AS to FROM source"
     target = Target(topic_column="to", unwanted="drop")
     mq.create_topic("orders-k1", Retention(forever=True))
     split = Definition(name="split", sources={"source": source}, sql=sql, target=target)

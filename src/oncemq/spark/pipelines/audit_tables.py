@@ -60,6 +60,7 @@ class IdsReader(DataSourceReader):
             while page := cursor.fetchmany(PAGE):
                 yield _batch([each for (each,) in page], row)
                 row += len(page)
+            cursor.close()
         finally:
             connection.close()
 

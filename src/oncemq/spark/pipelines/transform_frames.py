@@ -4,15 +4,13 @@
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import BinaryType, MapType, StringType, TimestampType
+from pyspark.sql.types import MapType, TimestampType
 
 from oncemq.errors import ConfigError
 from oncemq.spark.pipelines.run import Run
 from oncemq.spark.pipelines.transform_definition import Definition, Source, Target
 from oncemq.spark.pipelines.transform_files import checked_call
-
-BYTES = (StringType, BinaryType)
-OF_A_MESSAGE = {"key", "value", "headers"}
+from oncemq.spark.staging import BYTES, PASSED_OVER
 
 
 def views(run: Run, definition: Definition) -> dict[str, DataFrame]:
@@ -91,8 +89,8 @@ def messages(frame: DataFrame, target: Target) -> DataFrame:
         columns.append(F.col("headers"))
         taken.add("headers")
     others = [name for name in kinds if name not in taken]
-    if others == ["value"] and isinstance(kinds["value"], BYTES):
-        value = F.col("value")
+    if isinstance(kinds.get("value"), BYTES) and set(others) <= {"value", "topic", *PASSED_OVER}:
+        value = F.col("value")  # what was read beside it is not told again
     elif others:
         whole = F.struct(*(F.col(f"`{name}`") for name in others))
         value = F.to_json(whole, {"ignoreNullFields": "false"}).alias("value")
