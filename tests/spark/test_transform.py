@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +19,8 @@ from oncemq.cli.main import cli
 from oncemq.core.records import Retention
 from oncemq.errors import OnceMQError
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, transform
+from oncemq.spark.pipelines.run import Run
+from oncemq.spark.pipelines.transforming import transform_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -61,8 +65,7 @@ def test_windows_of_the_example_go_to_a_topic_once(mq: Client, once: Once, tmp_p
     mq.create_topic("revenue", Retention(forever=True))
     orders = [{"item": "ab"[n % 2], "cents": n, "at": at(n)} for n in range(120)]
     put(mq, "orders", *orders, {"item": "a", "cents": 0, "at": at(3600)})
-    for _ in range(2):
-        done = once(EXAMPLES / "revenue.toml")
+    done = once(EXAMPLES / "revenue.toml")
     assert done.checkpoint == str(tmp_path / "state/oncemq-pipelines/revenue/checkpoint")
     forget_the_last_commit(done.checkpoint)
     once(EXAMPLES / "revenue.toml")
@@ -132,6 +135,32 @@ def test_updates_and_tables_and_messages_as_they_are(
     once(Definition(name="kept", sources={"source": source}, sql=sql, target=Target(table="kept")))
     assert spark.table("kept").count() == 120
     spark.sql("DROP TABLE kept")
+
+
+def test_one_that_follows_goes_on_until_it_is_asked_to_stop(
+    mq: Client, once: Once, orders, spark: SparkSession, address: str
+) -> None:
+    sql = "SELECT key, value FROM source"
+    source = {"source": Source(topic="orders")}
+    what = Definition(name="f", sources=source, sql=sql, target=Target(topic="copy"))
+    with Run("transform", "f", server=address, timeout=20, spark=spark) as run:
+
+        def stop_at_last() -> None:
+            with Client(address, timeout=60) as other:
+                while other.topic("copy").topic.end < 120:
+                    time.sleep(0.01)
+                other.put("orders", b"one more", key=b"k")
+                while other.topic("copy").topic.end < 121:
+                    time.sleep(0.01)
+            run.stopping.set()
+
+        stopping = threading.Thread(target=stop_at_last)
+        stopping.start()
+        done = transform_on(run, what, follow=True)
+        stopping.join()
+    assert done.messages == 121
+    assert copied(mq) == [*orders, (b"k", b"one more")]
+    assert once(what).messages == 0  # the same checkpoint
 
 
 @pytest.mark.parametrize(

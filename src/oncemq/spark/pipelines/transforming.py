@@ -133,7 +133,7 @@ class _Transforming:
         writer = written.writeStream.outputMode(definition.mode)
         writer = writer.option("checkpointLocation", checkpoint)
         if follow:
-            writer = writer.trigger(processingTime=f"{definition.every} seconds")
+            writer = writer.trigger(processingTime=f"{definition.every * 1000:.0f} milliseconds")
         else:
             writer = writer.trigger(availableNow=True)
         query = self._start(writer, written)
