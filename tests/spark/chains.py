@@ -19,7 +19,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.e2e.processes import until
-from tests.spark.copying import Given, start_copying
+from tests.spark.copying import TOO_SLOW, Given, copy_all, start_copying
 from tests.spark.faults import DRIVER_DIES, END_A_QUERY
 from tests.spark.lanes import Lane, Rig
 from tests.spark.quick_spark import quick_spark
@@ -30,7 +30,7 @@ from oncemq.testing.proof import Tally
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 240.0  # of a driver, on a busy machine
 SPARE = 6  # batches for drivers that are too slow to be killed
-TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
+TOO_BUSY = "drivers that did not start on a busy machine"
 RESTART = "restart from the checkpoint"
 
 IN_A_QUERY = (
@@ -60,8 +60,8 @@ def in_a_query(spark: SparkSession, rig: Rig, tally: Tally, runs: int, name: str
     ends = sum(fault in END_A_QUERY for fault in lane.plan.values())
     for _ in range(ends):
         with pytest.raises(StreamingQueryException, match="on purpose"):
-            start_copying(spark, lane.given).awaitTermination()
-    start_copying(spark, lane.given).awaitTermination()
+            copy_all(spark, lane.given)
+    copy_all(spark, lane.given)
     tally.fault(_told(RESTART), ends)
     _count(tally, lane)
 
@@ -160,7 +160,7 @@ def stop_and_go_on(spark: SparkSession, lane: Lane) -> None:
     query = start_copying(spark, lane.given, available=False)
     until(lambda: commits() > before or not query.isActive, START_SECONDS)
     query.stop()
-    start_copying(spark, lane.given).awaitTermination()
+    copy_all(spark, lane.given)
     lane.compare()
 
 
@@ -175,13 +175,13 @@ def hurt_checkpoint(
     lane.fill(1)
     if refusal:
         with pytest.raises(PySparkException, match=refusal):
-            start_copying(spark, lane.given).awaitTermination()
+            copy_all(spark, lane.given)
         lane.compare(done)
         shutil.rmtree(lane.check)
         saved.rename(lane.check)
     else:
         shutil.rmtree(saved)
-        start_copying(spark, lane.given).awaitTermination()
+        copy_all(spark, lane.given)
         lane.compare()
 
 
@@ -190,11 +190,11 @@ def restore_a_backup(spark: SparkSession, lane: Lane) -> None:
     saved, present = lane.check.with_suffix(".saved"), lane.check.with_suffix(".present")
     shutil.copytree(lane.check, saved)
     lane.fill(1)  # the refusals left more
-    start_copying(spark, lane.given).awaitTermination()
+    copy_all(spark, lane.given)
     lane.check.rename(present)
     saved.rename(lane.check)
     with pytest.raises(StreamingQueryException, match=NOT_THE_NEXT):
-        start_copying(spark, lane.given).awaitTermination()
+        copy_all(spark, lane.given)
     lane.compare()
     shutil.rmtree(lane.check)
     present.rename(lane.check)
@@ -234,13 +234,14 @@ class Driver:
         finally:
             self._kill()
 
-    def finish(self, seconds: float) -> None:
-        """Wait until all is copied."""
+    def finish(self, seconds: float) -> bool:
+        """Wait until all is copied; False when the machine was too busy."""
         try:
             code = self._process.wait(seconds)
         finally:
             self._kill()
-        assert code == 0, self.said
+        assert code == 0 or TOO_SLOW in self.said, self.said
+        return code == 0
 
     @property
     def said(self) -> str:
@@ -266,7 +267,8 @@ def killed_drivers(
     while lives * of_each < runs:
         lives += _kill_a_driver(rig, tally, lanes)
     left = [replace(lane.given, plan={}) for lane in lanes]
-    Driver(rig, left, f"local[{2 * len(lanes)},4]").finish(START_SECONDS)
+    while not Driver(rig, left, f"local[{2 * len(lanes)},4]").finish(START_SECONDS):
+        tally.add(TOO_BUSY)
     tally.add("messages", sum(lane.compare() for lane in lanes))
 
 
@@ -281,7 +283,7 @@ def _kill_a_driver(rig: Rig, tally: Tally, lanes: Sequence[Lane]) -> bool:
     driver = Driver(rig, [lane.given for lane in lanes], f"local[{2 * len(lanes)},4]")
     killed = driver.kill_when(all_there)
     if not killed:
-        tally.add("drivers that did not start on a busy machine")
+        tally.add(TOO_BUSY)
     for lane in lanes:  # the deaths before are made up for; the batch of this one is there or not
         after = lane.plan[0].endswith("after the commit")
         lane.compare(max(0, lane.struck() - (not after)))
@@ -296,5 +298,6 @@ def on_a_cluster(rig: Rig, tally: Tally, runs: int, name: str = "cluster") -> No
     lane = Lane(rig, name, _plan(ON_A_CLUSTER, runs))
     lane.fill(len(lane.plan) + 1)
     with standalone(workers=2) as master:
-        Driver(rig, [lane.given], master, SPECULATION).finish(START_SECONDS + 60 * runs)
+        while not Driver(rig, [lane.given], master, SPECULATION).finish(START_SECONDS + 60 * runs):
+            tally.add(TOO_BUSY)
     _count(tally, lane)

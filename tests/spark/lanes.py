@@ -78,7 +78,7 @@ class Lane:
 
     def __init__(self, rig: Rig, name: str, plan: Mapping[int, str]) -> None:
         self._rig = rig
-        self._rows: list[Row] = []
+        self.rows: list[Row] = []
         self._copied = 0
         self.plan = dict(plan)
         check = str(rig.directory / f"{name}-check")
@@ -102,10 +102,10 @@ class Lane:
 
     def fill(self, batches: int) -> None:
         """So many more; put in pieces that do not fit them."""
-        first, end = len(self._rows), len(self._rows) + batches * PER_BATCH
-        self._rows += [(b"k%d" % (n % 3), b"%d" % n) for n in range(first, end)]
+        first, end = len(self.rows), len(self.rows) + batches * PER_BATCH
+        self.rows += [(b"k%d" % (n % 3), b"%d" % n) for n in range(first, end)]
         for start in range(first, end, 17):
-            part = self._rows[start : min(start + 17, end)]
+            part = self.rows[start : min(start + 17, end)]
             payloads, keys = [payload for _, payload in part], [key for key, _ in part]
             self._rig.mq.put_many(self.name, payloads, keys=keys)
 
@@ -121,7 +121,7 @@ class Lane:
         found: list[Row] = []
         while part := self._rig.mq.read(self.given.target, len(found), limit=READ_LIMIT):
             found += [(each.key, each.payload) for each in part]
-        wanted = self._rows if batches is None else self._rows[: batches * PER_BATCH]
+        wanted = self.rows if batches is None else self.rows[: batches * PER_BATCH]
         wrong = differences(wanted, found, self.plan)
         assert not wrong, f"{self.name}: " + "; ".join(wrong)
         self._copied = len(wanted) // PER_BATCH

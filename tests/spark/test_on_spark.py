@@ -11,7 +11,9 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+import oncemq.spark
 from oncemq import Client
+from oncemq.spark.source import OnceMQDataSource
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -85,6 +87,18 @@ def test_a_read_is_what_a_client_reads(mq: Client, table) -> None:
     assert frame.where("offset >= 990").count() == 20
     assert frame.count() == 1010  # a frame that was filtered before is whole
     assert len(frame.limit(3).collect()) == 3
+
+
+def test_a_source_that_spark_found_by_itself_is_not_registered_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[object] = []
+    monkeypatch.setattr(type(spark.dataSource), "register", lambda _, what: registered.append(what))
+    oncemq.spark.register(spark)
+    assert registered == []  # Spark would warn of it
+    monkeypatch.setattr(spark.sparkContext, "_python_includes", ["oncemq.zip"])  # was sent
+    oncemq.spark.register(spark)
+    assert registered == [OnceMQDataSource]
 
 
 def test_a_schema_is_a_projection_and_sql_works(

@@ -113,3 +113,11 @@ def test_what_a_worker_has_imported_is_not_searched_for_garbage_after_every_task
 def test_a_process_that_only_plans_does_not_load_what_rows_need() -> None:
     code = "import sys, oncemq.spark.source; sys.exit('pyarrow.compute' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_what_connect_needs_it_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch.util, "find_spec", lambda name: None if name == "grpc" else name)
+    with pytest.raises(ImportError, match=r"needs grpc: pip install 'pyspark\[connect\]'"):
+        spark.session(remote="sc://127.0.0.1")

@@ -24,6 +24,8 @@ from oncemq.errors import OnceMQError
 from oncemq.spark.java import java_home
 
 START_SECONDS = 120.0
+MASTER, WORKER = "deploy.master.Master", "deploy.worker.Worker"
+SUBMIT, CONNECT = "deploy.SparkSubmit", "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
 @contextmanager
@@ -35,29 +37,55 @@ def standalone(workers: int = 2, *, cores: int = 1, memory: str = "1g") -> Gener
     with tempfile.TemporaryDirectory(prefix="oncemq-cluster-") as scratch:
         try:
             master = ["--host", "127.0.0.1", "--port", port, "--webui-port", "0"]
-            started.append(Part("master.Master", master, "I have been elected leader"))
+            started.append(Part(MASTER, master, "I have been elected leader"))
             for number in range(workers):
                 own = ["--host", f"127.0.0.{2 + number}", "--work-dir", f"{scratch}/{number}"]
                 limits = ["--cores", str(cores), "--memory", memory, "--webui-port", "0"]
                 worker = [*own, *limits, address]
-                started.append(Part("worker.Worker", worker, "Successfully registered with master"))
+                started.append(Part(WORKER, worker, "Successfully registered with master"))
             yield address
         finally:
             for each in reversed(started):
                 each.end()
 
 
-class Part:
-    """A master or a worker: a process, and a thread that hears what it says."""
+@contextmanager
+def connect_server(
+    master: str = "local[2]", config: dict[str, str] | None = None, **environment: str
+) -> Generator[str]:
+    """A Spark Connect server; the address for `session(remote=…)`. It ends with the block."""
+    port = str(_free_port())
+    settings = {
+        "spark.master": master,
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        **(config or {}),
+    }
+    arguments = [word for each in settings.items() for word in ("--conf", "=".join(each))]
+    server = ["--class", CONNECT, *arguments, "spark-internal"]
+    started = Part(SUBMIT, server, "Spark Connect server started", **environment)
+    try:
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        started.end()
 
-    def __init__(self, name: str, arguments: list[str], ready: str) -> None:
+
+class Part:
+    """A master, a worker, a server: a process, and a thread that hears what it says."""
+
+    def __init__(self, name: str, arguments: list[str], ready: str, **environment: str) -> None:
         """Start it; back when it says that it is ready."""
         spec = util.find_spec("pyspark")
         assert spec is not None, "pyspark is installed"
         program = Path(spec.origin or "").parent / "bin" / "spark-class"
         self._process = subprocess.Popen(
-            [program, f"org.apache.spark.deploy.{name}", *arguments],
-            env={**os.environ, "JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable},
+            [program, f"org.apache.spark.{name}", *arguments],
+            env={
+                **os.environ,
+                "JAVA_HOME": java_home(),
+                "PYSPARK_PYTHON": sys.executable,
+                **environment,
+            },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

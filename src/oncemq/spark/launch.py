@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import zipfile
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
@@ -17,6 +17,7 @@ from oncemq.spark.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT = ("grpc", "grpc_status", "pandas", "zstandard")
 PACKAGES = ("oncemq", "pyspark_oncemq")
 SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
@@ -35,20 +36,29 @@ def session(
 
     Java 17 or newer is found, or the one that pip brought is used; the workers run this Python;
     executors on other machines are sent this package (they need msgspec, pyzmq and pyarrow of
-    their own). `remote` is the address of a Spark Connect server instead of `master`.
+    their own). `remote` is the address of a Spark Connect server (`sc://host`) instead of
+    `master`; it has a Java and a Python of its own, with this package installed: Spark does not
+    give streams what a client sends.
     """
     require()
+    if remote:
+        require(CONNECT, "pyspark[connect]")
     from pyspark.sql import SparkSession
 
-    os.environ["JAVA_HOME"] = java_home()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)
     builder = builder.remote(remote) if remote else builder.master(master)
-    for name, setting in {**SETTINGS, **(config or {})}.items():
+    settings = dict(config or {})
+    if not remote or not remote.startswith("sc:"):
+        os.environ["JAVA_HOME"] = java_home()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        settings = {**SETTINGS, **settings}
+    for name, setting in settings.items():
         builder = builder.config(name, setting)
     spark = builder.getOrCreate()
-    if not remote and not master.startswith("local["):
+    if remote:
+        return spark
+    if not master.startswith("local["):
         spark.sparkContext.addPyFile(str(package_zip()))
     register(spark)
     return spark
@@ -90,14 +100,27 @@ def register(spark: "SparkSession") -> None:
     require()
     from oncemq.spark.source import OnceMQDataSource
 
-    spark.dataSource.register(OnceMQDataSource)
+    if not _is_found(spark, OnceMQDataSource.name()):
+        spark.dataSource.register(OnceMQDataSource)
 
 
-def require() -> None:
-    """Say what to install when Spark is not there; it is an extra."""
-    for name in ("pyspark", "pyarrow"):
+def _is_found(spark: "SparkSession", name: str) -> bool:
+    """Whether the source that Spark found by itself will do: registered again, Spark would warn.
+
+    It will not where executors are sent this package: only a source that is registered after
+    that is told of it. And over Spark Connect nobody can ask.
+    """
+    inside = getattr(spark, "_jsparkSession", None)
+    if inside is None or spark.sparkContext._python_includes:
+        return False
+    return inside.sessionState().dataSourceManager().dataSourceExists(name)
+
+
+def require(names: Sequence[str] = ("pyspark", "pyarrow"), extra: str = "oncemq[spark]") -> None:
+    """Say what to install when something is not there; Spark is an extra."""
+    for name in names:
         if util.find_spec(name) is None:
-            raise ImportError(f"oncemq.spark needs {name}: pip install 'oncemq[spark]'")
+            raise ImportError(f"oncemq.spark needs {name}: pip install '{extra}'")
 
 
 def package_zip() -> Path:
