@@ -10,6 +10,7 @@ warmed up first, measured in turn, and told as ratios within the run.
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -119,4 +120,5 @@ def _kafka(stack: ExitStack, scratch: Path) -> kafka.Kafka | None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers are stopped on the way out
     main(sys.argv[1:])

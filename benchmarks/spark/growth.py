@@ -1,4 +1,4 @@
-"""What grows: with the number of tasks, with the number of topics, and how small a batch costs."""
+"""Growth with the number of tasks and of topics, and what a small micro-batch costs."""
 
 import time
 from statistics import median
