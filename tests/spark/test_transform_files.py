@@ -1,13 +1,17 @@
 """The file of a transform: what it may say, and what is refused, by name and without Spark."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
-from oncemq.errors import ConfigError
-from oncemq.spark.pipelines import Definition, Source, Target, pipeline
+from oncemq.errors import ConfigError, OnceMQError
+from oncemq.spark.pipelines import Definition, Source, Target, Transformed, pipeline
+from oncemq.spark.pipelines.run import Run
 from oncemq.spark.pipelines.transform_files import checked_call, load
+from oncemq.spark.pipelines.transforming import ATTEMPTS, BUSY, Transforming, transform_on
 
 TOML = """
 name = "totals"
@@ -191,3 +195,28 @@ def test_a_function_takes_the_sources_by_name() -> None:
 def test_targets_that_cannot_be(target: Target, mode, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         pipeline(sources={"a": Source(topic="a")}, target=target, mode=mode, name="n")(id)
+
+
+@pytest.mark.parametrize(
+    ("said", "attempts"), [(BUSY, ATTEMPTS), ("[PARSE_SYNTAX_ERROR]", 1), ("", ATTEMPTS - 1)]
+)
+def test_a_machine_too_busy_for_spark_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, said: str, attempts: int
+) -> None:
+    made: list[bool] = []
+
+    def attempt(work: Transforming, *, follow: bool) -> Transformed:
+        made.append(follow)
+        if said or len(made) < attempts:
+            raise PySparkException(f"a page of Java: {said or BUSY}")
+        return Transformed("n", 1, 1, "/check")
+
+    monkeypatch.setattr(Transforming, "run", attempt)
+    definition = pipeline(sources={"a": Source(topic="a")}, target=Target(topic="b"), name="n")(id)
+    run = Run("transform", "n")
+    if said:
+        with pytest.raises(OnceMQError, match=re.escape(said)):
+            transform_on(run, definition, follow=True)
+    else:
+        assert transform_on(run, definition, follow=True).messages == 1
+    assert made == [True] * attempts

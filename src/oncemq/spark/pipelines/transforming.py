@@ -14,6 +14,7 @@ import io
 import threading
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 POLL_SECONDS = 0.2
+ATTEMPTS = 3
+BUSY = "Python worker failed to connect back"  # Spark gives it ten seconds, and no setting
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,15 @@ def transform(
 
 def transform_on(run: Run, definition: Definition, *, follow: bool = False) -> Transformed:
     """The same, as a part of a run."""
-    try:
-        return _Transforming(run, definition).run(follow=follow)
-    except (PySparkException, Py4JError) as error:
-        raise failed(error) from error
+    work = Transforming(run, definition)
+    for attempt in count(1):
+        try:
+            return work.run(follow=follow)
+        except (PySparkException, Py4JError) as error:
+            if attempt == ATTEMPTS or BUSY not in str(error):
+                raise failed(error) from error
+            run.screen.note("the machine was too busy to start a worker of Spark's: once more")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def plan(run: Run, definition: Definition) -> Plan:
@@ -115,7 +123,7 @@ def _written(found: DataFrame, definition: Definition) -> DataFrame:
     return messages(found, definition.target) if definition.target.is_topic else found
 
 
-class _Transforming:
+class Transforming:
     """One run of one query."""
 
     def __init__(self, run: Run, definition: Definition) -> None:
