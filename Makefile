@@ -43,7 +43,7 @@ demo-spark: $(READY) ## orders in, windowed revenue out, on a Spark that is kill
 	@$(BIN)/python examples/spark/revenue.py
 
 demo-declarative: $(READY) build/declarative/.ready ## the same source and sink in a Spark Declarative Pipeline, run twice
-	@PYTHONPATH=build/declarative $(BIN)/python examples/spark/declarative/demo.py
+	@PYTHONPATH=$(CURDIR)/build/declarative $(BIN)/python examples/spark/declarative/demo.py
 
 test: $(READY) ## run every test
 	@$(BIN)/python -m oncemq.testing.proof make test
