@@ -26,6 +26,8 @@ CAUGHT_BY = {
     "sends_before_recording": 7,
     "forgets_before_the_receipt": 547,
     "claims_without_recording": 34,
+    "stores_what_was_sent_before_a_resume": 72,
+    "gives_messages_before_their_subscription_is_durable": 392,
     "settles_though_fenced": 15,
     "keeps_what_was_fetched_when_it_unsubscribes": 20,
     "takes_a_fetch_that_was_put_back": 7,

@@ -33,6 +33,7 @@ from oncemq.testing import (
     planted_patterns,
     planted_push,
     planted_sinks,
+    planted_waits,
 )
 from oncemq.testing.planting import NEEDS, PLANTED, instead
 
@@ -45,6 +46,7 @@ __all__ = [
     "planted_patterns",
     "planted_push",
     "planted_sinks",
+    "planted_waits",
 ]
 
 # The server's word before the disk has it

@@ -25,6 +25,9 @@ def wild_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
         topic: draw.choice((SETTLING_MS, draw.randrange(SETTLING_MS, options.chaos_ms)))
         for topic in cast.wild_topics
     }
+    if cast.has("full_disk"):
+        at = draw.randrange(options.chaos_ms // 2, options.chaos_ms)
+        yield from _refused(cast, draw, at, next(numbers))
     for topic, at in births.items():
         yield from _birth(cast, draw, at, topic, next(numbers))
     for who, pattern in zip(cast.watchers, draw.sample(PATTERNS, 2), strict=True):
@@ -50,10 +53,28 @@ def _asked(draw: Random, asked: str) -> dict[str, Value]:
 
 def _birth(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Iterator[Step]:
     """The first put to a topic; some are cut short by the power."""
-    if any(map(cast.has, ("server_cut", "server_trap", "blackout"))) and draw.random() < 0.5:
-        args: dict[str, Value] = {"mode": draw.choice(("TORN", "PREFIX")), "down_ms": 1}
-        yield Step(at - 1, "trap_server", "", {**args, "calls": "sync", "left": 1, "again": False})
+    if _power_fails(cast) and draw.random() < 0.5:
+        yield _power_cut(at - 1, draw.choice(("TORN", "PREFIX")))
     yield _put(cast, draw, at, topic, number)
+
+
+def _power_fails(cast: Cast) -> bool:
+    return any(map(cast.has, ("server_cut", "server_trap", "blackout")))
+
+
+def _power_cut(at: int, mode: str) -> Step:
+    """With the next sync."""
+    args: dict[str, Value] = {"mode": mode, "down_ms": 1, "again": False}
+    return Step(at, "trap_server", "", {**args, "calls": "sync", "left": 1})
+
+
+def _refused(cast: Cast, draw: Random, at: int, number: int) -> Iterator[Step]:
+    """A put that finds no room, while copies of it are under way that come when there is some."""
+    who = draw.choice(cast.publishers)
+    yield Step(at, "fill_disk", "", {"spare": 0, "for_ms": 300})
+    yield Step(at, "double", who, {"count": 4, "delay_ms": 900})
+    args: dict[str, Value] = {"number": number, "topic": "x.b", "count": 1, "size": 9, "again": 1}
+    yield Step(at + 1, "put", who, {**args, "durable": draw.random() < 0.5, "wait": True})
 
 
 def _put(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Step:
@@ -121,4 +142,10 @@ def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
         looked = draw.choice(("", "x.a", "x.b", "x.v"))
         yield Step(at + pause // 2, "get", who, {"topic": looked, "limit": 5, "wait_ms": 0})
     if draw.random() < 0.7:
-        yield Step(at + pause, "subscribe", who, _asked(draw, asked))
+        lost = _power_fails(cast) and draw.random() < 0.5  # what it gets, with its subscription
+        args = {"topic": asked, "where": "earliest"} if lost else _asked(draw, asked)
+        yield Step(at + pause, "subscribe", who, args)
+        if lost:
+            yield Step(at + pause, "slow_disk", "", {"sync_ms": 200, "for_ms": 400})
+            yield Step(at + pause + 1, "get", who, {"topic": asked, "limit": 20, "wait_ms": 300})
+            yield _power_cut(at + pause + 1, "NOTHING")
