@@ -143,7 +143,8 @@ def _move(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
         yield Step(at + pause // 2, "get", who, {"topic": looked, "limit": 5, "wait_ms": 0})
     if draw.random() < 0.7:
         lost = _power_fails(cast) and draw.random() < 0.5  # what it gets, with its subscription
-        args = {"topic": asked, "where": "earliest"} if lost else _asked(draw, asked)
+        earliest: dict[str, Value] = {"topic": asked, "where": "earliest"}
+        args = earliest if lost else _asked(draw, asked)
         yield Step(at + pause, "subscribe", who, args)
         if lost:
             yield Step(at + pause, "slow_disk", "", {"sync_ms": 200, "for_ms": 400})
