@@ -33,7 +33,7 @@ CAUGHT_BY = {
     "takes_a_fetch_that_was_put_back": 3,
     "commits_though_another_process_took_over": 137,
     "believes_the_server_before_the_database": 137,
-    "hands_out_a_push_after_the_unsubscribe": 21,
+    "hands_out_a_push_after_the_unsubscribe": 838,
 }
 
 
