@@ -42,7 +42,7 @@ Handler = Callable[[Reply | Deliver], None]
 class Note(NamedTuple):
     topic: str
     offset: int
-    subscription_id: int
+    subscription_id: Id
     payload: bytes
 
 
