@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer, with pip) and make. Everything else comes from the lock files.
 
 PYTHON  ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 MINUTES ?= 5
 RUNS    ?= 100
 SECONDS ?= 15
@@ -42,8 +42,8 @@ demo: $(READY) ## see exactly-once survive crashes, in about ten seconds; then t
 demo-spark: $(READY) ## orders in, windowed revenue out, on a Spark that is killed in the middle
 	@$(BIN)/python examples/spark/revenue.py
 
-demo-declarative: $(READY) build/declarative/.ready ## the same source and sink in a Spark Declarative Pipeline, run twice
-	@PYTHONPATH=$(CURDIR)/build/declarative $(BIN)/python examples/spark/declarative/demo.py
+demo-declarative: $(READY) ## the same source and sink in a Spark Declarative Pipeline, run twice
+	@$(BIN)/python examples/spark/declarative/demo.py
 
 test: $(READY) ## run every test
 	@$(BIN)/python -m oncemq.testing.proof make test
@@ -109,7 +109,6 @@ lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
 	@$(UV) $(COMPILE) --upgrade --group dev pyproject.toml -o requirements-dev.lock
 	@echo uv | $(UV) $(COMPILE) --upgrade - -o requirements-boot.lock
 	@$(UV) $(COMPILE) --upgrade fuzz/requirements.in -o requirements-fuzz.lock
-	@$(UV) $(COMPILE) --upgrade examples/spark/declarative/requirements.in -o requirements-declarative.lock
 	@! grep -n '://' requirements*.lock || { echo "a lock file names a host: see above" >&2; exit 1; }
 
 clean: ## remove what make made
@@ -140,10 +139,4 @@ build/atheris/.ready: requirements-fuzz.lock $(READY) | $(UV)
 	@rm -rf .boot
 	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action ignore \
 	  --require-hashes --target .boot -r requirements-boot.lock
-	@touch $@
-
-# Beside .venv, not in it: 150 MB that only `make demo-declarative` needs.
-build/declarative/.ready: requirements-declarative.lock $(READY) | $(UV)
-	@rm -rf build/declarative
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --target build/declarative -r requirements-declarative.lock
 	@touch $@

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StaleState,
         StorageFull,
         StorageRefused,
+        StorageUnreadable,
         Unreachable,
     )
     from oncemq.relay.relay import Relay
@@ -57,6 +58,7 @@ __all__ = [
     "StaleState",
     "StorageFull",
     "StorageRefused",
+    "StorageUnreadable",
     "Unreachable",
     "__version__",
     "inbox_schema",

@@ -10,6 +10,7 @@ OnceMQError
 │   └── StaleState      the state directory is an old copy
 ├── OutboxFull          the limit of unsent puts is reached
 ├── StorageRefused      the disk is full, or what is on it cannot be trusted
+│   ├── StorageUnreadable  the server's disk did not give what is stored; try again
 │   ├── StorageFull     no room; nothing was stored
 │   ├── Corrupt         a checksum, the chain or the order of the log does not hold
 │   └── Locked          another process has this directory open
@@ -84,6 +85,12 @@ class StorageRefused(OnceMQError):
     """The storage cannot take or give what was asked."""
 
     code = "storage_refused"
+
+
+class StorageUnreadable(StorageRefused):
+    """The server's disk failed to give what is stored; nothing was lost by that: try again."""
+
+    code = "storage_unreadable"
 
 
 class StorageFull(StorageRefused):

@@ -29,7 +29,7 @@ from oncemq.client.aio import AsyncClient
 from oncemq.client.blocking import Client
 from oncemq.client.values import Message
 from oncemq.core.rules import Rules
-from oncemq.errors import Unreachable
+from oncemq.errors import StorageUnreadable, Unreachable
 from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 
@@ -175,6 +175,16 @@ def put_offline(options: Options) -> None:
 # ------------------------------------------------------------------ subscribers
 
 
+@contextlib.contextmanager
+def told(options: Options) -> Iterator[None]:
+    """Where disks are made to fail, the server may say that it could not read: ask again."""
+    try:
+        yield
+    except StorageUnreadable:
+        if not options.get("asks_again"):
+            raise
+
+
 def get(options: Options) -> None:
     """Gets without end. What get() gave is noted after it returned, so a kill in between shows:
     the cursor in the client's state, noted at the start, is then ahead of the notes."""
@@ -182,9 +192,10 @@ def get(options: Options) -> None:
     notes.write(["start", cursors_in(options["state"])])
     with client_of(options) as client:
         while True:
-            messages = client.get(options.get("topic"), limit=options["limit"], wait=0.5)
-            if messages:
-                notes.write(*(["got", m.topic, m.offset, m.payload.decode()] for m in messages))
+            with told(options):
+                messages = client.get(options.get("topic"), limit=options["limit"], wait=0.5)
+                if messages:
+                    notes.write(*(["got", m.topic, m.offset, m.payload.decode()] for m in messages))
 
 
 def get_one(options: Options) -> None:
@@ -231,15 +242,20 @@ def consume(options: Options) -> None:
     """Applies messages a batch at a time, and settles after the commit."""
     with applying(options) as apply, client_of(options) as client:
         while True:
-            with client.consume(options["topic"], limit=options["limit"], wait=0.5) as messages:
+            with (
+                told(options),
+                client.consume(options["topic"], limit=options["limit"], wait=0.5) as messages,
+            ):
                 apply(messages)
 
 
 def listen(options: Options) -> None:
     """Applies messages one at a time as they are pushed, each settled by asking for the next."""
     with applying(options) as apply, client_of(options) as client:
-        for message in client.listen(options["topic"]):
-            apply([message])
+        while True:
+            with told(options):
+                for message in client.listen(options["topic"]):
+                    apply([message])
 
 
 def transform(options: Options) -> None:

@@ -167,6 +167,7 @@ class FaultStorm(Storm):
         if name in SUBSCRIBERS:
             role, topic = SUBSCRIBERS[name]
             options |= {"topic": topic, "limit": storm.LIMIT, "effects": str(self._effects(name))}
+            options["asks_again"] = True
         else:
             role = "publish_batches"
             options |= {"topics": TOPICS, "counts": self._counts}

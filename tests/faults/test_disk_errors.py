@@ -19,7 +19,7 @@ from tests.faults.inject import injection, why_no_strace
 
 from oncemq import Client
 from oncemq.core.records import Retention
-from oncemq.errors import StorageFull, StorageRefused
+from oncemq.errors import StorageFull, StorageUnreadable
 from oncemq.testing import proof
 from oncemq.testing.power import power_disk, why_no_power_disk
 
@@ -244,7 +244,7 @@ def test_a_server_without_file_handles_refuses_what_it_cannot_read_and_goes_on(
             client.put("orders", payload)
         assert client.read("orders", 19)  # pyzmq loads a module with the first large answer
         with injection(serving.process.pid, "openat:error=EMFILE") as none:
-            with pytest.raises(StorageRefused, match="could not read its log") as refused:
+            with pytest.raises(StorageUnreadable, match="could not read its log") as refused:
                 client.read("orders", 0)
             assert refused.value.code == "storage_unreadable"
             assert client.status()

@@ -20,7 +20,7 @@ from oncemq.testing.shrink import kinds, shrink
 from oncemq.testing.simulation import run
 
 SECONDS = float(os.environ.get("SIM_SECONDS", "30"))
-WORLDS = 200
+WORLDS = 150
 KEPT = sorted((Path(__file__).parent.parent / "regress").glob("*.json"))
 
 

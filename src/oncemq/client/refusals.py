@@ -11,7 +11,7 @@ from oncemq.errors import (
     Refused,
     StaleState,
     StorageFull,
-    StorageRefused,
+    StorageUnreadable,
 )
 
 _KINDS: dict[str, type[OnceMQError]] = {
@@ -21,7 +21,7 @@ _KINDS: dict[str, type[OnceMQError]] = {
     "stale_state": StaleState,
     "storage_full": StorageFull,
     "corrupt": Corrupt,
-    "storage_unreadable": StorageRefused,
+    "storage_unreadable": StorageUnreadable,
     "name_invalid": InvalidRequest,
     "too_large": InvalidRequest,
     "malformed": InvalidRequest,
