@@ -483,8 +483,12 @@ def interrupting() -> Iterator[Callable[[], None]]:
     try:
         yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
     finally:
-        # One that is still on its way would end the process by default: let it come to nothing.
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN if before is signal.SIG_DFL else before)
+        signal.signal(signal.SIGUSR1, ended_by(before))
+
+
+def ended_by(before: Any) -> Any:
+    """The handler to go back to: one that is on its way would end the process by default."""
+    return signal.SIG_IGN if before is signal.SIG_DFL else before
 
 
 @pytest.fixture
@@ -540,52 +544,56 @@ def test_a_put_that_is_interrupted_is_stored_once_and_the_client_stays_usable(
     assert got == [b"%s %d" % (w, n) for n in range(5) for w in (b"interrupted", b"after")]
 
 
-@pytest.fixture
-def disturbed() -> Iterator[Callable[[], None]]:
-    """Interrupts come every few milliseconds, wherever the main thread is, until called."""
-    with interrupting() as interrupt:
-        ended = threading.Event()
+class Disturbance:
+    """Interrupts come every few milliseconds, wherever the main thread is, while `armed`.
 
-        def disturb() -> None:
-            chance = random.Random(7)
-            while not ended.wait(chance.uniform(0.0003, 0.004)):
-                interrupt()
+    One that is raised disarms; so none can come where nobody expects it.
+    """
 
-        def end() -> None:
-            ended.set()
-            disturber.join()
+    def __init__(self) -> None:
+        self.armed = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._disturb)
+        self._main = threading.main_thread().ident or 0
 
-        disturber = threading.Thread(target=disturb)
-        disturber.start()
-        yield lambda: patiently(end)
-        patiently(end)
+    def __enter__(self) -> "Disturbance":
+        self._before = signal.signal(signal.SIGUSR1, self._handle)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.armed = False
+        self._ended.set()
+        self._thread.join()
+        signal.signal(signal.SIGUSR1, ended_by(self._before))
+
+    def _handle(self, _number: int, _frame: object) -> None:
+        if self.armed:
+            self.armed = False
+            raise Interrupted
+
+    def _disturb(self) -> None:
+        chance = random.Random(7)
+        while not self._ended.wait(chance.uniform(0.0003, 0.004)):
+            signal.pthread_kill(self._main, signal.SIGUSR1)
 
 
-def patiently(act: Callable[[], None]) -> None:
-    """Do it, however often it is interrupted."""
-    while True:
-        try:
-            return act()
-        except Interrupted:
-            continue
-
-
-def test_interrupts_at_any_moment_lose_and_double_nothing(
-    server: str, mq: Client, disturbed: Callable[[], None]
-) -> None:
+def test_interrupts_at_any_moment_lose_and_double_nothing(server: str, mq: Client) -> None:
     applied: list[bytes] = []
     interrupts = number = 0
     deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
-        try:
-            while time.monotonic() < deadline:
-                number += 1
-                mq.put("orders", b"%d" % number, wait=number % 4 > 0)
-                with mq.consume("orders", wait=0) as messages:
-                    applied += [message.payload for message in messages]
-        except Interrupted:
-            interrupts += 1
-    disturbed()
+    with Disturbance() as disturbance:
+        while time.monotonic() < deadline:
+            try:
+                disturbance.armed = True
+                while time.monotonic() < deadline:
+                    number += 1
+                    mq.put("orders", b"%d" % number, wait=number % 4 > 0)
+                    with mq.consume("orders", wait=0) as messages:
+                        applied += [message.payload for message in messages]
+                disturbance.armed = False
+            except Interrupted:
+                interrupts += 1
     mq.flush()
     applied += [message.payload for message in all_of(mq, "orders")]
     assert interrupts > 50
