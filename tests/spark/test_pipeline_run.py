@@ -87,7 +87,7 @@ def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_aga
     monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
     with Run("archive", "/a", server=NOBODY) as run:
         run.progress(1)
-    assert [each.message.partition(":")[0] for each in caplog.records] == [
+    assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
         "status not told pipeline=archive /a"
     ]
 
