@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from oncemq.client.blocking import Client
 from oncemq.client.values import Commit
-from oncemq.errors import ConfigError, NoSuchTopic, OnceMQError, Refused
+from oncemq.errors import ConfigError, OnceMQError, Refused
 from oncemq.spark.connections import client
 from oncemq.spark.sink_options import SinkOptions
 from oncemq.spark.staging import Staged
+from oncemq.spark.wanted import storing
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +117,7 @@ def _publish(
 def _check_wanted(mq: Client, topics: list[str]) -> None:
     """Rows for a topic that stores nothing would vanish: say so before."""
     for name in topics:
-        try:
-            info = mq.topic(name).topic
-        except NoSuchTopic:
-            info = None
-        if info is None or not (info.subscriptions or info.retention.keeps):
+        if storing(mq, name) is None:
             raise ConfigError(
                 f"nobody would get the rows for {name!r}: it has no subscription and keeps "
                 f"nothing. Make it keep messages (once topic create {name} --retain 7d), subscribe "

@@ -25,7 +25,7 @@ from oncemq.client.blocking import Client
 from oncemq.client.memory_journal import state_in_memory
 from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.staging import StageToken
-from oncemq.errors import ConfigError, Fenced, NoSuchTopic
+from oncemq.errors import ConfigError, Fenced
 from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.archive_place import Place, find
 from oncemq.spark.pipelines.archive_stock import Stock
@@ -34,6 +34,7 @@ from oncemq.spark.pipelines.replay_tasks import Task, stage_range
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.spread import spread
 from oncemq.spark.ranges import Stretch, cut
+from oncemq.spark.wanted import storing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,16 +180,12 @@ def _stocks(place: Place, choice: Choice) -> list[Stock]:
 
 def _wanted(mq: Client, to: str) -> int:
     """The identity of the topic that gets them; refused when it would store nothing."""
-    try:
-        info = mq.topic(to).topic
-    except NoSuchTopic:
-        info = None
-    if info is None or not (info.subscriptions or info.retention.keeps):
+    info = storing(mq, to)
+    if info is None:
         raise ConfigError(
-            f"nobody would get the messages: {to!r} "
-            f"{'is not there' if info is None else 'has no subscription and keeps nothing'}. Make "
-            f"it keep messages (once topic {'create' if info is None else 'config'} {to} --retain "
-            "7d), or subscribe first"
+            f"nobody would get the messages: {to!r} has no subscription and keeps nothing, or is "
+            f"not there. Make it keep messages (once topic create {to} --retain 7d, or once topic "
+            f"config {to} --retain 7d), or subscribe first"
         )
     return info.topic_id
 
