@@ -8,7 +8,8 @@ Each is filled until libzmq stops reading from the connection; then the peer goe
 import sys
 import time
 from collections.abc import Callable
-from typing import TypeVar
+
+from tests.unit.transport.patience import until
 
 from oncemq.transport.door import Door
 from oncemq.transport.ear import Ear
@@ -16,18 +17,8 @@ from oncemq.transport.feed import Feed
 from oncemq.transport.link import Link
 
 SUBJECT = b"\0" * 8
-PATIENCE = 20.0
 TIMERS = 12.0  # seconds: two heartbeats; the first is answered by a reset, the second was the end
 MANY = 4_000
-T = TypeVar("T")
-
-
-def until(look: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + PATIENCE
-    while (found := look()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    return found
 
 
 def everything(receive: Callable[[], object | None]) -> int:

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
 import pytest
+from tests.unit.transport.patience import PATIENCE, until
 
 from oncemq.errors import PortInUse
 from oncemq.transport.ear import Ear
 from oncemq.transport.feed import Feed
 
 A, B = b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"
-PATIENCE = 20.0
-T = TypeVar("T")
 
 
 @pytest.fixture
@@ -33,15 +31,6 @@ def ears() -> Iterator[Callable[[], Ear]]:
     yield make
     for ear in made:
         ear.close()
-
-
-def until(look: Callable[[], T | None]) -> T:
-    """What it gives, as soon as it gives something."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := look()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    return found
 
 
 def tuned(feed: Feed, ear: Ear, *subjects: bytes) -> Ear:
