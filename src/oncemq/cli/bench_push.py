@@ -24,6 +24,7 @@ NEAR_BARE = Aim(0.7)
 CONNECTION_BYTES = Aim(60_000, at_most=True, unit=" B")
 UNCHANGED = Aim(1.5, at_most=True)
 PUTS = 100
+REST_SECONDS = 0.3
 UNDER_WAY = 4  # puts at a time
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
@@ -182,6 +183,7 @@ def connected(lab: Lab) -> Iterator[Figure]:
             audience.start()
             there = int(audience.line())
             each = (server.resident_bytes - before) / max(1, there)
+            _rests(server)  # it answers ten thousand who have just come
             beside = _put_seconds(client)
         finally:
             audience.kill()
@@ -203,6 +205,14 @@ def connected(lab: Lab) -> Iterator[Figure]:
         aim=UNCHANGED,
         judged=beside / alone,
     )
+
+
+def _rests(server: ServerChild) -> None:
+    """Wait until it has nothing to do."""
+    before = -1.0
+    while (now := server.cpu_seconds) != before:
+        before = now
+        time.sleep(REST_SECONDS)
 
 
 def _put_seconds(client: Client) -> float:
