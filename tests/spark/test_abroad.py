@@ -1,5 +1,6 @@
 """Spark somewhere else: on executors of their own, and over Spark Connect. The package reaches
-executors whose Python does not have it, and a copy is a copy, message by message.
+executors whose Python does not have it, a copy is a copy, message by message, and the pipelines
+that ship with the product run there.
 """
 
 import json
@@ -12,16 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.spark.abroad import REPLAYED, TRANSFORMED
 from tests.spark.copying import CONFIG
 from tests.spark.lanes import Lane, Rig
 from tests.spark.quick_spark import quick_spark
 
+from oncemq.core.records import Retention
 from oncemq.spark.cluster import connect_server
 from oncemq.spark.java import carried_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
+NO_DIRECTORY = (
+    "target.path needs a Spark whose driver is this process; over Spark Connect name a topic or a "
+    "table"
+)
 BARE = """
 import os, sys
 from importlib.machinery import PathFinder
@@ -54,8 +61,12 @@ def bare(tmp_path: Path) -> str:
     return os.pathsep.join([str(directory), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def use(lane: Lane, environment: dict[str, str], **how: Any) -> list[str]:
+def use(rig: Rig, environment: dict[str, str], **how: Any) -> list[str]:
     """Run the program; where its executors found the package."""
+    lane = Lane(rig, "lane", {})
+    lane.fill(2)
+    for topic in (REPLAYED, TRANSFORMED):
+        rig.mq.create_topic(topic, Retention(forever=True))
     told = {"how": how, "lane": asdict(lane.given)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.abroad", json.dumps(told)],
@@ -70,6 +81,13 @@ def use(lane: Lane, environment: dict[str, str], **how: Any) -> list[str]:
     said = json.loads(done.stdout.splitlines()[-1])
     lane.compare()
     assert said["rows"] == [[(key or b"").decode(), value.decode()] for key, value in lane.rows]
+    count = len(lane.rows)
+    done_by = {"archived": count, "replayed": count, "transformed": count}
+    wanted = {**done_by, "written": NO_DIRECTORY if "remote" in how else count}
+    assert said["pipelines"] == {**wanted, "audited": 2 * count, "findings": 0}
+    for topic, wrap in ((REPLAYED, b"%b"), (TRANSFORMED, b"<%b>")):
+        found = [(each.key, each.payload) for each in rig.mq.read(topic, 0, limit=2 * count)]
+        assert found == [(key, wrap % value) for key, value in lane.rows]
     assert "a topic is only ever added to" in said["refused"]
     return said["files"]
 
@@ -79,9 +97,7 @@ def test_executors_that_do_not_have_the_package(tmp_path: Path, bare: str) -> No
     master = "local-cluster[2,1,1024]"
     environment = {**quick_spark(), "PYTHONPATH": bare}
     with Rig(tmp_path) as rig:
-        lane = Lane(rig, "lane", {})
-        lane.fill(2)
-        files = use(lane, environment, master=master, config={**CONFIG, **here})
+        files = use(rig, environment, master=master, config={**CONFIG, **here})
     assert [each.rpartition("/oncemq.zip/")[2] for each in files] == ["oncemq/__init__.py"]
 
 
@@ -89,6 +105,4 @@ def test_executors_that_do_not_have_the_package(tmp_path: Path, bare: str) -> No
 def test_over_spark_connect(tmp_path: Path) -> None:
     java = carried_home() or ""  # the one that pip brought, as it is
     with Rig(tmp_path) as rig, connect_server("local[2,4]", CONFIG, JAVA_HOME=java) as remote:
-        lane = Lane(rig, "lane", {})
-        lane.fill(2)
-        use(lane, {}, remote=remote)
+        use(rig, {}, remote=remote)

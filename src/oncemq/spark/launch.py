@@ -17,6 +17,7 @@ from oncemq.spark.java import java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+CONNECT_SCHEME = "sc://"
 CONNECT = ("grpc", "grpc_status", "pandas", "zstandard")
 PACKAGES = ("oncemq", "pyspark_oncemq")
 SETTINGS = {
@@ -36,11 +37,13 @@ def session(
 
     Java 17 or newer is found, or the one that pip brought is used; the workers run this Python;
     executors on other machines are sent this package (they need msgspec, pyzmq and pyarrow of
-    their own). `remote` is the address of a Spark Connect server (`sc://host`) instead of
-    `master`; it has a Java and a Python of its own, with this package installed: Spark does not
-    give streams what a client sends.
+    their own). `remote`, or a `master` like `sc://host`, is the address of a Spark Connect server;
+    it has a Java and a Python of its own, with this package installed: Spark does not give streams
+    what a client sends.
     """
     require()
+    if master.startswith(CONNECT_SCHEME):
+        remote = master
     if remote:
         require(CONNECT, "pyspark[connect]")
     from pyspark.sql import SparkSession
@@ -48,7 +51,7 @@ def session(
     builder = SparkSession.builder.appName(app)
     builder = builder.remote(remote) if remote else builder.master(master)
     settings = dict(config or {})
-    if not remote or not remote.startswith("sc:"):
+    if not remote or not remote.startswith(CONNECT_SCHEME):
         os.environ["JAVA_HOME"] = java_home()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

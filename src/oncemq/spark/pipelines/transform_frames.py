@@ -2,6 +2,9 @@
 # pyspark's columns are typed loosely.
 """A transform as frames of Spark: its sources as views, its rows, and the messages they become."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import MapType, TimestampType
@@ -50,24 +53,31 @@ def _about(name: str, source: Source, frame: DataFrame) -> list[Column]:
     return [F.col(each).alias(alias) for alias, each in columns.items()]
 
 
-def rows(run: Run, definition: Definition) -> DataFrame:
-    """What the query or the function makes of the sources."""
+@contextmanager
+def rows(run: Run, definition: Definition) -> Generator[DataFrame]:
+    """What the query or the function makes of the sources. To be started within the block: over
+    Spark Connect a query finds its views only when it starts.
+    """
     sources = views(run, definition)
     if not definition.sql:
         found = checked_call(definition)(**sources)
         if not isinstance(found, DataFrame):
             raise ConfigError(f"the function returned {found!r}, not a DataFrame")
-    else:
-        try:
-            for name, frame in sources.items():
-                frame.createOrReplaceTempView(name)
-            found = run.spark.sql(definition.sql)
-        finally:
-            for name in sources:  # they are in the query by now
-                run.spark.catalog.dropTempView(name)
-    if not found.isStreaming:
+        yield _streaming(found)
+        return
+    try:
+        for name, frame in sources.items():
+            frame.createOrReplaceTempView(name)
+        yield _streaming(run.spark.sql(definition.sql))
+    finally:
+        for name in sources:
+            run.spark.catalog.dropTempView(name)
+
+
+def _streaming(frame: DataFrame) -> DataFrame:
+    if not frame.isStreaming:
         raise ConfigError("the query reads none of the sources, so there is nothing to follow")
-    return found
+    return frame
 
 
 def messages(frame: DataFrame, target: Target) -> DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, is_remote
 
 from oncemq.errors import ConfigError, StorageRefused
 from oncemq.spark.pipelines.archive_place import sync_directory, sync_file
@@ -43,6 +43,11 @@ class Directory:
     """A directory of Parquet, on any file system of Hadoop's on which a rename is one step."""
 
     def __init__(self, spark: SparkSession, path: str, partition_by: Sequence[str]) -> None:
+        if is_remote():
+            raise ConfigError(
+                "target.path needs a Spark whose driver is this process; over Spark Connect name a "
+                "topic or a table"
+            )
         context = spark.sparkContext
         self._jvm: Any = context._jvm
         self._path, self._partition_by = whole_path(path), partition_by

@@ -103,12 +103,12 @@ def transform_on(run: Run, definition: Definition, *, follow: bool = False) -> T
 def plan(run: Run, definition: Definition) -> Plan:
     """What would be done; nothing is read or written."""
     try:
-        found = rows(run, definition)
-        written = _written(found, definition)
-        said = io.StringIO()
-        with redirect_stdout(said):  # where Spark prints it
-            written.explain()
-        return Plan(found.dtypes, written.dtypes, said.getvalue().strip())
+        with rows(run, definition) as found:
+            written = _written(found, definition)
+            said = io.StringIO()
+            with redirect_stdout(said):  # where Spark prints it
+                written.explain()
+            return Plan(found.dtypes, written.dtypes, said.getvalue().strip())
     except (PySparkException, Py4JError) as error:
         raise failed(error) from error
 
@@ -136,15 +136,14 @@ class Transforming:
     def run(self, *, follow: bool) -> Transformed:
         """To the end, or until it is asked to stop."""
         definition = self._definition
-        written = _written(rows(self._run, definition), definition)
         checkpoint = checkpoint_of(definition)
-        writer = written.writeStream.outputMode(definition.mode)
-        writer = writer.option("checkpointLocation", checkpoint)
+        trigger: dict[str, Any] = {"availableNow": True}
         if follow:
-            writer = writer.trigger(processingTime=f"{definition.every * 1000:.0f} milliseconds")
-        else:
-            writer = writer.trigger(availableNow=True)
-        query = self._start(writer, written)
+            trigger = {"processingTime": f"{definition.every * 1000:.0f} milliseconds"}
+        with rows(self._run, definition) as found:
+            written = _written(found, definition)
+            writer = written.writeStream.outputMode(definition.mode).trigger(**trigger)
+            query = self._start(writer.option("checkpointLocation", checkpoint), written)
         try:
             self._query_id = str(query.id)
             self._started.set()
@@ -190,6 +189,6 @@ class Transforming:
         for each in query.recentProgress:
             if each["timestamp"] > self._last:
                 self._last = each["timestamp"]
-                self._messages += each["numInputRows"]
+                self._messages += each.numInputRows  # told of each source, over Spark Connect
                 self._batches += "addBatch" in each["durationMs"]
         self._run.progress(self._messages)
