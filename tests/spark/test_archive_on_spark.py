@@ -1,13 +1,20 @@
-"""The archive on a real Spark: its tasks, and a driver that is killed in the middle."""
+"""Archives and replays on a real Spark: their tasks, and drivers and servers that are killed."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.e2e.processes import until
 from tests.spark.conftest import CONFIG
+from tests.spark.faults import SERVER
+from tests.spark.lanes import Rig
 from tests.spark.test_archive import FOREVER, put, seen, stored
 from tests.spark.test_replay import copied, expected
 
@@ -15,6 +22,13 @@ from oncemq import Client, errors
 from oncemq.spark.pipelines import archive, archiving, replay, replaying
 from oncemq.spark.pipelines.archive_check import check
 from oncemq.spark.pipelines.spread import spread
+
+SMALL = ("ROWS_PER_TASK", archiving), ("TASK_ROWS", replaying)
+SMALL_REPLAY = (
+    "from oncemq.cli.main import cli; from oncemq.spark.pipelines import replaying; "
+    "replaying.TASK_ROWS, replaying.STEP_TASKS = 20, 2; cli()"
+)
+QUICK = [f"--conf={name}={setting}" for name, setting in CONFIG.items()]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -62,8 +76,7 @@ def test_a_driver_killed_in_the_middle(
 ) -> None:
     to, stop = tmp_path / "archive", threading.Event()
     words = ["pipeline", "archive", "orders", "--to", str(to), "--follow", "--every", "0"]
-    quick = [f"--conf={name}={setting}" for name, setting in CONFIG.items()]
-    where = ["--server", address, "--master", "local[2]", *quick]
+    where = ["--server", address, "--master", "local[2]", *QUICK]
     put(mq, 0, 500)
     driver = subprocess.Popen([sys.executable, "-m", "oncemq", *words, *where])
 
@@ -88,3 +101,57 @@ def test_a_driver_killed_in_the_middle(
     archive("orders", to, server=address, spark=spark)
     assert seen(to) == stored(mq)
     assert check(to).findings == []
+
+
+@contextmanager
+def server_killed_when(rig: Rig, ready: Callable[[Client], bool]) -> Iterator[None]:
+    """Meanwhile the server is killed, as soon as this is so; it comes back."""
+
+    def strike() -> None:
+        with Client(rig.address, timeout=60) as mq:
+            until(lambda: ready(mq), 100)
+        os.kill(int((rig.marks / SERVER).read_text()), signal.SIGKILL)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_a_server_killed_in_the_middle_and_a_replay_whose_driver_is_killed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, module in SMALL:
+        monkeypatch.setattr(module, name, 20)
+        monkeypatch.setattr(module, "STEP_TASKS", 2)
+    to = tmp_path / "archive"
+    with Rig(tmp_path / "rig") as rig:
+        mq, how = rig.mq, {"server": rig.address, "timeout": 60, "spark": spark}
+        for topic in ("orders", "copy"):
+            mq.create_topic(topic, FOREVER)
+        put(mq, 0, 300)
+
+        with server_killed_when(rig, lambda _: any(to.glob("topic=*/*/*"))):
+            assert archive("orders", to, **how).messages == 300
+        assert seen(to) == stored(mq)
+
+        def done(mq: Client) -> int:
+            return mq.topic("copy").topic.end
+
+        words = ["pipeline", "replay", str(to), "--to", "copy", "--server", rig.address]
+        driver = subprocess.Popen(
+            [sys.executable, "-c", SMALL_REPLAY, *words, "--master", "local[2]", *QUICK],
+            start_new_session=True,
+        )
+        try:
+            until(lambda: done(mq) >= 80 or driver.poll() is not None, 100)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+        there = done(mq)
+        assert 80 <= there < 300
+        assert copied(mq) == expected(mq, "orders")[:there]
+
+        with server_killed_when(rig, lambda mq: done(mq) > there):
+            assert replay(to, "copy", **how).messages == 300 - there
+        assert copied(mq) == expected(mq, "orders")
