@@ -36,6 +36,7 @@ class Effort:
     topics: int = 100_000
     log_bytes: int = 1 << 30
     listeners: tuple[int, ...] = (1, 10, 100, 1_000)
+    heard: float = 4.0  # seconds in which listeners count; a thousand get 20 batches in each
     connected: int = 10_000
     stopped: float = 60.0  # seconds for which one listener of two is stopped
 
@@ -50,6 +51,7 @@ QUICK = Effort(
     topics=2_000,
     log_bytes=128 * MEBIBYTE,
     listeners=(1, 100),
+    heard=0.7,
     connected=500,
     stopped=4.0,
 )

@@ -64,7 +64,7 @@ def _subject(client: Client, topic: str) -> bytes:
 
 def _audience(lab: Lab, server: ServerChild, feed: str, subject: bytes, listeners: int) -> Child:
     words = ["-m", "oncemq.transport.audience", "many", feed, subject.hex()]
-    words += [str(listeners), str(lab.effort.seconds)]
+    words += [str(listeners), str(lab.effort.heard)]
     audience = Child(f"audience-{time.monotonic_ns()}", words, server.data.parent)
     audience.start()
     audience.line()

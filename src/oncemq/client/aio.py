@@ -130,7 +130,7 @@ class AsyncClient(AsyncPublishing):
                     taking = listening.take(topics, 100, int(wait * 1000))
                     for message in await self._turns.run(taking, timeout=self._timeout + wait):
                         yield message
-                        verbs.settle(self._engine, [message])
+                        verbs.settle_one(self._engine, message)
         finally:
             listening.put_back(topics)
             listening.leave(topics)

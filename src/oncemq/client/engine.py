@@ -174,7 +174,7 @@ class Engine:
         if self.state.journal is not None and moved:
             assert self.client_epoch is not None, "messages come after the hello"
             self.state.journal.settle(self.client_epoch, moved, synced=synced)
-        self.subscriber.settle(messages)
+        self.subscriber.move(moved)
 
     def tell_settled(self) -> "Ticket[Any] | None":
         """Tell the server what is settled, if it does not know; for close."""

@@ -180,6 +180,14 @@ def settle(engine: Engine, messages: list[Message]) -> None:
         raise
 
 
+def settle_one(engine: Engine, message: Message) -> None:
+    """As `settle`, for each message of a listener; without a disk that is a step or two."""
+    if engine.state.journal is None:
+        engine.subscriber.settle_one(message)
+    else:
+        settle(engine, [message])
+
+
 def read(engine: Engine, topic: str, offset: int, limit: int) -> Verb[list[Message]]:
     """Stored messages by offset, without a subscription."""
     ticket: Ticket[list[Message]] = Ticket()

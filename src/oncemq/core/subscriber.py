@@ -207,10 +207,23 @@ class Subscriber(Generic[M]):
     def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """These took effect, and the disk knows: the cursors move, and stand here now."""
         moved = self.moves(messages)
+        self.move(moved)
+        return moved
+
+    def move(self, moved: list[tuple[str, SubscriptionId, Offset]]) -> None:
+        """What `moves` said, and the disk knows, is so."""
         for topic, _, end in moved:
             self._cursors[topic].next = end
             self._untold[topic] = None
-        return moved
+
+    def settle_one(self, message: M) -> None:
+        """As `settle`: of a listener's messages each is settled alone, so this one is quick."""
+        topic, offset = message.topic, message.offset
+        cursor = self._cursors.get(topic)
+        if cursor is not None and cursor.subscription_id == message.subscription_id:
+            if cursor.next <= offset:
+                cursor.next = Offset(offset + 1)
+            self._untold[topic] = None
 
     def put_back(self, topic: str) -> None:
         """What was taken did not take effect: fetch again from the cursors."""

@@ -42,7 +42,7 @@ def _listen(
         listening.put_back(topics)
     else:
         for message in messages:
-            verbs.settle(process.engine, [message])
+            verbs.settle_one(process.engine, message)
             process.hand_out([message], asked)
     if leaves:
         listening.leave(topics)

@@ -1,5 +1,6 @@
 """The subscriber's side of G4: nothing below a cursor, in order, without gap, told once settled."""
 
+import pytest
 from tests.unit.core.batches import ID, Batch, Note
 
 from oncemq.core.names import Offset, SubscriptionId
@@ -215,6 +216,20 @@ def test_settling_after_the_subscription_ended_changes_nothing() -> None:
     taken = one.take("", 9)
     one.forget("a")
     assert one.settle(taken) == [("b", ID, 1)]
+
+
+@pytest.mark.parametrize(
+    "note", [Note("a", 4), Note("a", 5), Note("a", 9), Note("b", 0), Note("a", 6, LATER)]
+)
+def test_settling_one_is_settling(note: Note) -> None:
+    """Below the cursor, at it, beyond it; of no subscription, and of one that ended."""
+    one, other = subscriber(a=5), subscriber(a=5)
+    for each in (one, other):
+        each.told((settled("a", 5),))
+    one.settle_one(note)
+    other.settle([note])
+    assert one.untold() == other.untold()
+    assert one.reached("a", ID) == other.reached("a", ID)
 
 
 def test_the_server_is_told_until_it_has_answered() -> None:
