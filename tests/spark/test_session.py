@@ -110,8 +110,13 @@ def test_what_a_worker_has_imported_is_not_searched_for_garbage_after_every_task
 
 
 @pytest.mark.slow
-def test_a_process_that_only_plans_does_not_load_what_rows_need() -> None:
-    code = "import sys, oncemq.spark.source; sys.exit('pyarrow.compute' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "of_rows"), [("source", "pyarrow.compute"), ("writers", "pyarrow")]
+)
+def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(
+    module: str, of_rows: str
+) -> None:
+    code = f"import sys, oncemq.spark.{module}; sys.exit({of_rows!r} in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

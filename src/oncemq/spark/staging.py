@@ -8,8 +8,8 @@ own, and those that no commit names are given up.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import (
@@ -24,9 +24,11 @@ from pyspark.sql.types import (
 from oncemq.client.blocking_transactions import Stage
 from oncemq.client.staging import StageToken
 from oncemq.errors import ConfigError
-from oncemq.spark.bodies import bodies, by_topic
 from oncemq.spark.connections import client
 from oncemq.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 QUERY_ID = "sql.streaming.queryId"  # Spark's own names for what it does not hand to a sink
 BATCH_ID = "streaming.sql.batchId"
@@ -45,8 +47,10 @@ class Staged(WriterCommitMessage):
     tokens: tuple[tuple[str, StageToken], ...]
 
 
-def stage_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
+def stage_rows(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Staged:
     """Put the rows of one task where the commit finds them."""
+    from oncemq.spark.bodies import bodies, by_topic  # pyarrow with them: see `writers`
+
     context = TaskContext.get()
     assert context is not None, "a write runs in a task"
     mq = client(options.server, options.timeout)

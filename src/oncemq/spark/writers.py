@@ -1,11 +1,14 @@
 # pyright: basic
 # pyarrow carries no types.
-"""`df.write` and `df.writeStream`: tasks stage, the driver publishes."""
+"""`df.write` and `df.writeStream`: tasks stage, the driver publishes.
+
+Law: pyarrow is imported where rows are. Spark starts a process for the commit of each
+micro-batch, and that one has none.
+"""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from pyspark.sql.types import StructType
 
@@ -13,6 +16,9 @@ from oncemq.errors import ConfigError
 from oncemq.spark.publishing import give_up, publish_batch, publish_stream
 from oncemq.spark.sink_options import SinkOptions
 from oncemq.spark.staging import Staged, check_columns, stage_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -23,7 +29,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(options, schema)
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """In a task: stage its rows."""
         return stage_rows(self._options, iterator)
 
@@ -44,7 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
         check_columns(options, schema)
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> Staged:
         """In a task: stage its rows."""
         return stage_rows(self._options, iterator)
 
