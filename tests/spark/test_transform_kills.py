@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.e2e.processes import free_port
 from tests.spark.conftest import CONFIG, copied
+from tests.spark.quick_spark import quick_spark
 
 from oncemq import Client
 from oncemq.core.records import Retention
-from oncemq.spark.java import carried_home
 from oncemq.spark.pipelines import transform
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -65,7 +65,7 @@ def until(mq: Client, rows: int, driver: subprocess.Popen[bytes] | None = None) 
 
 def kill_the_driver(command: list[str], state: Path, mq: Client, rows: int) -> None:
     """Start it, and kill it with its Java when it has put so many messages."""
-    settings = {"XDG_STATE_HOME": str(state), "JAVA_HOME": carried_home() or ""}
+    settings = {"XDG_STATE_HOME": str(state), **quick_spark()}
     driver = subprocess.Popen(
         command, env={**os.environ, **settings}, start_new_session=True, stderr=subprocess.DEVNULL
     )
