@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
@@ -120,9 +121,10 @@ def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize("how", [{"remote": "sc://127.0.0.1"}, {"master": "sc://127.0.0.1"}])
 def test_without_what_connect_needs_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+    how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch.util, "find_spec", lambda name: None if name == "grpc" else name)
     with pytest.raises(ImportError, match=r"needs grpc: pip install 'pyspark\[connect\]'"):
-        spark.session(remote="sc://127.0.0.1")
+        spark.session(**how)

@@ -133,7 +133,7 @@ class Client(Publishing, Columnar):
         that one; with several, each must be subscribed; with none, any.
         """
         engine, listening, lock = self._engine, self._engine.listening, self._turns.lock
-        # Where settling writes nothing, a signal has nothing to tear: most of its time were that.
+        # Where settling writes nothing a signal has nothing to tear, and the shield costs the most.
         settling = lock if engine.state.lasting else lock.plain
         try:
             while not self._turns.closed:
