@@ -123,7 +123,7 @@ class Postgres:
                 preexec_fn=_die_with_parent,
                 **self._as_account(),
             )
-        psycopg = pytest.importorskip("psycopg")
+        psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra postgres")
         deadline = time.monotonic() + READY_SECONDS
         while True:
             try:

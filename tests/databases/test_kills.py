@@ -151,6 +151,7 @@ def test_killed_with_sqlite(mode: str, nursery: Nursery, place: Path) -> None:
         check_rows(rows, KILLS // 2)
 
 
+@pytest.mark.long
 def test_killed_with_postgresql(nursery: Nursery, postgres: Postgres, place: Path) -> None:
     import psycopg
 

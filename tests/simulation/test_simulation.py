@@ -35,6 +35,7 @@ def first_seed() -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_first_worlds_break_nothing() -> None:
     """The same ones each time."""

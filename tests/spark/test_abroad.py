@@ -22,7 +22,7 @@ from oncemq.core.records import Retention
 from oncemq.spark.cluster import connect_server
 from oncemq.spark.java import carried_home
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
 NO_DIRECTORY = (

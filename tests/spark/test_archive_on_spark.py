@@ -118,6 +118,7 @@ def server_killed_when(rig: Rig, ready: Callable[[Client], bool]) -> Iterator[No
     thread.join()
 
 
+@pytest.mark.long
 def test_a_server_killed_in_the_middle_and_a_replay_whose_driver_is_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from tests.spark.lanes import Rig
 
 from oncemq.testing import proof
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def test_a_driver_killed_before_and_after_the_write_and_the_commit(tmp_path: Path) -> None:

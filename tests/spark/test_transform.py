@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import copied
 
 from oncemq import Client
@@ -20,6 +20,7 @@ from oncemq.core.records import Retention
 from oncemq.errors import OnceMQError
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, transform
 from oncemq.spark.pipelines.run import Run
+from oncemq.spark.pipelines.transform_targets import Directory
 from oncemq.spark.pipelines.transforming import transform_on
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -161,6 +162,27 @@ def test_one_that_follows_goes_on_until_it_is_asked_to_stop(
     assert done.messages == 121
     assert copied(mq) == [*orders, (b"k", b"one more")]
     assert once(what).messages == 0  # the same checkpoint
+
+
+def test_a_batch_at_work_ends_before_it_stops(
+    orders, once: Once, spark: SparkSession, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = {"source": Source(topic="orders")}, Target(path="out")
+    sql = "SELECT CAST(value AS string) AS text FROM source"
+    what = Definition(name="g", sources=source, sql=sql, target=target)
+    with Run("transform", "g", server=address, timeout=20, spark=spark) as run:
+
+        def write_slowly(directory: Directory, batch: DataFrame, number: int) -> None:
+            run.stopping.set()
+            time.sleep(1)
+            write(directory, batch, number)
+
+        write = Directory.write
+        monkeypatch.setattr(Directory, "write", write_slowly)
+        done = transform_on(run, what, follow=True)
+    assert (done.messages, done.batches) == (120, 1)
+    assert parquet.read_table("out").num_rows == 120
+    assert once(what).messages == 0
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from oncemq import Client
 from oncemq.core.records import Retention
 from oncemq.spark.pipelines import transform
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 
 ROWS, PER_BATCH = 140, 10
 TOML = f"""

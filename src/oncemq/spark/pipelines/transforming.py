@@ -12,6 +12,7 @@ is refused.
 
 import io
 import threading
+import time
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from itertools import count
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 POLL_SECONDS = 0.2
+LAST_BATCH_SECONDS = 30.0  # for a batch at work when it is asked to stop
 ATTEMPTS = 3
 BUSY = "Python worker failed to connect back"  # Spark gives it ten seconds, and no setting
 
@@ -180,10 +182,21 @@ class Transforming:
         while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
             self._count(query)
             if self._run.stopping.is_set():
+                self._finish_batch(query)
                 query.stop()
         self._count(query)
         if (error := query.exception()) is not None and not self._run.stopping.is_set():
             raise error
+
+    def _finish_batch(self, query: "StreamingQuery") -> None:
+        """Give the batch that is at work some time to end, so that it is not done again."""
+        until = time.monotonic() + LAST_BATCH_SECONDS
+        while time.monotonic() < until:
+            status = query.status  # of a query that ended, or waits for messages, one is False
+            if not (status["isTriggerActive"] and status["isDataAvailable"]):
+                return
+            time.sleep(POLL_SECONDS)
+            self._count(query)
 
     def _count(self, query: "StreamingQuery") -> None:
         for each in query.recentProgress:
