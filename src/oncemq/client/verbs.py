@@ -45,7 +45,7 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.errors import Fenced, InvalidRequest
+from oncemq.errors import Fenced, InvalidRequest, Refused
 
 T = TypeVar("T")
 Verb = Generator[Awaited, None, T]
@@ -224,13 +224,24 @@ def topic(engine: Engine, name: str) -> Verb[TopicShown]:
 
 def create_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
     """Make a topic; False when it was there."""
-    reply: Done = yield from ask(engine, lambda _: CreateTopic(name, retention))
-    return reply.changed
+    while True:
+        # Whatever is deleted from here on makes copies of the request void.
+        seen: TopicList = yield from ask(engine, lambda _: ListTopics(name, 1))
+        create = CreateTopic(name, retention, seen.deleted)
+        try:
+            reply: Done = yield from ask(engine, lambda _, it=create: it)
+        except Refused as error:
+            if error.code != "outdated":
+                raise
+        else:
+            return reply.changed
 
 
 def configure_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
-    """Change what a topic keeps; False when it was so."""
-    reply: Done = yield from ask(engine, lambda _: ConfigureTopic(name, retention))
+    """Change what a topic keeps; False when it was so. Refused when it was changed meanwhile."""
+    shown = (yield from topic(engine, name)).topic
+    configure = ConfigureTopic(name, retention, shown.topic_id, shown.configured)
+    reply: Done = yield from ask(engine, lambda _: configure)
     return reply.changed
 
 

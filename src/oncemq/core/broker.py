@@ -203,6 +203,8 @@ class Broker:
         refusal = refusal or _fault(create.retention)
         if refusal:
             return refusal
+        if 0 <= create.deleted < self.shard.deleted:
+            return Refused("outdated", "topics were deleted since: look whether it was one of them")
         self._scribe.create(step, create.topic, now, create.retention)
         return Done(changed=True)
 
@@ -215,6 +217,13 @@ class Broker:
             return refusal
         if topic.retention == configure.retention:
             return Done(changed=False)
+        replaced = configure.topic_id, configure.configured
+        if configure.topic_id and replaced != (topic.id, topic.configured):
+            return Refused(
+                "outdated",
+                f"topic {topic.name!r} was configured by somebody else while this was under way: "
+                "look at it, and configure it again if you still want to",
+            )
         self._scribe.write(step, TopicConfigured(topic.id, configure.retention))
         return Done(changed=True)
 

@@ -80,7 +80,8 @@ def _topics(shard: Shard, question: ListTopics) -> TopicList:
     limit = min(max(1, question.limit), PAGE_MAX)
     page = names[first : first + limit]
     more = first + limit < len(names)
-    return TopicList(tuple(_info(shard, shard.by_name[name]) for name in page), more)
+    found = tuple(_info(shard, shard.by_name[name]) for name in page)
+    return TopicList(found, more, shard.deleted)
 
 
 def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
@@ -153,6 +154,7 @@ def _info(shard: Shard, topic: Topic) -> TopicInfo:
         retention=topic.retention,
         created=topic.created,
         idempotency_keys=len(shard.keys.get(topic.id, ())),
+        configured=topic.configured,
     )
 
 

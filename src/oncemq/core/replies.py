@@ -4,7 +4,16 @@ from typing import ClassVar
 
 import msgspec
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, Sequence, SubscriptionId, TopicId
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Micros,
+    Offset,
+    Sequence,
+    Serial,
+    SubscriptionId,
+    TopicId,
+)
 from oncemq.core.records import Retention, Run
 
 NO_OFFSET = Offset(-1)
@@ -119,12 +128,16 @@ class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
     created: Micros
     stored_bytes: int = 0
     idempotency_keys: int = 0
+    configured: Serial = Serial(0)  # the record that its retention is from
 
 
 class TopicList(Reply, frozen=True, array_like=True):
+    """`deleted`: the newest record that deleted a topic, of any name; 0: there was none."""
+
     opcode = 72
     topics: tuple[TopicInfo, ...]
     more: bool
+    deleted: Serial = Serial(0)
 
 
 class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):

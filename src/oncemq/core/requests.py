@@ -11,6 +11,7 @@ from oncemq.core.names import (
     Offset,
     ProducerId,
     Sequence,
+    Serial,
     SubscriptionId,
     TopicId,
 )
@@ -143,16 +144,29 @@ class Unsubscribe(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class CreateTopic(Request, frozen=True, array_like=True):
+class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`deleted`: the newest deletion that was seen; -1: none was looked for.
+
+    A copy that comes late must not make a topic again that was deleted since.
+    """
+
     opcode = 8
     topic: str
     retention: Retention = Retention()
+    deleted: Serial = Serial(-1)
 
 
-class ConfigureTopic(Request, frozen=True, array_like=True):
+class ConfigureTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`topic_id` and `configured`: which topic, and which configuration, is replaced; 0: any.
+
+    A copy that comes late must not undo what was configured since.
+    """
+
     opcode = 9
     topic: str
     retention: Retention
+    topic_id: TopicId = TopicId(0)
+    configured: Serial = Serial(0)
 
 
 class DeleteTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):

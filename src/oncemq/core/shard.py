@@ -64,6 +64,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
     identities: int
     last_timestamp: Micros
+    deleted: Serial = Serial(0)
 
 
 State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
@@ -81,6 +82,7 @@ class Shard:
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
         self.identities = 0
         self.last_timestamp = Micros(0)
+        self.deleted = Serial(0)  # the newest record that deleted a topic
         self.clients = Clients()
         self.topics: dict[TopicId, Topic] = {}
         self.by_name: dict[str, Topic] = {}
@@ -147,6 +149,8 @@ class Shard:
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
             case _:
                 topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
+                if isinstance(record, TopicDeleted):
+                    self.deleted = max(self.deleted, serial)
                 if isinstance(
                     record, TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten
                 ):
@@ -275,6 +279,7 @@ class Shard:
                 # What was let go before stays gone, whatever is kept from now on.
                 topic.trimmed = topic.low
                 topic.retention = record.retention
+                topic.configured = topic.last_serial
             case TopicTrimmed():
                 topic.trimmed = record.low
             case ProducersForgotten():
@@ -356,7 +361,7 @@ class Shard:
             keys = self.keys.get(topic_id)
             for state in keys.capture(topic_id) if keys else ():
                 yield _encode(state)
-        yield _encode(ShardState(self.identities, self.last_timestamp))
+        yield _encode(ShardState(self.identities, self.last_timestamp, self.deleted))
 
     def restore(self, blob: bytes) -> None:
         """Take over one captured value; the records since the capture began are replayed after."""
@@ -383,6 +388,7 @@ class Shard:
             case ShardState():
                 self.identities = max(self.identities, state.identities)
                 self.last_timestamp = max(self.last_timestamp, state.last_timestamp)
+                self.deleted = max(self.deleted, state.deleted)
 
     def recovered(self) -> None:
         """Recovery is over and what it read is durable: readers may see all of it."""

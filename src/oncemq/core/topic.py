@@ -45,6 +45,7 @@ class Topic:
     visible: Offset = Offset(0)  # end as of the last sync; what readers may see
     trimmed: Offset = Offset(0)  # retention let go of everything below
     last_serial: Serial = Serial(0)  # of the newest record about this topic
+    configured: Serial = Serial(0)  # of the one that its retention is from
     producers: dict[ProducerId, Producer] = field(default_factory=dict[ProducerId, Producer])
     subscriptions: dict[ClientId, Subscription] = field(
         default_factory=dict[ClientId, Subscription]
@@ -103,7 +104,7 @@ def describe_retention(retention: Retention) -> str:
 def made(record: TopicCreated, serial: Serial) -> Topic:
     """The topic as it begins."""
     topic = Topic(record.topic_id, record.name, record.retention, record.timestamp)
-    topic.last_serial = serial
+    topic.last_serial = topic.configured = serial
     clients = record.clients if isinstance(record, TopicAwaited) else ()
     for number, client in enumerate(clients, record.topic_id + 1):
         identity = SubscriptionId(number)
@@ -134,6 +135,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     producers: tuple[ProducerState, ...]
     subscriptions: tuple[tuple[SubscriptionId, ClientId, Offset], ...]
     derived: tuple[ClientId, ...] = ()  # those of them that a pattern made
+    configured: Serial = Serial(0)
 
 
 def capture(topic: Topic) -> TopicState:
@@ -154,6 +156,7 @@ def capture(topic: Topic) -> TopicState:
             (each.id, each.client, each.cursor) for each in topic.subscriptions.values()
         ),
         derived=tuple(each.client for each in topic.subscriptions.values() if each.derived),
+        configured=topic.configured,
     )
 
 
@@ -168,6 +171,7 @@ def restore(state: TopicState) -> Topic:
         end=state.end,
         trimmed=state.trimmed,
         last_serial=state.last_serial,
+        configured=state.configured,
         producers={
             each.producer: Producer(
                 each.anonymous,

@@ -10,6 +10,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.core.names import Micros
 from oncemq.core.records import Retention
 from oncemq.core.replies import Done
+from oncemq.core.requests import CreateTopic
 from oncemq.errors import (
     Corrupt,
     Fenced,
@@ -596,7 +597,7 @@ def test_a_request_is_sent_again_until_it_is_answered_and_answered_once(world, r
     lost = count()
     reader.wire.lose = lambda _: next(lost) < 5
     before = reader.wire.sent
-    verb = verbs.create_topic(reader.engine, "new", Retention())
+    verb = verbs.ask(reader.engine, lambda _: CreateTopic("new"))
     ticket = next(verb)
     for _ in range(8):
         reader.turn(2)
@@ -605,6 +606,33 @@ def test_a_request_is_sent_again_until_it_is_answered_and_answered_once(world, r
     assert ticket.result() == Done(False)  # the first one had made it
     assert reader.wire.sent - before == 6
     verb.close()
+
+
+def after_the_look(node, verb):
+    """The verb, once it has seen how things stand."""
+    looked = next(verb)
+    node.turn(2)
+    assert looked.done
+    return verb
+
+
+def test_a_topic_is_made_though_others_are_deleted_meanwhile(world, reader) -> None:
+    other = world.client()
+    verb = after_the_look(reader, verbs.create_topic(reader.engine, "new", Retention()))
+    other.run(verbs.delete_topic(other.engine, "orders"))
+    assert reader.run(verb) is True
+    assert [each.name for each in other.run(verbs.topics(other.engine))] == ["new"]
+
+
+def test_a_configuration_that_somebody_else_changed_meanwhile_is_left_alone(world, reader) -> None:
+    other, (first, second) = world.client(), (Retention(keep_ms=1), Retention(keep_ms=2))
+    verb = after_the_look(reader, verbs.configure_topic(reader.engine, "orders", first))
+    assert other.run(verbs.configure_topic(other.engine, "orders", second)) is True
+    with pytest.raises(Refused, match="by somebody else while this was under way") as caught:
+        reader.run(verb)
+    assert caught.value.code == "outdated"
+    assert other.run(verbs.topic(other.engine, "orders")).topic.retention == second
+    assert reader.run(verbs.configure_topic(reader.engine, "orders", second)) is False
 
 
 def test_a_verb_given_up_takes_its_request_back(world, reader) -> None:

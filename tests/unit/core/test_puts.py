@@ -16,7 +16,14 @@ from oncemq.core.records import (
     TopicCreated,
 )
 from oncemq.core.replies import NO_OFFSET, Done, PutAccepted, Refused, Resumed
-from oncemq.core.requests import DeleteTopic, Resume
+from oncemq.core.requests import (
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    ListTopics,
+    Resume,
+    ShowTopic,
+)
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
 
@@ -235,6 +242,41 @@ def test_a_late_copy_of_a_delete_spares_the_topic_that_was_made_since(desk) -> N
     desk.create("orders")
     assert desk.ask(delete) == Done(changed=False)
     assert "orders" in desk.shard.by_name
+
+
+def test_a_late_copy_of_a_create_does_not_make_a_topic_again(desk) -> None:
+    create = CreateTopic("orders", Retention(), desk.ask(ListTopics("", 1)).deleted)
+    assert desk.ask(create) == Done(changed=True)
+    assert desk.ask(create) == Done(changed=False)
+    desk.delete("orders")
+    assert refusal(desk.ask(create)) == "outdated"
+    assert "orders" not in desk.shard.by_name
+    seen = desk.ask(ListTopics("", 1)).deleted
+    desk.sync()
+    desk = desk.crash()
+    assert desk.ask(ListTopics("", 1)).deleted == seen > create.deleted
+    assert refusal(desk.ask(create)) == "outdated"
+    assert desk.ask(CreateTopic("orders", Retention(), seen)) == Done(changed=True)
+
+
+def test_a_late_copy_of_a_configuration_undoes_nothing(desk) -> None:
+    desk.create("orders")
+
+    def configure(keep_ms: int) -> ConfigureTopic:
+        shown = desk.ask(ShowTopic("orders")).topic
+        return ConfigureTopic("orders", Retention(keep_ms), shown.topic_id, shown.configured)
+
+    first = configure(1)
+    assert desk.ask(first) == Done(changed=True)
+    assert desk.ask(first) == Done(changed=False)
+    desk.ask(configure(0))  # as it was before, and not the one that `first` replaced
+    desk.sync()
+    desk = desk.crash()
+    assert refusal(desk.ask(first)) == "outdated"
+    desk.delete("orders")
+    desk.create("orders")
+    assert refusal(desk.ask(first)) == "outdated"
+    assert desk.shard.by_name["orders"].retention == Retention()
 
 
 def test_a_topic_made_again_has_another_identity(desk) -> None:

@@ -6,7 +6,7 @@
 import pytest
 
 from oncemq.core.catalog import Counters
-from oncemq.core.names import Micros, Offset, TopicId
+from oncemq.core.names import Micros, Offset, Serial, TopicId
 from oncemq.core.records import Retention, TopicConfigured, TopicDeleted, TopicTrimmed
 from oncemq.core.replies import (
     Done,
@@ -208,7 +208,8 @@ def test_a_retention_is_said_in_words(retention, words) -> None:
 def info(name: str, number: int, low: int, end: int) -> TopicInfo:
     created = Micros(1_000_000_000)
     topic_id = TopicId(TAG | number)
-    return TopicInfo(name, topic_id, Offset(low), Offset(end), 1, 1, Retention(), created)
+    reach, by = (Offset(low), Offset(end)), Serial(2)  # the first record let its subscriber in
+    return TopicInfo(name, topic_id, *reach, 1, 1, Retention(), created, configured=by)
 
 
 def test_a_topic_is_shown_with_what_holds_its_messages(desk) -> None:
