@@ -34,7 +34,7 @@ def run(spec: Path, address: str) -> None:
         command, cwd=spec.parent, env={**os.environ, **places}, capture_output=True, text=True
     )
     if done.returncode:
-        sys.exit(done.stderr[-3000:])
+        sys.exit((done.stdout + done.stderr)[-3000:])
 
 
 def main() -> int:
