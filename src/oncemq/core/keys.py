@@ -1,4 +1,4 @@
-"""The idempotency keys of one topic: what was put under each, and when.
+"""The idempotency keys of a topic: what was put under each, and when.
 
 Laws: a key stands for one batch as long as it is remembered; the same again is a duplicate,
 other bytes are refused. Keys are forgotten by time alone, never to make room for another.
@@ -14,7 +14,7 @@ import msgspec
 
 from oncemq.core.names import Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import Conflict, Duplicate, New, Recent
-from oncemq.core.records import KeyedDiscarded, MessagesKeyed
+from oncemq.core.records import KeyedDiscarded, KeysForgotten, MessagesKeyed, TopicDeleted
 from oncemq.core.replies import NO_OFFSET
 
 CAPTURED = 1_000  # keys in one value of a checkpoint
@@ -90,3 +90,42 @@ class Keys:
 
 def _timestamp(entry: bytes) -> Micros:
     return Micros(_ENTRY.unpack(entry)[0])
+
+
+AboutKeys = TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten
+
+
+class AllKeys(dict[TopicId, Keys]):
+    """The keys of each topic that has any."""
+
+    def apply(self, record: AboutKeys, *, gone: bool) -> None:
+        """One fact; `gone`: its topic is no more.
+
+        Keys have no mark of their own: what is remembered twice is remembered the same.
+        """
+        match record:
+            case MessagesKeyed() | KeyedDiscarded():
+                if not gone:
+                    self.setdefault(record.topic_id, Keys()).add(record)
+            case KeysForgotten():
+                keys = self.get(record.topic_id, Keys())
+                keys.forget(record.keys)
+                if not keys:
+                    self.pop(record.topic_id, None)
+            case TopicDeleted():
+                self.pop(record.topic_id, None)
+
+    def capture(self) -> Iterator[KeysState]:
+        """All of them, as values; facts may be applied between two."""
+        for topic_id in list(self):
+            if keys := self.get(topic_id):
+                yield from keys.capture(topic_id)
+
+    def restore(self, state: KeysState) -> None:
+        """Take over one captured value."""
+        self.setdefault(state.topic_id, Keys()).restore(state)
+
+    def recovered(self) -> None:
+        """Recovery is over: oldest first again."""
+        for keys in self.values():
+            keys.recovered()

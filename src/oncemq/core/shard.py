@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from oncemq.core.clients import Clients, ClientState
-from oncemq.core.keys import Keys, KeysState
+from oncemq.core.keys import AboutKeys, AllKeys, KeysState
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     ClientId,
@@ -90,7 +90,7 @@ class Shard:
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
         self.stages = Stages()
         self.owners = Owners()
-        self.keys: dict[TopicId, Keys] = {}  # of the topics that have any
+        self.keys = AllKeys()
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
         self.patterns = Patterns()
         self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
@@ -151,10 +151,8 @@ class Shard:
                 topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
                 if isinstance(record, TopicDeleted):
                     self.deleted = max(self.deleted, serial)
-                if isinstance(
-                    record, TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten
-                ):
-                    self._apply_to_keys(record, gone=topic is None)
+                if isinstance(record, AboutKeys):
+                    self.keys.apply(record, gone=topic is None)
                 if topic is None:
                     assert serial <= self.checkpointed, f"record {serial} is about no topic"
                     return
@@ -228,25 +226,6 @@ class Shard:
         self._seen_time(record.timestamp)
         if record.topic_id not in self.topics:
             self._add(made(record, serial))
-
-    def _apply_to_keys(
-        self,
-        record: TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten,
-        *,
-        gone: bool,
-    ) -> None:
-        """Keys have no mark of their own: what is remembered twice is remembered the same."""
-        match record:
-            case MessagesKeyed() | KeyedDiscarded():
-                if not gone:
-                    self.keys.setdefault(record.topic_id, Keys()).add(record)
-            case KeysForgotten():
-                keys = self.keys.get(record.topic_id, Keys())
-                keys.forget(record.keys)
-                if not keys:
-                    self.keys.pop(record.topic_id, None)
-            case TopicDeleted():
-                self.keys.pop(record.topic_id, None)
 
     def _apply_to(self, topic: Topic, record: Record) -> None:
         match record:
@@ -357,10 +336,8 @@ class Shard:
         for owner in list(self.owners.entries):
             if owner in self.owners.entries:
                 yield _encode(self.owners.capture(owner))
-        for topic_id in list(self.keys):
-            keys = self.keys.get(topic_id)
-            for state in keys.capture(topic_id) if keys else ():
-                yield _encode(state)
+        for state in self.keys.capture():
+            yield _encode(state)
         yield _encode(ShardState(self.identities, self.last_timestamp, self.deleted))
 
     def restore(self, blob: bytes) -> None:
@@ -384,7 +361,7 @@ class Shard:
             case OwnerState():
                 self.owners.restore(state)
             case KeysState():
-                self.keys.setdefault(state.topic_id, Keys()).restore(state)
+                self.keys.restore(state)
             case ShardState():
                 self.identities = max(self.identities, state.identities)
                 self.last_timestamp = max(self.last_timestamp, state.last_timestamp)
@@ -395,8 +372,7 @@ class Shard:
         self.guests = OrderedDict(sorted(self.guests.items(), key=lambda item: item[1]))
         self._changes.clear()
         self._began = self.serial
-        for keys in self.keys.values():
-            keys.recovered()
+        self.keys.recovered()
         self.stages.recovered()
         self.owners.recovered()
         self.stages.release(self.low_of, len(self.stages))
