@@ -1,6 +1,7 @@
 """The declared pipeline beside this file, run twice, with new orders between the runs.
 
-Each run must put what is new of the dear orders into the topic, once.
+Each run must put what is new of the dear orders into the topic, once. Both run on one Spark
+Connect server: its catalog lasts as long as it does.
 """
 
 import json
@@ -13,23 +14,20 @@ from pathlib import Path
 
 from oncemq import Client
 from oncemq.core.records import Retention
+from oncemq.spark.cluster import connect_server
 from oncemq.spark.java import java_home
 from oncemq.testing import server
 
 HERE = Path(__file__).parent
+QUIET = {"spark.ui.enabled": "false"}
 ORDERS = [("tea", 220), ("cake", 430), ("lunch", 990)]
 
 
-def run(spec: Path, address: str) -> None:
-    """`spark-pipelines run`, with a catalog that lasts beside the spec."""
-    settings = {
-        "spark.sql.catalogImplementation": "hive",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    conf = [word for each in settings.items() for word in ("--conf", "=".join(each))]
+def run(spec: Path, remote: str, address: str) -> None:
+    """`spark-pipelines run`."""
     places = {"JAVA_HOME": java_home(), "PYSPARK_PYTHON": sys.executable, "ONCEMQ_SERVER": address}
-    command = [Path(sys.executable).parent / "spark-pipelines", "run", "--spec", spec, *conf]
+    program = Path(sys.executable).parent / "spark-pipelines"
+    command = [program, "run", "--spec", spec, "--remote", remote]
     done = subprocess.run(
         command, cwd=spec.parent, env={**os.environ, **places}, capture_output=True, text=True
     )
@@ -38,7 +36,14 @@ def run(spec: Path, address: str) -> None:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as directory, server() as address, Client(address) as mq:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        server() as address,
+        Client(address) as mq,
+        connect_server(
+            config={**QUIET, "spark.sql.warehouse.dir": f"{directory}/tables"}
+        ) as remote,
+    ):
         project = Path(directory) / "project"
         shutil.copytree(HERE, project)
         spec = project / "spark-pipeline.yml"
@@ -49,7 +54,7 @@ def main() -> int:
         for number in (1, 2):
             orders = [json.dumps({"item": item, "cents": cents}) for item, cents in ORDERS]
             mq.put_many("orders", [each.encode() for each in orders])
-            run(spec, address)
+            run(spec, remote, address)
             found = [json.loads(each.payload)["item"] for each in mq.read("dear", 0, limit=100)]
             print(f"run {number}: the topic has {', '.join(found)}")
             right = right and sorted(found) == sorted(["cake", "lunch"] * number)
