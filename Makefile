@@ -1,7 +1,7 @@
 # Needs python3 (3.11 or newer, with pip) and make. Everything else comes from the lock files.
 
 PYTHON  ?= python3
-WORKERS ?= 4
+WORKERS ?= 3
 MINUTES ?= 5
 RUNS    ?= 100
 SECONDS ?= 15

@@ -1,12 +1,14 @@
 """The source on a real Spark, in process: the same rows, message by message."""
 
 import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -226,3 +228,15 @@ def test_rows_that_are_gone_fail_the_query_by_their_range(
         available().awaitTermination()
     assert "offsets 5 up to 10 of 'events' are no longer kept" in str(failed.value)
     assert len(into) == 5
+
+
+def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task that has no use for it: whether the reader is there."""
+    there = "oncemq.spark.batch_reader" in sys.modules
+    for _ in batches:
+        yield pa.RecordBatch.from_pydict({"there": [there]})
+
+
+def test_a_worker_of_a_task_begins_with_its_imports_done(spark: SparkSession) -> None:
+    frame = spark.range(0, 2, 1, 2).mapInArrow(imported, "there boolean")
+    assert [row.there for row in frame.collect()] == [True, True]

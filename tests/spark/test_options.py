@@ -10,8 +10,9 @@ from pyspark.sql.types import (
 )
 
 from oncemq.errors import ConfigError
-from oncemq.spark.columns import Layout, schema_text
+from oncemq.spark.columns import Layout
 from oncemq.spark.options import SourceOptions, Start, source_options
+from oncemq.spark.schema import schema_text
 
 
 def options(streaming: bool | None = False, /, **given: str) -> SourceOptions:

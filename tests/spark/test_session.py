@@ -71,6 +71,12 @@ def test_the_launcher_drops_the_module_that_the_small_java_has_not(machine: Path
     assert said == "-cp a b  Main x*\n"
 
 
+def test_a_process_that_only_plans_or_commits_does_not_import_pyarrow() -> None:
+    """Spark starts several for each query, and a reader is made in one of them."""
+    program = "import pyspark_oncemq, sys; sys.exit('pyarrow' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_without_any_at_all_the_error_says_what_to_do(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

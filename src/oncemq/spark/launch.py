@@ -3,6 +3,7 @@
 """A Spark session with everything in place: Java, the Python of the workers, the source."""
 
 import os
+import re
 import sys
 import tempfile
 import zipfile
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONNECT_SCHEME = "sc://"
+DAEMON = "oncemq.spark.daemon"  # where this package is installed: on this machine
 CONNECT = ("grpc", "grpc_status", "pandas", "zstandard")
 PACKAGES = ("oncemq", "pyspark_oncemq")
 SETTINGS = {
@@ -46,6 +48,7 @@ def session(
         remote = master
     if remote:
         require(CONNECT, "pyspark[connect]")
+    is_local = re.fullmatch(r"local(\[.*\])?", remote or master) is not None
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app)
@@ -55,13 +58,14 @@ def session(
         os.environ["JAVA_HOME"] = java_home()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        settings = {**SETTINGS, **settings}
+        here = {"spark.python.daemon.module": DAEMON} if is_local else {}
+        settings = {**SETTINGS, **here, **settings}
     for name, setting in settings.items():
         builder = builder.config(name, setting)
     spark = builder.getOrCreate()
     if remote:
         return spark
-    if not master.startswith("local["):
+    if not is_local:
         spark.sparkContext.addPyFile(str(package_zip()))
     register(spark)
     return spark

@@ -1,7 +1,8 @@
 """The data source `oncemq`: what Spark asks for, handed to the readers and writers.
 
 Spark makes an instance of it on the driver and in planning processes of its own, and pickles it:
-it holds the options and nothing else.
+it holds the options and nothing else. Most of those processes never read: the readers, and with
+them pyarrow, are imported by those that do.
 """
 
 from pyspark.sql.datasource import (
@@ -13,12 +14,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from oncemq.spark.batch_reader import BatchReader
-from oncemq.spark.columns import schema_text
 from oncemq.spark.connections import settle_in
 from oncemq.spark.options import source_options
+from oncemq.spark.schema import schema_text
 from oncemq.spark.sink_options import sink_options
-from oncemq.spark.stream_reader import StreamReader
 from oncemq.spark.writers import BatchWriter, StreamWriter
 
 
@@ -36,11 +35,15 @@ class OnceMQDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For `spark.read`."""
+        from oncemq.spark.batch_reader import BatchReader
+
         settle_in()
         return BatchReader(source_options(self.options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For `spark.readStream`."""
+        from oncemq.spark.stream_reader import StreamReader
+
         settle_in()
         return StreamReader(source_options(self.options, streaming=True), schema)
 

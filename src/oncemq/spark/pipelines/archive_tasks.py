@@ -19,12 +19,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import StructField, StructType
 
 from oncemq.errors import Corrupt
-from oncemq.spark.columns import TYPES, Layout
+from oncemq.spark.columns import Layout
 from oncemq.spark.options import source_options
 from oncemq.spark.pipelines.archive_files import FILE_BYTES, Piece
 from oncemq.spark.pipelines.archive_place import sync_file
 from oncemq.spark.ranges import Range, Stretch
 from oncemq.spark.reading import read
+from oncemq.spark.schema import TYPES
 from oncemq.storage.disk import LocalDisk
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers", "producer", "sequence")
