@@ -16,6 +16,8 @@ READY := .venv/.ready
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # The interpreter is the machine's: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
+# Compiled once, and not by the first processes that import it, all at the same time.
+export UV_COMPILE_BYTECODE := 1
 # Several checkouts may share one cache on another disk; hard links would only warn there.
 export UV_LINK_MODE := copy
 

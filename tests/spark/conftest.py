@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
-from tests.spark.copying import CONFIG
+from tests.spark.copying import CONFIG, to_its_end
 from tests.spark.quick_spark import quick_spark
 
 import oncemq.spark
@@ -111,7 +111,7 @@ def copy_orders(
 ) -> None:
     """Copy what there is of `orders` into `copy`, by a streaming query; the keys with it."""
     reading = {"subscribe": "orders", "startingOffsets": "earliest", "minPartitions": "2"}
-    query = (
+    writer = (
         spark.readStream.format("oncemq")
         .options(server=address, maxOffsetsPerTrigger=str(PER_BATCH), **reading)
         .load()
@@ -119,9 +119,8 @@ def copy_orders(
         .writeStream.format(sink)
         .options(server=address, topic="copy", checkpointLocation=str(check), **options)
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    to_its_end(writer.start)
 
 
 @pytest.fixture

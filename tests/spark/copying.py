@@ -3,6 +3,7 @@
 Light to import: drivers that are killed start a hundred times.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +59,17 @@ def start_copying(spark: SparkSession, given: Given, *, available: bool = True) 
 
 
 def copy_all(spark: SparkSession, given: Given) -> None:
-    """Copy what there is now. On a very busy machine a query may need more than one start."""
+    """Copy what there is now."""
+    to_its_end(lambda: start_copying(spark, given))
+
+
+def to_its_end(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """A query that has ended. On a very busy machine it may need more than one start."""
     while True:
+        query = start()
         try:
-            start_copying(spark, given).awaitTermination()
-            return
+            query.awaitTermination()
+            return query
         except PySparkException as error:
             if TOO_SLOW not in str(error):
                 raise

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.copying import to_its_end
 
 import oncemq.spark
 from oncemq import Client
@@ -163,8 +164,8 @@ def test_a_stream_goes_on_where_its_checkpoint_says(mq: Client, streamed, tmp_pa
 
     def available() -> None:
         frame = streamed(subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="40")
-        query = collect_into(frame, tmp_path / "check", into).trigger(availableNow=True).start()
-        query.awaitTermination()
+        writer = collect_into(frame, tmp_path / "check", into).trigger(availableNow=True)
+        query = to_its_end(writer.start)
         (source,) = query.recentProgress[0]["sources"]
         assert json.loads(source["latestOffset"])["topics"]["orders"]["offset"] == end
 
@@ -221,11 +222,11 @@ def test_rows_that_are_gone_fail_the_query_by_their_range(
         query = collect_into(streamed(**options), tmp_path / "check", into)
         return query.trigger(availableNow=True).start()
 
-    available().awaitTermination()
+    to_its_end(available)
     mq.put_many("events", [b"x"] * 5)
     mq.unsubscribe("events")
     with pytest.raises(StreamingQueryException) as failed:
-        available().awaitTermination()
+        to_its_end(available)
     assert "offsets 5 up to 10 of 'events' are no longer kept" in str(failed.value)
     assert len(into) == 5
 

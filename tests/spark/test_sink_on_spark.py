@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 )
 from tests.spark.chains import between_queries, in_a_query
 from tests.spark.conftest import copied
+from tests.spark.copying import to_its_end
 from tests.spark.lanes import Rig
 
 from oncemq import Client
@@ -131,14 +132,13 @@ def test_batch_writes_and_writes_within_foreach_batch(
             out = rows.selectExpr("key", "value").write.format("oncemq").mode("append")
             out.options(server=address, topic="copy", sink="totals").save()
 
-    query = (
+    writer = (
         spark.readStream.format("oncemq")
         .options(server=address, subscribe="orders", startingOffsets="earliest")
         .load()
         .writeStream.foreachBatch(write)
         .option("checkpointLocation", str(tmp_path / "check"))
         .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    to_its_end(writer.start)
     assert copied(mq) == orders
