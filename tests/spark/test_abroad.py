@@ -20,6 +20,7 @@ from tests.spark.quick_spark import quick_spark
 
 from oncemq.core.records import Retention
 from oncemq.spark.cluster import connect_server
+from oncemq.spark.java import carried_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -102,5 +103,7 @@ def test_executors_that_do_not_have_the_package(tmp_path: Path, bare: str) -> No
 
 @pytest.mark.skipif(util.find_spec("grpc") is None, reason="needs pyspark[connect]")
 def test_over_spark_connect(tmp_path: Path) -> None:
-    with Rig(tmp_path) as rig, connect_server("local[2,4]", CONFIG, **quick_spark()) as remote:
+    java = {"JAVA_HOME": carried_home() or ""}  # the one that pip brought, as users have it
+    place = {**quick_spark(), **java}
+    with Rig(tmp_path) as rig, connect_server("local[2,4]", CONFIG, **place) as remote:
         use(rig, {}, remote=remote)
