@@ -71,12 +71,6 @@ def test_the_launcher_drops_the_module_that_the_small_java_has_not(machine: Path
     assert said == "-cp a b  Main x*\n"
 
 
-def test_a_process_that_only_plans_or_commits_does_not_import_pyarrow() -> None:
-    """Spark starts several for each query, and a reader is made in one of them."""
-    program = "import pyspark_oncemq, sys; sys.exit('pyarrow' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
 def test_without_any_at_all_the_error_says_what_to_do(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +112,13 @@ def test_what_a_worker_has_imported_is_not_searched_for_garbage_after_every_task
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "of_rows"), [("source", "pyarrow.compute"), ("writers", "pyarrow")]
+    ("module", "of_rows"),
+    [
+        ("source", "pyarrow"),
+        ("writers", "pyarrow"),
+        ("batch_reader", "pyarrow.compute"),
+        ("stream_reader", "pyarrow.compute"),
+    ],
 )
 def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(
     module: str, of_rows: str

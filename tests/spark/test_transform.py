@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import copied
 
 from oncemq import Client
@@ -171,14 +172,21 @@ def test_a_batch_at_work_ends_before_it_stops(
     sql = "SELECT CAST(value AS string) AS text FROM source"
     what = Definition(name="g", sources=source, sql=sql, target=target)
     with Run("transform", "g", server=address, timeout=20, spark=spark) as run:
+        looks = threading.Semaphore(0)
 
-        def write_slowly(directory: Directory, batch: DataFrame, number: int) -> None:
+        def look(query: StreamingQuery) -> dict[str, Any]:
+            looks.release()
+            return status.__get__(query)
+
+        def write_while_asked_to_stop(directory: Directory, batch: DataFrame, number: int) -> None:
             run.stopping.set()
-            time.sleep(1)
+            for _ in range(2):  # it looked, and still waits
+                assert looks.acquire(timeout=20)
             write(directory, batch, number)
 
-        write = Directory.write
-        monkeypatch.setattr(Directory, "write", write_slowly)
+        status, write = StreamingQuery.status, Directory.write
+        monkeypatch.setattr(StreamingQuery, "status", property(look))
+        monkeypatch.setattr(Directory, "write", write_while_asked_to_stop)
         done = transform_on(run, what, follow=True)
     assert (done.messages, done.batches) == (120, 1)
     assert parquet.read_table("out").num_rows == 120
