@@ -11,7 +11,8 @@ from typing import ClassVar
 from oncemq.client.outbox import Slot
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
-from oncemq.core.records import CursorMoved, MessagesStored, OutboxPut, Record, Run
+from oncemq.core.outbox_records import OutboxPut
+from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
 from oncemq.storage.disk import Buffer
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.planning import Live

@@ -16,7 +16,8 @@ from damage import Copied, Feed, Made, damage, make_log, make_outbox
 from oncemq import config
 from oncemq.client.outbox import Slot
 from oncemq.core.names import ClientId, Offset, TopicId
-from oncemq.core.records import CursorMoved, Marked, OutboxPut, Record
+from oncemq.core.outbox_records import OutboxPut
+from oncemq.core.records import CursorMoved, Marked, Record
 from oncemq.core.replies import REPLIES
 from oncemq.core.requests import REQUESTS
 from oncemq.errors import ConfigError, Corrupt, StorageRefused

@@ -10,7 +10,7 @@ from random import Random
 
 from oncemq.client.outbox import Slot, open_slots
 from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.records import OutboxPut
+from oncemq.core.outbox_records import OutboxPut
 from oncemq.testing.faulty_disk import FaultyDisk
 
 

@@ -19,7 +19,8 @@ from oncemq.client import outbox
 from oncemq.client.outbox import open_slots
 from oncemq.core import shard
 from oncemq.core.names import ClientId, Sequence, TopicId
-from oncemq.core.records import Marked, OutboxLane, Retention
+from oncemq.core.outbox_records import OutboxLane
+from oncemq.core.records import Marked, Retention
 from oncemq.core.topic import Topic, TopicState
 from oncemq.errors import Corrupt
 from oncemq.server import driver

@@ -11,7 +11,8 @@ Law: a put is synced here before it is sent (G2 across crashes of the client).
 from collections.abc import Callable, Iterable
 
 from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.records import Marked, OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.outbox_records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.records import Marked
 from oncemq.errors import Locked, StorageFull
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.layout import remove_log

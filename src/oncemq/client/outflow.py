@@ -13,9 +13,9 @@ from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId, name_fault
+from oncemq.core.outbox_records import OutboxPut
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
-from oncemq.core.records import OutboxPut
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body

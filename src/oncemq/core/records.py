@@ -4,8 +4,6 @@ Law: folding the records of a log in order gives the broker's state, always the 
 The payload bytes of `MessagesStored` and nothing else travel beside the record, as its body.
 """
 
-from typing import ClassVar
-
 import msgspec
 
 from oncemq.core.names import (
@@ -20,6 +18,8 @@ from oncemq.core.names import (
     TopicId,
     owner_producer,
 )
+from oncemq.core.outbox_records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.record import Record
 
 
 class Retention(msgspec.Struct, frozen=True, array_like=True):
@@ -43,12 +43,6 @@ class Run(msgspec.Struct, frozen=True, array_like=True, gc=False):
     producer_epoch: Epoch  # of the client that put it; 0: the producer ends with its process
     first_sequence: Sequence
     timestamp: Micros
-
-
-class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One fact. `kind` is its number on disk, for good."""
-
-    kind: ClassVar[int]
 
 
 class TopicCreated(Record, frozen=True, array_like=True):
@@ -319,43 +313,6 @@ class SubscriptionDerived(Record, frozen=True, array_like=True):
     client: ClientId
     cursor: Offset
     timestamp: Micros
-
-
-class OutboxLane(Record, frozen=True, array_like=True):
-    """In a client's outbox: where a producer's numbers on a topic go on."""
-
-    kind = 64
-    topic: str
-    topic_id: TopicId
-    next_sequence: Sequence
-
-
-class OutboxPut(Record, frozen=True, array_like=True):
-    """In a client's outbox: a batch that must reach the server, once."""
-
-    kind = 65
-    topic: str
-    topic_id: TopicId
-    first_sequence: Sequence
-    count: int
-    columns: int
-    checksum: int
-    body: bytes
-
-
-class OutboxDone(Record, frozen=True, array_like=True):
-    """In a client's outbox: everything below `next_sequence` has its receipt or its refusal."""
-
-    kind = 66
-    topic: str
-    next_sequence: Sequence
-
-
-class OutboxOpened(Record, frozen=True, array_like=True):
-    """In a client's outbox: whose numbers these are; before it, a copy was under way."""
-
-    kind = 67
-    producer: ProducerId
 
 
 RECORDS: dict[int, type[Record]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
 from oncemq.core.names import Sequence, TopicId
-from oncemq.core.records import OutboxPut
+from oncemq.core.outbox_records import OutboxPut
 from oncemq.errors import Corrupt, Locked, StorageFull
 
 ID = TopicId(9)

@@ -6,7 +6,8 @@
 import pytest
 
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
-from oncemq.core.records import CursorMoved, OutboxOpened, Retention
+from oncemq.core.outbox_records import OutboxOpened
+from oncemq.core.records import CursorMoved, Retention
 from oncemq.core.requests import Start
 from oncemq.core.shard import Shard
 

@@ -1,0 +1,41 @@
+"""The facts in a client's outbox: puts on their way, and where a producer's numbers go on."""
+
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.record import Record
+
+
+class OutboxLane(Record, frozen=True, array_like=True):
+    """In a client's outbox: where a producer's numbers on a topic go on."""
+
+    kind = 64
+    topic: str
+    topic_id: TopicId
+    next_sequence: Sequence
+
+
+class OutboxPut(Record, frozen=True, array_like=True):
+    """In a client's outbox: a batch that must reach the server, once."""
+
+    kind = 65
+    topic: str
+    topic_id: TopicId
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+    body: bytes
+
+
+class OutboxDone(Record, frozen=True, array_like=True):
+    """In a client's outbox: everything below `next_sequence` has its receipt or its refusal."""
+
+    kind = 66
+    topic: str
+    next_sequence: Sequence
+
+
+class OutboxOpened(Record, frozen=True, array_like=True):
+    """In a client's outbox: whose numbers these are; before it, a copy was under way."""
+
+    kind = 67
+    producer: ProducerId
