@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from oncemq.config import Config
+from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
@@ -59,7 +60,7 @@ class Server:
         try:
             shard = Shard(opened.log.tag)
             for blob in opened.states:
-                shard.restore(blob)
+                snapshot.restore(shard, blob)
             shard.checkpointed = opened.checkpoint_end
             self.recovered = 0
             for serial, record in opened.replay:

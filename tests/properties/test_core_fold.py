@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.names import (
     ClientId,
@@ -85,7 +86,7 @@ def fold(
     """What a recovery makes of a checkpoint (begun and ended there) and the records after it."""
     shard = Shard(7)
     for blob in blobs:
-        shard.restore(blob)
+        snapshot.restore(shard, blob)
     shard.checkpointed = Serial(end)
     for serial, record in enumerate(records[begin:], start=begin + 1):
         shard.apply(record, Serial(serial))
@@ -98,7 +99,7 @@ def everything(shard: Shard) -> object:
     """All that a shard knows, ready to compare."""
     shard.stages.release(shard.low_of, len(shard.stages))  # needs no record: it is so for good
     return (
-        sorted(shard.capture()),
+        sorted(snapshot.capture(shard)),
         shard.serial,
         shard.next_identity(),
         shard.last_timestamp,
@@ -286,7 +287,8 @@ class Live:
     def capture_some(self, count: int) -> None:
         """Begin a checkpoint, or go on with it, a few values at a time."""
         if self.capture is None:
-            self.capture, self.blobs, self.begun = self.shard.capture(), [], len(self.records)
+            self.capture, self.blobs = snapshot.capture(self.shard), []
+            self.begun = len(self.records)
             self.snapshots.append((len(self.records), everything(self.shard)))
         for _ in range(count):
             blob = next(self.capture, None)
@@ -310,7 +312,7 @@ def test_every_recovery_arrives_at_the_state_that_was_live(steps: list[tuple]) -
         live.capture_some(1)
     live.snapshots.append((len(live.records), everything(live.shard)))
 
-    for serial, snapshot in live.snapshots:  # a crash that lost the rest
-        assert everything(fold(live.records[:serial])) == snapshot
+    for serial, as_it_was in live.snapshots:  # a crash that lost the rest
+        assert everything(fold(live.records[:serial])) == as_it_was
     for blobs, begin, end in live.checkpoints:
-        assert everything(fold(live.records, blobs, begin=begin, end=end)) == snapshot
+        assert everything(fold(live.records, blobs, begin=begin, end=end)) == as_it_was

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import Retention
@@ -205,7 +206,7 @@ class Machine:
         self.log, self.report = opened.log, opened.report
         shard = Shard(opened.log.tag)
         for blob in opened.states:
-            shard.restore(blob)
+            snapshot.restore(shard, blob)
         shard.checkpointed = opened.checkpoint_end
         for serial, record in opened.replay:
             shard.apply(record, serial)

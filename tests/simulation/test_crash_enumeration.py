@@ -17,7 +17,7 @@ from tests.simulation.crashed_server import Ledger, Machine, check, copied
 
 from oncemq.client import outbox
 from oncemq.client.outbox import open_slots
-from oncemq.core import shard
+from oncemq.core import snapshot
 from oncemq.core.names import ClientId, Sequence, TopicId
 from oncemq.core.outbox_records import OutboxLane
 from oncemq.core.records import Marked, Retention
@@ -283,14 +283,14 @@ def no_mending(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint forgets who put."""
-    restored = shard.restore
+    restored = snapshot.restore_topic
 
     def forgetful(state: TopicState) -> Topic:
         topic = restored(state)
         topic.producers.clear()
         return topic
 
-    monkeypatch.setattr(shard, "restore", forgetful)
+    monkeypatch.setattr(snapshot, "restore_topic", forgetful)
 
 
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:

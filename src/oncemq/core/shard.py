@@ -6,12 +6,10 @@ changes nothing when it is replayed; identities are never given twice.
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
-import msgspec
-
-from oncemq.core.clients import Clients, ClientState
-from oncemq.core.keys import AboutKeys, AllKeys, KeysState
+from oncemq.core.clients import Clients
+from oncemq.core.keys import AboutKeys, AllKeys
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     ClientId,
@@ -21,8 +19,8 @@ from oncemq.core.names import (
     Serial,
     TopicId,
 )
-from oncemq.core.owners import Owners, OwnerState
-from oncemq.core.patterns import Patterns, PatternState, is_pattern, matches
+from oncemq.core.owners import Owners
+from oncemq.core.patterns import Patterns, is_pattern, matches
 from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientOpened,
@@ -55,22 +53,8 @@ from oncemq.core.records import (
 )
 from oncemq.core.replies import NO_OFFSET
 from oncemq.core.stages import NAME as STAGE_NAME
-from oncemq.core.stages import Stages, StageState
-from oncemq.core.topic import Subscription, Topic, TopicState, capture, made, restore
-
-
-class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """What belongs to no topic and no client."""
-
-    identities: int
-    last_timestamp: Micros
-    deleted: Serial = Serial(0)
-
-
-State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
+from oncemq.core.stages import Stages
+from oncemq.core.topic import Subscription, Topic, made
 
 
 class Shard:
@@ -134,7 +118,7 @@ class Shard:
             case TopicCreated():
                 self._topic_created(record, serial)
             case PatternSubscribed():
-                self._seen_identity(record.subscription_id)
+                self.seen_identity(record.subscription_id)
                 self.patterns.add(record.client, record.pattern, record.subscription_id)
             case PatternUnsubscribed():
                 self.patterns.remove(record.client, record.pattern)
@@ -168,7 +152,7 @@ class Shard:
         """What stages and commits do; False when it is about something that is gone."""
         match record:
             case StageMade():
-                self._seen_identity(record.stage_id)
+                self.seen_identity(record.stage_id)
                 self._seen_time(record.timestamp)
                 self.stages.made(record, serial)
             case MessagesStaged():
@@ -222,10 +206,10 @@ class Shard:
 
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
         awaited = len(record.clients) if isinstance(record, TopicAwaited) else 0
-        self._seen_identity(record.topic_id + awaited)
+        self.seen_identity(record.topic_id + awaited)
         self._seen_time(record.timestamp)
         if record.topic_id not in self.topics:
-            self._add(made(record, serial))
+            self.add(made(record, serial))
 
     def _apply_to(self, topic: Topic, record: Record) -> None:
         match record:
@@ -244,7 +228,7 @@ class Shard:
             case CursorMoved():
                 topic.subscriptions[record.client].cursor = record.cursor
             case SubscriptionMade() | SubscriptionDerived():
-                self._seen_identity(record.subscription_id)
+                self.seen_identity(record.subscription_id)
                 derived = isinstance(record, SubscriptionDerived)
                 topic.subscriptions[record.client] = Subscription(
                     record.subscription_id, record.client, record.cursor, derived, topic.last_serial
@@ -284,11 +268,13 @@ class Shard:
     def _seen_time(self, timestamp: Micros) -> None:
         self.last_timestamp = max(self.last_timestamp, timestamp)
 
-    def _seen_identity(self, identity: int) -> None:
+    def seen_identity(self, identity: int) -> None:
+        """This one is used."""
         if identity >> 32 == self._tag >> 32:
             self.identities = max(self.identities, identity & 0xFFFF_FFFF)
 
-    def _add(self, topic: Topic) -> None:
+    def add(self, topic: Topic) -> None:
+        """A topic is there from now on: made, or kept by a checkpoint."""
         self.topics[topic.id] = topic
         namesake = self.by_name.get(topic.name)
         if namesake is None:
@@ -316,56 +302,6 @@ class Shard:
         if not topics:
             del self.by_client[client]
             del self._changes[client]
-
-    # Checkpoints: values taken a few at a time while work goes on.
-
-    def capture(self) -> Iterator[bytes]:
-        """Everything, as blobs. Facts may be applied between two of them: see `restore`."""
-        for client in list(self.clients.entries):
-            yield _encode(self.clients.capture(client))
-        for topic_id in list(self.topics):
-            topic = self.topics.get(topic_id)
-            if topic is not None:
-                yield _encode(capture(topic))
-        for client in list(self.patterns.by_client):
-            for state in self.patterns.capture(client):
-                yield _encode(state)
-        for stage_id in list(self.stages.by_id):
-            if stage_id in self.stages.by_id:
-                yield _encode(self.stages.capture(stage_id))
-        for owner in list(self.owners.entries):
-            if owner in self.owners.entries:
-                yield _encode(self.owners.capture(owner))
-        for state in self.keys.capture():
-            yield _encode(state)
-        yield _encode(ShardState(self.identities, self.last_timestamp, self.deleted))
-
-    def restore(self, blob: bytes) -> None:
-        """Take over one captured value; the records since the capture began are replayed after."""
-        state = _decode(blob)
-        match state:
-            case TopicState():
-                topic = restore(state)
-                self._add(topic)
-                for producer, entry in topic.producers.items():
-                    if entry.anonymous:
-                        self.guests[topic.id, producer] = entry.seen
-            case ClientState():
-                self.clients.restore(state)
-            case PatternState():
-                self._seen_identity(state.subscription_id)
-                self.patterns.add(state.client, state.pattern, state.subscription_id)
-            case StageState():
-                self._seen_identity(state.stage_id)
-                self.stages.restore(state)
-            case OwnerState():
-                self.owners.restore(state)
-            case KeysState():
-                self.keys.restore(state)
-            case ShardState():
-                self.identities = max(self.identities, state.identities)
-                self.last_timestamp = max(self.last_timestamp, state.last_timestamp)
-                self.deleted = max(self.deleted, state.deleted)
 
     def recovered(self) -> None:
         """Recovery is over and what it read is durable: readers may see all of it."""

@@ -138,7 +138,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     configured: Serial = Serial(0)
 
 
-def capture(topic: Topic) -> TopicState:
+def capture_topic(topic: Topic) -> TopicState:
     """The topic as a value."""
     return TopicState(
         topic_id=topic.id,
@@ -160,7 +160,7 @@ def capture(topic: Topic) -> TopicState:
     )
 
 
-def restore(state: TopicState) -> Topic:
+def restore_topic(state: TopicState) -> Topic:
     """The topic a checkpoint kept."""
     derived = set(state.derived)
     return Topic(

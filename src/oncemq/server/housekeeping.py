@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 
+from oncemq.core import snapshot
 from oncemq.core.names import Micros, TopicId
 from oncemq.errors import Corrupt
 from oncemq.server.driver import Driver
@@ -60,7 +61,7 @@ class Housekeeping:
             self._driver.upkeep(now)
             if self._checkpoint_due(now):
                 self._last_checkpoint = now
-                self._capture = self._driver.broker.shard.capture()
+                self._capture = snapshot.capture(self._driver.broker.shard)
                 self._writer = self._driver.log.begin_checkpoint()
             elif (planned := self._plan()) is not None:
                 # It frees what cursors have passed: those moves must be durable before.

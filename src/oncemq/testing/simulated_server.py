@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 
+from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros
 from oncemq.core.rules import Rules
@@ -114,7 +115,7 @@ class SimulatedServer:
         opened = open_log(self.disk, DIRECTORY, self._options, random_bytes=self._chance.randbytes)
         shard = Shard(opened.log.tag)
         for blob in opened.states:
-            shard.restore(blob)
+            snapshot.restore(shard, blob)
         shard.checkpointed = opened.checkpoint_end
         for serial, record in opened.replay:
             shard.apply(record, serial)

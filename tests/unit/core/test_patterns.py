@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncemq.core import snapshot
 from oncemq.core.names import ClientId, Micros, Serial, SubscriptionId
 from oncemq.core.patterns import Patterns, among, is_pattern, matches, pattern_fault
 from oncemq.core.records import (
@@ -250,8 +251,8 @@ def test_a_pattern_outlives_a_restart_and_a_checkpoint(desk) -> None:
     after.put("orders.b", b"y")
     assert topics_of(after) == {"orders.a": 0, "orders.b": 0}
     restored = Shard(7)
-    for blob in after.shard.capture():
-        restored.restore(blob)
+    for blob in snapshot.capture(after.shard):
+        snapshot.restore(restored, blob)
     restored.serial = restored.checkpointed = after.shard.serial
     billing = ClientId("billing")
     assert restored.patterns.of(billing) == after.shard.patterns.of(billing)
@@ -265,8 +266,8 @@ def test_replaying_over_a_checkpoint_changes_nothing(desk) -> None:
         change("orders.*")
     desk.put("orders.a", b"x")
     restored = Shard(7)
-    for blob in desk.shard.capture():
-        restored.restore(blob)
+    for blob in snapshot.capture(desk.shard):
+        snapshot.restore(restored, blob)
     restored.checkpointed = Serial(len(desk.records))
     for serial, record in enumerate(desk.records, start=1):
         restored.apply(record, Serial(serial))

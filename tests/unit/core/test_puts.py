@@ -6,6 +6,7 @@
 import pytest
 from msgspec import structs
 
+from oncemq.core import snapshot
 from oncemq.core.names import Epoch, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.records import (
@@ -145,8 +146,8 @@ def test_a_repeat_is_recognized_after_a_restore_from_a_checkpoint(desk, make_des
     desk.put("orders", b"a")
     desk.put("orders", b"b", b"c")
     after = make_desk()
-    for blob in desk.shard.capture():
-        after.shard.restore(blob)
+    for blob in snapshot.capture(desk.shard):
+        snapshot.restore(after.shard, blob)
     after.shard.serial = desk.shard.serial
     after.records, after.epochs = desk.records, desk.epochs
     assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True)

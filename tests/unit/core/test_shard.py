@@ -5,6 +5,7 @@
 
 import pytest
 
+from oncemq.core import snapshot
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
 from oncemq.core.records import CursorMoved, Retention
@@ -13,14 +14,14 @@ from oncemq.core.shard import Shard
 
 
 def blobs(shard: Shard) -> list[bytes]:
-    return sorted(shard.capture())
+    return sorted(snapshot.capture(shard))
 
 
 def restored(captured: list[bytes], records, *, begin: int, end: int) -> Shard:
     """A shard from a checkpoint that was begun at `begin` and done at `end`."""
     shard = Shard(7)
     for blob in captured:
-        shard.restore(blob)
+        snapshot.restore(shard, blob)
     shard.checkpointed = Serial(end)
     for serial, record in enumerate(records[begin:], start=begin + 1):
         shard.apply(record, Serial(serial))
@@ -53,14 +54,14 @@ def test_replaying_every_record_gives_the_live_state(desk) -> None:
 
 def test_a_checkpoint_alone_gives_the_live_state(desk) -> None:
     history(desk)
-    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     after.serial = desk.shard.serial
     assert blobs(after) == blobs(desk.shard)
 
 
 def test_records_a_checkpoint_already_holds_change_nothing_when_replayed(desk) -> None:
     history(desk)
-    captured = list(desk.shard.capture())
+    captured = list(snapshot.capture(desk.shard))
     records = desk.records
     for begin in range(len(records) + 1):
         after = restored(captured, records, begin=begin, end=len(records))
@@ -71,7 +72,7 @@ def test_a_topic_deleted_while_the_checkpoint_was_taken_stays_deleted(desk) -> N
     desk.create("a")
     desk.subscribe("b")
     begin = len(desk.records)
-    capture = desk.shard.capture()
+    capture = snapshot.capture(desk.shard)
     captured = [next(capture), next(capture)]  # the client, and topic a
     desk.put("b", b"x")
     desk.delete("b")
@@ -84,7 +85,7 @@ def test_a_topic_deleted_while_the_checkpoint_was_taken_stays_deleted(desk) -> N
 def test_a_name_used_again_while_the_checkpoint_was_taken_means_the_newer_topic(desk) -> None:
     desk.create("a")
     begin = len(desk.records)
-    capture = desk.shard.capture()
+    capture = snapshot.capture(desk.shard)
     captured = [next(capture)]
     desk.delete("a")
     desk.subscribe("a")
@@ -98,7 +99,7 @@ def test_identities_are_not_given_twice_even_when_their_topics_are_gone(desk) ->
     desk.create("a")
     last = desk.subscription("a")
     desk.delete("a")
-    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     assert after.next_identity() == last + 1
     assert restored([], desk.records, begin=0, end=0).next_identity() == last + 1
 
@@ -106,13 +107,13 @@ def test_identities_are_not_given_twice_even_when_their_topics_are_gone(desk) ->
 def test_timestamps_go_on_after_a_restore(desk) -> None:
     desk.subscribe("a")
     desk.put("a", b"x")
-    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     assert after.next_timestamp(0) == desk.shard.last_timestamp + 1
 
 
 def test_identities_of_another_data_directory_are_no_concern_of_this_one() -> None:
     shard = Shard(8)
-    shard._seen_identity((7 << 32) | 99)
+    shard.seen_identity((7 << 32) | 99)
     assert shard.next_identity() == (8 << 32) | 1
 
 
@@ -125,7 +126,7 @@ def test_everything_recovered_is_visible(desk) -> None:
 
 def test_guests_are_the_same_after_a_restore(desk) -> None:
     history(desk)
-    after = restored(list(desk.shard.capture()), [], begin=0, end=0)
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     assert list(after.guests.items()) == list(desk.shard.guests.items())
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
@@ -64,7 +65,7 @@ class Host:
         self.log: Log = opened.log
         shard = Shard(opened.log.tag)
         for blob in opened.states:
-            shard.restore(blob)
+            snapshot.restore(shard, blob)
         shard.checkpointed = opened.checkpoint_end
         for serial, record in opened.replay:
             shard.apply(record, serial)
@@ -113,7 +114,7 @@ class Host:
             self.driver.mark(Micros(self.now))
             self.commit()
             writer = self.log.begin_checkpoint()
-            for blob in self.broker.shard.capture():
+            for blob in snapshot.capture(self.broker.shard):
                 writer.add(blob)
             self.run(writer.finish())
         jobs = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oncemq.core import snapshot
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, owner_producer
 from oncemq.core.names import Sequence as Number
 from oncemq.core.records import Retention
@@ -67,7 +68,7 @@ def checkpoint(host) -> None:
     host.driver.mark(Micros(host.now))
     host.commit()
     writer = host.log.begin_checkpoint()
-    for blob in host.broker.shard.capture():
+    for blob in snapshot.capture(host.broker.shard):
         writer.add(blob)
     host.run(writer.finish())
 

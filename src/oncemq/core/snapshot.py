@@ -1,0 +1,82 @@
+"""A shard's state as the values of a checkpoint: taken a few at a time while work goes on.
+
+Law: facts may be applied between two values. The records since the capture began are replayed
+over what was restored, and change nothing that the values contain already.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from oncemq.core.clients import ClientState
+from oncemq.core.keys import KeysState
+from oncemq.core.names import Micros, Serial
+from oncemq.core.owners import OwnerState
+from oncemq.core.patterns import PatternState
+from oncemq.core.shard import Shard
+from oncemq.core.stages import StageState
+from oncemq.core.topic import TopicState, capture_topic, restore_topic
+
+
+class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """What belongs to no topic and no client."""
+
+    identities: int
+    last_timestamp: Micros
+    deleted: Serial = Serial(0)
+
+
+State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
+
+
+def capture(shard: Shard) -> Iterator[bytes]:
+    """Everything, as blobs. Facts may be applied between two of them."""
+    for client in list(shard.clients.entries):
+        yield _encode(shard.clients.capture(client))
+    for topic_id in list(shard.topics):
+        topic = shard.topics.get(topic_id)
+        if topic is not None:
+            yield _encode(capture_topic(topic))
+    for client in list(shard.patterns.by_client):
+        for state in shard.patterns.capture(client):
+            yield _encode(state)
+    for stage_id in list(shard.stages.by_id):
+        if stage_id in shard.stages.by_id:
+            yield _encode(shard.stages.capture(stage_id))
+    for owner in list(shard.owners.entries):
+        if owner in shard.owners.entries:
+            yield _encode(shard.owners.capture(owner))
+    for state in shard.keys.capture():
+        yield _encode(state)
+    yield _encode(ShardState(shard.identities, shard.last_timestamp, shard.deleted))
+
+
+def restore(shard: Shard, blob: bytes) -> None:
+    """Take over one captured value; the records since the capture began are replayed after."""
+    state = _decode(blob)
+    match state:
+        case TopicState():
+            topic = restore_topic(state)
+            shard.add(topic)
+            for producer, entry in topic.producers.items():
+                if entry.anonymous:
+                    shard.guests[topic.id, producer] = entry.seen
+        case ClientState():
+            shard.clients.restore(state)
+        case PatternState():
+            shard.seen_identity(state.subscription_id)
+            shard.patterns.add(state.client, state.pattern, state.subscription_id)
+        case StageState():
+            shard.seen_identity(state.stage_id)
+            shard.stages.restore(state)
+        case OwnerState():
+            shard.owners.restore(state)
+        case KeysState():
+            shard.keys.restore(state)
+        case ShardState():
+            shard.identities = max(shard.identities, state.identities)
+            shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
+            shard.deleted = max(shard.deleted, state.deleted)
