@@ -25,6 +25,8 @@ def repair(session: Session, accept_loss: bool) -> None:
     holds and what can be done are shown. The server must be stopped. Exit code 7: there is
     damage, and it is still there.
     """
+    import secrets
+
     from oncemq.storage.disk import LocalDisk
     from oncemq.storage.repair import accept_loss as mend
     from oncemq.storage.repair import diagnose
@@ -32,7 +34,10 @@ def repair(session: Session, accept_loss: bool) -> None:
     data = session.config.data
     if not data.is_dir():
         raise StorageRefused(f"there is no directory {data}; name it with --data")
-    found = (mend if accept_loss else diagnose)(LocalDisk(), str(data))
+    if accept_loss:
+        found = mend(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+    else:
+        found = diagnose(LocalDisk(), str(data))
     mended = accept_loss and not found.healthy
     session.answer(_object(found, mended=mended), _text(found, mended=mended))
     if not found.healthy and not mended:

@@ -1,6 +1,6 @@
 """The data directory: its FORMAT file, its folders, what a crash may leave lying about.
 
-    DIR/FORMAT        JSON: format, identity, tag; last thing written when a log is made
+    DIR/FORMAT        JSON: format, identity, tag, generation; written last when a log is made
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints
@@ -29,7 +29,8 @@ class Format(msgspec.Struct, frozen=True):
 
     format: int
     identity: bytes
-    tag: int
+    tag: int  # the upper half of every identity that this generation of the log gives
+    generation: int = 1  # how often the log was continued from an earlier state, counted from 1
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -45,12 +46,36 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
     for folder in ("log", "checkpoints"):
         disk.make_directory(f"{directory}/{folder}")
     _must_be_new(disk, f"{directory}/log")
-    tag = int.from_bytes(random_bytes(4), "little") & 0x7FFFFFFF or 1
+    tag = _random_tag(random_bytes)
     form = Format(VERSION, random_bytes(IDENTITY_BYTES), tag)
     first = new_log_segment(f"{directory}/log", form.identity, 1, frame_key(form.identity))
     replace_file(disk, first.path, first.header.encode())
-    replace_file(disk, f"{directory}/FORMAT", msgspec.json.format(msgspec.json.encode(form)))
+    _write_format(disk, directory, form)
     return form
+
+
+def raise_generation(disk: Disk, directory: str, random_bytes: Callable[[int], bytes]) -> Format:
+    """Say durably that the log goes on from a state its clients may have seen the future of.
+
+    The tag is new too: topics and subscriptions made from now on never get an identity that was
+    given in the future that was lost. The identity stays: the frames' checksums start from it.
+    """
+    old = read_format(disk, directory)
+    assert old is not None, "only a log that has a FORMAT file can be continued"
+    tag = _random_tag(random_bytes)
+    if tag == old.tag:
+        tag = tag % 0x7FFFFFFF + 1
+    form = msgspec.structs.replace(old, tag=tag, generation=old.generation + 1)
+    _write_format(disk, directory, form)
+    return form
+
+
+def _random_tag(random_bytes: Callable[[int], bytes]) -> int:
+    return int.from_bytes(random_bytes(4), "little") & 0x7FFFFFFF or 1
+
+
+def _write_format(disk: Disk, directory: str, form: Format) -> None:
+    replace_file(disk, f"{directory}/FORMAT", msgspec.json.format(msgspec.json.encode(form)))
 
 
 def read_format(disk: Disk, directory: str) -> Format | None:

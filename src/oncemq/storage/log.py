@@ -28,6 +28,7 @@ from oncemq.storage.disk import Buffer, Disk, Lock
 from oncemq.storage.entries import Extent
 from oncemq.storage.framing import encode, frame_key
 from oncemq.storage.index import BlockCache, MemoryIndex
+from oncemq.storage.layout import Format
 from oncemq.storage.parts import Stored
 from oncemq.storage.planning import LiveOf, Scales, plan
 from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
@@ -64,19 +65,19 @@ class Log:
         directory: str,
         options: LogOptions,
         *,
-        identity: bytes,
-        tag: int,
+        form: Format,
         catalog: Catalog,
         cache: BlockCache,
         lock: Lock,
         checkpoints: list[Checkpoint],
     ) -> None:
-        self.identity = identity
-        self.tag = tag
+        self.identity = form.identity
+        self.tag = form.tag
+        self.generation = form.generation
         self.options = options
         self._disk = disk
         self._directory = directory
-        self._key = frame_key(identity)
+        self._key = frame_key(form.identity)
         self._lock = lock
         self._cache = cache
         # the loop thread's

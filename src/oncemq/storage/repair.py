@@ -3,8 +3,11 @@
 Laws: whatever is taken out of the log is first in DIR/quarantine/, durably. The chain is cut
 at its first damage and what lies beyond goes with it: records in the middle cannot be left
 out of a fold. A segment the checkpoints cover holds only messages that matter, so it is
-salvaged: every batch that still holds goes into a cold segment in its place.
+salvaged: every batch that still holds goes into a cold segment in its place. The log's
+generation is raised before anything is taken out of it: clients that saw what is lost are told.
 """
+
+from collections.abc import Callable
 
 from oncemq.core.records import Committed, MessagesStored, PartKept
 from oncemq.core.replies import NO_OFFSET
@@ -14,7 +17,7 @@ from oncemq.storage.diagnosis import Damage, Diagnosis, diagnose_files, valid_fr
 from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
-from oncemq.storage.layout import read_format, save_copy
+from oncemq.storage.layout import raise_generation, read_format, save_copy
 from oncemq.storage.segment import COLD, Header, remove_segment
 
 __all__ = ["Diagnosis", "accept_loss", "diagnose"]
@@ -29,7 +32,9 @@ def diagnose(disk: LockingDisk, directory: str) -> Diagnosis:
         lock.release()
 
 
-def accept_loss(disk: LockingDisk, directory: str) -> Diagnosis:
+def accept_loss(
+    disk: LockingDisk, directory: str, *, random_bytes: Callable[[int], bytes]
+) -> Diagnosis:
     """Go on without what is damaged; what that was, as diagnosed before."""
     lock = disk.lock(f"{directory}/lock")
     try:
@@ -41,6 +46,7 @@ def accept_loss(disk: LockingDisk, directory: str) -> Diagnosis:
                 f"{directory}: no checkpoint fits what is left of the log, so its state cannot "
                 "be rebuilt; restore the directory from a backup"
             )
+        raise_generation(disk, directory, random_bytes)
         disk.make_directory(f"{directory}/quarantine")
         for damage in found.damages:
             if damage.covered:

@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
+import secrets
 from itertools import count
 from pathlib import Path
 
@@ -293,7 +294,7 @@ def test_repair_keeps_commits_and_stages_around_the_damage(small) -> None:
     data = bytearray(path.read_bytes())
     data[place.position + place.size - 3] ^= 1
     path.write_bytes(data)
-    found = repair.accept_loss(LocalDisk(), str(small.directory))
+    found = repair.accept_loss(LocalDisk(), str(small.directory), random_bytes=secrets.token_bytes)
     assert [damage.covered for damage in found.damages] == [True]
     small.start()
     assert small.read("a") == expected

@@ -1,14 +1,17 @@
 """Diagnosis and repair: what is lost is named, kept aside, and only when a person says so."""
 
+import secrets
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.diagnosis import Lost
+from oncemq.storage.diagnosis import Diagnosis, Lost
 from oncemq.storage.index import BlockCache
+from oncemq.storage.layout import raise_generation, read_format
 from oncemq.storage.planning import Live, Plan
 from oncemq.storage.repair import accept_loss, diagnose
 
@@ -17,6 +20,10 @@ def damage(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
     data[position] ^= 0x41
     path.write_bytes(data)
+
+
+def mend(scribe: Any) -> Diagnosis:
+    return accept_loss(scribe.disk, str(scribe.directory), random_bytes=secrets.token_bytes)
 
 
 def tree(directory: Path) -> dict[str, bytes]:
@@ -36,7 +43,7 @@ def test_a_healthy_log_needs_nothing(scribe: Any) -> None:
     found = diagnose(scribe.disk, str(scribe.directory))
     assert found.healthy
     assert found.last_serial == 30
-    assert accept_loss(scribe.disk, str(scribe.directory)).healthy
+    assert mend(scribe).healthy
     assert tree(scribe.directory) == before
     scribe.open()
 
@@ -67,10 +74,13 @@ def test_damage_in_the_chain_is_named_and_cut_when_accepted(scribe: Any) -> None
     assert only.lost == [Lost(1, 3, 15), Lost(2, 3, 15)]
     assert any("--accept-loss" in choice for choice in found.choices)
 
-    accept_loss(scribe.disk, str(scribe.directory))
+    mend(scribe)
     kept = b"".join(tree(scribe.directory / "quarantine").values())
     assert b"m29 " in kept
+    tag = scribe.log.tag
     scribe.open()
+    assert scribe.log.generation == 2
+    assert scribe.log.tag != tag
     assert scribe.log.last_serial == 6
     assert scribe.payloads(1) == dict(enumerate(scribe.topics[1][:3]))
     scribe.topics[1] = scribe.topics[1][:3]
@@ -86,7 +96,7 @@ def test_a_covered_segment_is_salvaged_around_the_damage(scribe: Any) -> None:
     place = scribe.log.find(1, 2)
     scribe.log.close()
     damage(Path(place.segment.path), place.position + place.size - 1)
-    found = accept_loss(scribe.disk, str(scribe.directory))
+    found = mend(scribe)
     assert [one.covered for one in found.damages] == [True]
     assert scribe.open().states == [b"state"]
     expected = dict(enumerate(scribe.topics[1]))
@@ -122,7 +132,7 @@ def test_a_log_shorter_than_its_checkpoint_goes_on_with_the_one_before(scribe: A
         file.truncate(end)
     with pytest.raises(Corrupt, match="are lost"):
         scribe.open()
-    found = accept_loss(scribe.disk, str(scribe.directory))
+    found = mend(scribe)
     assert [Path(path).name for path in found.checkpoints] == [f"{2:020d}.ckpt"]
     assert scribe.open().states == [b"one"]
 
@@ -139,7 +149,45 @@ def test_what_cannot_be_rebuilt_is_refused(scribe: Any) -> None:
         scribe.open()
     before = tree(scribe.directory)
     with pytest.raises(StorageRefused, match="restore the directory from a backup"):
-        accept_loss(scribe.disk, str(scribe.directory))
+        mend(scribe)
     assert tree(scribe.directory) == before
     damage(scribe.segments[0], 200)  # mended by hand
     scribe.open()
+
+
+def test_the_generation_is_raised_before_anything_is_taken_out(
+    tmp_path: Path, make_scribe: Any, copying_disk: Any
+) -> None:
+    """A server that starts after a crash inside the repair must know that something was lost."""
+    disk = copying_disk(tmp_path / "data", tmp_path / "copies")
+    scribe = make_scribe(tmp_path / "data", disk)
+    for number in range(30):
+        scribe.store(1, b"m%d " % number + b"x" * 100)
+    scribe.checkpoint(b"state")
+    place, later = scribe.log.find(1, 2), scribe.log.find(1, 29)
+    scribe.log.close()
+    for each in (place, later):
+        damage(Path(each.segment.path), each.position + each.size - 1)
+    before = tree(scribe.directory / "log")
+    disk.armed = True
+    mend(scribe)
+    copies = sorted((tmp_path / "copies").iterdir())
+    changed = [copy for copy in copies if tree(copy / "log") != before]
+    assert len(changed) > 5
+    for copy in changed:
+        form = read_format(disk, str(copy))
+        assert form is not None
+        assert form.generation == 2
+
+
+def test_a_log_from_before_generations_is_of_the_first(scribe: Any) -> None:
+    path = scribe.directory / "FORMAT"
+    form = msgspec.json.decode(path.read_bytes())
+    del form["generation"]
+    path.write_bytes(msgspec.json.encode(form))
+    scribe.reopen()
+    assert scribe.log.generation == 1
+    raised = raise_generation(scribe.disk, str(scribe.directory), lambda size: b"\x05" * size)
+    assert raised == read_format(scribe.disk, str(scribe.directory))
+    assert (raised.generation, raised.identity) == (2, scribe.log.identity)
+    assert raised.tag != scribe.log.tag
