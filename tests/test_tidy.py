@@ -40,7 +40,6 @@ UNSAID = {
     "chunk": "segment",
     "chunks": "segments",
     "term": "owner_epoch",
-    "generation": "producer_epoch",
     "node": "server",
     "nodes": "servers",
     "bridge": "hub",
