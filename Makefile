@@ -5,6 +5,7 @@ WORKERS ?= 3
 MINUTES ?= 5
 RUNS    ?= 100
 SECONDS ?= 15
+COUNT   ?= 200
 
 # uv: the one on PATH, else our own copy, pinned with hashes in requirements-boot.lock.
 # (The redirection makes old versions of make run this through a shell.)
@@ -30,7 +31,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark demo-declarative test check lint sim soak soak-spark soak-pipelines spark-cluster models fuzz card bench bench-spark wheel coverage format lock clean
+.PHONY: help setup demo demo-spark demo-declarative test check lint sim soak soak-spark soak-pipelines spark-cluster models fuzz card bench bench-spark wheel coverage mutate format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -102,6 +103,10 @@ wheel: $(READY) ## build the wheel and try it in an environment of its own
 coverage: $(READY) ## which lines of core, wire and storage the fast tests leave out
 	@$(BIN)/coverage run -m pytest -q -m "not slow"
 	@$(BIN)/coverage report
+
+mutate: $(READY) ## break COUNT (200) places of the source, one at a time: which test notices? SEED=n draws others
+	@$(BIN)/python -m tools.mutate cover
+	@$(BIN)/python -m tools.mutate run --count $(COUNT) $(if $(SEED),--seed $(SEED))
 
 format: $(READY) ## format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .

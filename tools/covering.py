@@ -1,0 +1,64 @@
+"""A plugin of pytest: which tests run which lines of the package, kept for `tools.mutate`.
+
+Each process of the run writes one file: for each source file and line, the tests that ran it.
+"""
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import coverage
+import msgspec
+import pytest
+
+PLACE = Path("build/mutate")
+IMPORTED = "imported"  # in no test: when the module was loaded
+
+
+class Covering:
+    """The lines run by each test of this process."""
+
+    def __init__(self) -> None:
+        self._coverage = coverage.Coverage(data_file=None, source=["oncemq"], config_file=False)
+        self._seconds: dict[str, float] = {}
+
+    def start(self) -> None:
+        """From now on."""
+        self._coverage.start()
+        self._coverage.switch_context(IMPORTED)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None]:
+        """One test, with its fixtures."""
+        began = time.perf_counter()
+        self._coverage.switch_context(item.nodeid)
+        yield
+        self._coverage.switch_context(IMPORTED)
+        self._seconds[item.nodeid] = time.perf_counter() - began
+
+    def pytest_unconfigure(self) -> None:
+        """Write it all down."""
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        lines = {
+            str(Path(path).relative_to(Path.cwd())): {
+                str(line): [each for each in tests if each]
+                for line, tests in data.contexts_by_lineno(path).items()
+            }
+            for path in data.measured_files()
+            if Path(path).is_relative_to(Path.cwd())
+        }
+        PLACE.mkdir(parents=True, exist_ok=True)
+        name = f"{time.time_ns()}.json"
+        (PLACE / name).write_bytes(msgspec.json.encode({"lines": lines, "seconds": self._seconds}))
+
+
+_covering = Covering()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin before the package is imported."""
+    if not hasattr(config, "workerinput") and config.getoption("numprocesses", None):
+        return  # the one that only deals out the tests
+    _covering.start()
+    config.pluginmanager.register(_covering, "covering")
