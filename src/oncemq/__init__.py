@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         StorageRefused,
         StorageUnreadable,
         Unreachable,
+        Unwanted,
     )
     from oncemq.relay.relay import Relay
 
@@ -60,6 +61,7 @@ __all__ = [
     "StorageRefused",
     "StorageUnreadable",
     "Unreachable",
+    "Unwanted",
     "__version__",
     "inbox_schema",
     "outbox",

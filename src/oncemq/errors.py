@@ -4,6 +4,7 @@ OnceMQError
 ├── Refused             the server said no: `.code` names the rule, `.detail` the way out
 │   ├── NotSubscribed   get, settle or consume without a subscription
 │   ├── NoSuchTopic     the topic named is not there
+│   ├── Unwanted        nobody would get it, and it was required: nothing was stored
 │   └── InvalidRequest  a name, a size, an offset or a frame outside the rules
 ├── Unreachable         no server answered in time; what was recorded goes out later
 ├── Fenced              a newer client with the same id took over
@@ -49,6 +50,12 @@ class NoSuchTopic(Refused):
     """The topic is not on this server."""
 
     code = "no_such_topic"
+
+
+class Unwanted(Refused):
+    """Nobody subscribes to the topic and it keeps nothing: what was required is not stored."""
+
+    code = "unwanted"
 
 
 class InvalidRequest(Refused):

@@ -149,10 +149,18 @@ class AsyncTransacting:
         bond: str = "",
         follows: bool = False,
         lasting: bool = True,
+        required: bool = True,
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number."""
         verb = stages.commit(
-            self._engine, owner, number, targets, bond=bond, follows=follows, lasting=lasting
+            self._engine,
+            owner,
+            number,
+            targets,
+            bond=bond,
+            follows=follows,
+            lasting=lasting,
+            required=required,
         )
         return await self._turns.run(verb)
 

@@ -156,6 +156,7 @@ class Transacting:
         bond: str = "",
         follows: bool = False,
         lasting: bool = True,
+        required: bool = True,
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number.
 
@@ -163,10 +164,18 @@ class Transacting:
         however long ago that was. With a `bond` (such as the id of a checkpoint) the owner's
         name is taken: a commit with another bond is refused, and so is a number below the last;
         with `follows` also one that is not the next. An owner that does not last has a leading
-        `_` and is forgotten a day after its last commit.
+        `_` and is forgotten a day after its last commit. `Unwanted` when a topic would discard its
+        messages because nobody would get them; `required=False` lets it.
         """
         verb = stages.commit(
-            self._engine, owner, number, targets, bond=bond, follows=follows, lasting=lasting
+            self._engine,
+            owner,
+            number,
+            targets,
+            bond=bond,
+            follows=follows,
+            lasting=lasting,
+            required=required,
         )
         return self._turns.run(verb)
 

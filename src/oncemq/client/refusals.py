@@ -12,11 +12,13 @@ from oncemq.errors import (
     StaleState,
     StorageFull,
     StorageUnreadable,
+    Unwanted,
 )
 
 _KINDS: dict[str, type[OnceMQError]] = {
     "not_subscribed": NotSubscribed,
     "no_such_topic": NoSuchTopic,
+    "unwanted": Unwanted,
     "fenced": Fenced,
     "stale_state": StaleState,
     "storage_full": StorageFull,

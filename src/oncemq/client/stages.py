@@ -59,6 +59,7 @@ def commit(
     bond: str = "",
     follows: bool = False,
     lasting: bool = True,
+    required: bool = True,
 ) -> Verb[Commit]:
     """Publish whole stages, in order, once for this owner and number."""
     fault = name_fault(owner, what="owner")
@@ -82,6 +83,7 @@ def commit(
             pieces,
             bond=bond,
             follows=follows,
+            required=required,
         ),
     )
     return commit_receipt(reply)

@@ -1,6 +1,7 @@
 """Puts: judged by sequence, stored once (G2), in one order (G3), or refused with a reason.
 
-Law: what a resume did not find is not stored later (`core/permits`).
+Laws: what a resume did not find is not stored later (`core/permits`). A required put is stored or
+refused, never accepted and discarded.
 """
 
 from typing import assert_never
@@ -56,7 +57,10 @@ class Intake:
         verdict = self._judge(topic, put)
         match verdict:
             case New():
-                if refusal := self._outdated(put) or self._too_many_keys(topic, put):
+                refusal = self._outdated(put) or self._too_many_keys(topic, put)
+                if put.required:
+                    refusal = refusal or self._scribe.unwanted(put.topic)
+                if refusal:
                     self._scribe.answer(step, caller, refusal)
                     return None
                 topic = topic or self._scribe.create(step, put.topic, now)
@@ -66,7 +70,9 @@ class Intake:
             case Duplicate(recent):
                 assert topic is not None
                 self._counters.duplicates += put.count
-                self._scribe.answer(step, caller, self._again(topic, put, recent))
+                again = self._again(topic, put, recent)
+                discarded = put.required and not again.stored
+                self._scribe.answer(step, caller, _discarded(put) if discarded else again)
             case Gap(expected):
                 self._scribe.answer(step, caller, _gap(put, expected))
             case Conflict(detail):
@@ -170,6 +176,16 @@ def _key_fault(put: Put) -> Refused | None:
 def _numbered_by_key(put: Put) -> bool:
     """Whoever repeats the put makes the same batch of it, whatever process that is."""
     return put.producer == key_producer(put.idempotency_key) and put.first_sequence == 1
+
+
+def _discarded(put: Put) -> Refused:
+    """A required put repeats one that was not: the messages are gone, which is no receipt."""
+    return Refused(
+        "unwanted",
+        f"{put.topic!r}: this was put before without required, when nobody would get it, and was "
+        "discarded; put it again as a new message"
+        + (", under another idempotency key" if put.idempotency_key else ""),
+    )
 
 
 def _gap(put: Put, expected: Sequence) -> Refused:

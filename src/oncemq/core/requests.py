@@ -58,6 +58,7 @@ class Put(Request, frozen=True, array_like=True):
     `lasting`: the producer's numbers are on the client's disk; else they end with its process.
     `permit`: the one that its producer's last Resumed on the topic gave; 0: it never resumed.
     `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
+    `required`: refused (`unwanted`) where it would not be stored because nobody would get it.
     """
 
     opcode = 3
@@ -73,6 +74,7 @@ class Put(Request, frozen=True, array_like=True):
     checksum: int
     permit: int = 0
     idempotency_key: str = ""
+    required: bool = False
 
 
 class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -300,7 +302,8 @@ class Commit(Request, frozen=True, array_like=True):
     `closing`: nothing more of the stages named will be published.
     `bond`: what the owner's numbers belong to, such as a checkpoint; the first one binds the
     owner, another is refused, and so is a number below the last. `follows`: so is one that is
-    not the next.
+    not the next. `required`: refused (`unwanted`) where a topic would not store its pieces because
+    nobody would get them.
     """
 
     opcode = 17
@@ -314,6 +317,7 @@ class Commit(Request, frozen=True, array_like=True):
     closing: bool = True
     bond: str = ""
     follows: bool = False
+    required: bool = False
 
 
 class DropStage(Request, frozen=True, array_like=True):

@@ -57,6 +57,19 @@ class Scribe:
             return Refused("limit", f"this server has its {self.rules.topics_max} topics")
         return None
 
+    def unwanted(self, name: str) -> Refused | None:
+        """Why messages for a topic, there or not, would not be stored: nobody would get them."""
+        topic = self.shard.by_name.get(name)
+        if topic.wanted if topic else self.shard.patterns.wanting(name):
+            return None
+        keep = f"once topic {'config' if topic else 'create'} {name} --retain 7d"
+        return Refused(
+            "unwanted",
+            f"nobody would get what is put to {name!r}: it has no subscription and keeps nothing. "
+            f"Nothing was stored. Subscribe first, let the topic keep messages ({keep}), or put "
+            "with required=False",
+        )
+
     def create(
         self, step: Step, name: str, now: Micros, retention: Retention | None = None
     ) -> Topic:

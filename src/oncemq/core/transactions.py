@@ -2,7 +2,8 @@
 
 Laws: what is staged is seen by nobody before its commit. A commit is one record: no reader, no
 crash and no retry ever sees half of it. An owner's number publishes once; a commit whose inputs
-were settled meanwhile, or whose stages are not what it says, changes nothing.
+were settled meanwhile, or whose stages are not what it says, changes nothing; nor does a required
+one of which a topic would discard its part.
 """
 
 from typing import assert_never
@@ -151,6 +152,9 @@ class Transactions:
         for each in commit.inputs:
             refusal = refusal or self._input_refusal(commit.client, each)
         refusal = refusal or self._pieces_refusal(commit)
+        if commit.required:
+            for name in dict.fromkeys(piece.topic for piece in commit.pieces):
+                refusal = refusal or self._scribe.unwanted(name)
         if refusal:
             return refusal, []
         self._bind(step, commit, now)

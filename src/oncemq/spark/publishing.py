@@ -103,7 +103,15 @@ def _publish(
     if not options.drop_unwanted:
         _check_wanted(mq, list(rows)[:TOPICS_LOOKED_AT])
     try:
-        done = mq.commit(owner, number, targets, bond=bond, follows=follows, lasting=lasting)
+        done = mq.commit(
+            owner,
+            number,
+            targets,
+            bond=bond,
+            follows=follows,
+            lasting=lasting,
+            required=not options.drop_unwanted,
+        )
     except Refused as refused:
         if refused.code not in ("owner_bound", "number_misfit"):
             raise

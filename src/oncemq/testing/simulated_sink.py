@@ -134,7 +134,13 @@ def drive(
         return
     owner = f"{sink.name}-elsewhere" if which == COPIED else sink.name
     commit = stages.commit(
-        process.engine, owner, number, work.targets(), bond=checkpoint.query, follows=True
+        process.engine,
+        owner,
+        number,
+        work.targets(),
+        required=False,
+        bond=checkpoint.query,
+        follows=True,
     )
     passed = sink.own.done > number  # a driver was told of a later one
     try:

@@ -82,7 +82,8 @@ def stage_and_commit(
         yield from carry_out(put)
         token = yield from carry_out(stages.stage_close(line))
         asked = True
-        done = yield from carry_out(stages.commit(engine, owner, commit, [(topic, token)]))
+        targets = [(topic, token)]
+        done = yield from carry_out(stages.commit(engine, owner, commit, targets, required=False))
     except OnceMQError as error:
         process.world.tell(f"staged {error.code}")
         if not asked:

@@ -125,6 +125,7 @@ class Desk:
         producer: bytes = b"p",
         topic_id: int = 0,
         lasting: bool = True,
+        required: bool = False,
     ) -> tuple[Put, bytes]:
         """A put with the producer's next numbers, or with the ones given."""
         producer = ProducerId(producer.ljust(16, b"."))
@@ -144,6 +145,7 @@ class Desk:
             columns=0,
             checksum=batch.checksum(body, batch.seed(topic, producer, first, len(payloads))),
             permit=self.permits.get((topic, producer), 0),
+            required=required,
         )
         return put, body
 
@@ -189,6 +191,7 @@ class Desk:
         inputs: tuple[tuple[str, int, int], ...] = (),
         client: str = "publisher",
         closing: bool = True,
+        required: bool = False,
     ) -> Commit:
         """A commit of (topic, stage, start, count), settling (topic, first, cursor)."""
         settled: list[Input] = []
@@ -201,7 +204,7 @@ class Desk:
         ]
         return Commit(
             ClientId(client), self.epoch(client), owner, number, not owner.startswith("_"),
-            tuple(named), tuple(settled), closing,
+            tuple(named), tuple(settled), closing, required=required,
         )  # fmt: skip
 
     def commit(self, *pieces: tuple[str, bytes, int, int], **how: object) -> Reply | Deliver:

@@ -104,6 +104,7 @@ ALL_REQUESTS = [
         False,
         "bond",
         True,
+        True,
     ),
     DropStage("me", 1, b"s" * 16),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
