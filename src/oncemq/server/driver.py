@@ -61,6 +61,7 @@ class Driver:
         self._durable = log.last_serial  # recovery made it so
         self._gathered_bytes = 0
         self._gathered_since: Micros | None = None
+        self._unsynced_since: Micros | None = None  # with sync_ms: what was told and not synced
         self._marked = Serial(0)  # the newest mark of ours in the log
 
     # Requests
@@ -118,18 +119,38 @@ class Driver:
 
     def commit(self, now: Micros) -> Group | None:
         """The group to make durable now, or None when nothing is worth a sync yet."""
-        if self._gathered_since is None:
-            return None
-        lazy = not self._held and self._gathered_bytes < GATHER_BYTES
-        if lazy and now - self._gathered_since < LAZY_MICROS:
+        due = self._sync_due
+        sync = due is not None and now >= due
+        if not sync and not self._is_worth_writing(now):
             return None
         self._gathered_since = None
         self._gathered_bytes = 0
-        return self.log.take_group()
+        return self.log.take_group(sync=sync)
+
+    def _is_worth_writing(self, now: Micros) -> bool:
+        if self._gathered_since is None:
+            return False
+        lazy = not self._held and self._gathered_bytes < GATHER_BYTES
+        return not lazy or now - self._gathered_since >= LAZY_MICROS
+
+    @property
+    def _sync_due(self) -> Micros | None:
+        """With sync_ms: when the next sync begins, whatever else there is to write.
+
+        Half of the interval after the first receipt that rests on it: the other half is for the
+        write before it and for the sync itself.
+        """
+        if self._unsynced_since is None:
+            return None
+        return Micros(self._unsynced_since + self.log.options.sync_ms * 500)
 
     def committed(self, group: Group, now: Micros) -> None:
         """A group is durable: show its messages, send what waited for it."""
         self._durable = self.log.finished(group)
+        if self.log.durable_serial == self._durable:
+            self._unsynced_since = None
+        elif self._unsynced_since is None:
+            self._unsynced_since = now
         step = self.broker.synced(self._durable)
         self._carry_out(step, now)
         self.pushes.shown(step.shown)
@@ -138,11 +159,17 @@ class Driver:
             self._send(owed.caller, owed.answer)
 
     def next_deadline(self) -> Micros | None:
-        """When the next tick or lazy commit is due."""
-        deadlines = [self.broker.next_deadline(), self.pushes.next_deadline()]
-        if self._gathered_since is not None:
-            deadlines.append(Micros(self._gathered_since + LAZY_MICROS))
+        """When the next tick is due."""
+        deadlines = self.broker.next_deadline(), self.pushes.next_deadline()
         return min((each for each in deadlines if each is not None), default=None)
+
+    def next_commit(self) -> Micros | None:
+        """When the next commit is due, lazily or for its sync."""
+        due = self._sync_due
+        if self._gathered_since is None:
+            return due
+        lazy = Micros(self._gathered_since + LAZY_MICROS)
+        return lazy if due is None else min(lazy, due)
 
     # Inside
 

@@ -93,12 +93,11 @@ class Loop:
     def _commit(self, now: Micros, *, alone: bool) -> None:
         if not self._writer.idle:
             return
-        driver = self._driver
-        group = driver.commit(now)
+        group = self._driver.commit(now)
         if group is None:
-            if driver.log.sync_due(now // 1000):
-                self._writer.give(lambda: driver.log.sync(now // 1000), lambda: None)
-        elif alone and group.size <= QUICK_BYTES and self._sync_micros < QUICK_MICROS:
+            return
+        quick = group.size <= QUICK_BYTES and self._sync_micros < QUICK_MICROS
+        if alone and quick and not group.sync:  # which syncs what many others left
             self._commit_here(group)
         else:
             self._give(group)
@@ -121,7 +120,7 @@ class Loop:
 
         def done() -> None:
             now = self._clock()
-            if group.size <= QUICK_BYTES:
+            if group.size <= QUICK_BYTES and not group.sync:
                 self._note_sync(now - begun)
             driver.committed(group, now)
 
@@ -150,9 +149,12 @@ class Loop:
                 feed.send(frames)
 
     def _timeout_ms(self, now: Micros) -> int:
-        deadline = self._driver.next_deadline()
         if self._housekeeping.busy:
             return 0
+        deadlines = [self._driver.next_deadline()]
+        if self._writer.idle:  # else its bell wakes the loop
+            deadlines.append(self._driver.next_commit())
+        deadline = min((each for each in deadlines if each is not None), default=None)
         if deadline is None:
             return IDLE_MS
         return max(0, min(IDLE_MS, (deadline - now + 999) // 1000))

@@ -1,7 +1,7 @@
 """The log of a shard: every fact in one order, gathered, written and synced in groups.
 
-Threads: the loop thread calls everything but `write`, `sync_due` and `sync`, which belong to
-one writer thread. A `Group` is handed from the one to the other and back; groups are written
+Threads: the loop thread calls everything but `write`, which belongs to one writer thread. A
+`Group` is handed from the one to the other and back; groups are written
 strictly one after the other. Bytes get their place (segment, position) at `append`, in the
 loop thread; the writer only puts them there.
 
@@ -311,11 +311,11 @@ class Log:
 
     # groups: loop thread
 
-    def take_group(self) -> Group | None:
-        """What was gathered since the last group, for the writer."""
-        if not self._gathered:
+    def take_group(self, *, sync: bool = False) -> Group | None:
+        """What was gathered since the last group, for the writer; `sync`: though it is nothing."""
+        if not self._gathered and not sync:
             return None
-        group = Group(self._gathered, self._last_serial)
+        group = Group(self._gathered, self._last_serial, sync)
         self._gathered = []
         return group
 
@@ -331,16 +331,8 @@ class Log:
     # writing: writer thread
 
     def write(self, group: Group) -> None:
-        """Write the group and sync it (with sync_ms, `sync` follows later)."""
+        """Write the group and sync it (with sync_ms, only one that says so)."""
         self._writer.write(group)
-
-    def sync_due(self, now_ms: int) -> bool:
-        """With sync_ms: whether written records have waited long enough; any thread may ask."""
-        return self._writer.sync_due(now_ms)
-
-    def sync(self, now_ms: int) -> None:
-        """Sync what is written."""
-        self._writer.sync(now_ms)
 
     # reading: loop thread
 

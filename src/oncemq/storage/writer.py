@@ -30,6 +30,7 @@ class Group:
 
     parts: list[Part]
     last_serial: int
+    sync: bool = False  # with sync_ms: this one is synced, and all written before it
     sealed: list[tuple[Segment, FileIndex | None]] = field(
         default_factory=list[tuple[Segment, FileIndex | None]]
     )
@@ -53,11 +54,10 @@ class GroupWriter:
         self._sync_ms = sync_ms
         self._segment = segment
         self._written = segment.last_serial
-        self._synced_ms = 0
         self._failed = False
 
     def write(self, group: Group) -> None:
-        """Write every part, rolling from segment to segment; then sync, unless sync_ms."""
+        """Write every part, rolling from segment to segment; then sync (sync_ms: when asked)."""
         self._enter()
         for part in group.parts:
             if part.segment is not self._segment:
@@ -66,25 +66,16 @@ class GroupWriter:
             _open_file(part.segment).write(part.buffers, part.position)
             part.buffers = []
         self._written = group.last_serial
-        if self._sync_ms == 0:
+        if self._sync_ms == 0 or group.sync:
             self._sync()
-        self._failed = False
-
-    def sync_due(self, now_ms: int) -> bool:
-        """Whether written records have waited for a sync long enough."""
-        return self._written > self.synced and now_ms - self._synced_ms >= self._sync_ms
-
-    def sync(self, now_ms: int) -> None:
-        """Sync what is written."""
-        self._enter()
-        self._sync()
-        self._synced_ms = now_ms
         self._failed = False
 
     def close(self) -> None:
         """Sync what sync_ms left waiting."""
         if self._written > self.synced and not self._failed:
-            self.sync(self._synced_ms)
+            self._enter()
+            self._sync()
+            self._failed = False
 
     def _enter(self) -> None:
         if self._failed:

@@ -205,7 +205,8 @@ class SimulatedServer:
         if self._housekeeping.busy:
             self._wake(self.pace.turn)
             return
-        deadline = driver.next_deadline()
+        deadlines = driver.next_deadline(), driver.next_commit()
+        deadline = min((each for each in deadlines if each is not None), default=None)
         if deadline is None or deadline <= now:  # a commit that waits for the one under way
             self._wake(IDLE)
         else:

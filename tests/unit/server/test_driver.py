@@ -44,6 +44,7 @@ from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch, codec
 
+PRODUCER = b"p" * 16
 NOTHING = Messages((), False)
 
 
@@ -135,7 +136,7 @@ def test_what_was_not_committed_is_not_there_after_a_restart(host) -> None:
 
 def test_there_is_nothing_to_commit_when_nothing_was_written(host) -> None:
     assert host.driver.commit(Micros(1 << 62)) is None
-    assert host.driver.next_deadline() is None
+    assert host.driver.next_deadline() is host.driver.next_commit() is None
 
 
 def test_what_someone_waits_for_is_committed_at_once(host) -> None:
@@ -149,7 +150,7 @@ def test_a_cursor_nobody_waits_for_gathers_for_a_moment(host) -> None:
     host.put("orders", b"a")
     settled = (Settled("orders", subscription, Offset(1)),)
     host.send(host.getting("orders", settled=settled))
-    assert host.driver.next_deadline() == host.now + LAZY_MICROS
+    assert host.driver.next_commit() == host.now + LAZY_MICROS
     assert host.driver.commit(Micros(host.now + LAZY_MICROS - 1)) is None
     assert host.driver.commit(Micros(host.now + LAZY_MICROS)) is not None
 
@@ -160,6 +161,42 @@ def test_so_much_is_committed_though_nobody_waits(host) -> None:
     host.send(*host.putting("orders", b"x" * GATHER_BYTES))
     host.driver._held.clear()
     assert host.driver.commit(Micros(host.now)) is not None
+
+
+def test_with_an_interval_no_receipt_is_older_than_that_and_not_synced(make_host) -> None:
+    host = make_host(LogOptions(sync_ms=300))
+    host.subscribe("orders")
+    told: list[tuple[int, int]] = []  # when a put was acknowledged, and its serial
+    syncs = 0
+    for _ in range(5_000):  # one busy publisher, a put each millisecond
+        host.now += 1_000
+        host.send(*host.putting("orders", b"a"))
+        host.sequences["orders", PRODUCER] = host.sequences.get(("orders", PRODUCER), 0) + 1
+        group = host.driver.commit(Micros(host.now))
+        host.log.write(group)
+        syncs += group.sync
+        host.driver.committed(group, Micros(host.now))
+        told.append((host.now, host.log.last_serial))
+        durable = host.log.durable_serial
+        at_risk = [now for now, serial in told[-400:] if serial > durable]
+        assert not at_risk or host.now - at_risk[0] < 300_000
+    assert len(host.replies()) == 5_000
+    assert 16 <= syncs <= 34  # one in 150 to 300 ms: an interval is there to save syncs
+
+
+def test_with_an_interval_the_last_receipt_is_synced_when_nothing_follows(make_host) -> None:
+    host = make_host(LogOptions(sync_ms=300))
+    host.subscribe("orders")
+    assert host.log.durable_serial < host.log.last_serial
+    due = host.driver.next_commit()
+    assert due is not None
+    assert due - host.now < 300_000
+    assert host.driver.commit(Micros(due - 1)) is None
+    group = host.driver.commit(due)
+    host.log.write(group)
+    host.driver.committed(group, due)
+    assert host.log.durable_serial == host.log.last_serial
+    assert host.driver.next_commit() is None
 
 
 def test_the_next_deadline_is_that_of_a_waiting_get_too(host) -> None:

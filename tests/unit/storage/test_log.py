@@ -155,9 +155,9 @@ def test_with_sync_ms_a_group_is_finished_when_written_and_durable_when_synced(
     scribe.log.write(group)
     assert scribe.log.finished(group) == 1
     assert scribe.log.durable_serial == 0
-    assert not scribe.log.sync_due(49)
-    assert scribe.log.sync_due(50)
-    scribe.log.sync(50)
+    assert scribe.log.take_group() is None
+    group = scribe.log.take_group(sync=True)
+    scribe.log.write(group)
+    assert scribe.log.finished(group) == 1
     assert scribe.log.durable_serial == 1
-    assert not scribe.log.sync_due(1000)
     scribe.log.close()
