@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from oncemq.client.outbox import Slot
+from oncemq.client.unsent import Unsent
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
-from oncemq.core.outbox_records import OutboxPut
 from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
 from oncemq.storage.disk import Buffer
 from oncemq.storage.log import Log, LogOptions
@@ -256,11 +256,11 @@ def make_log(kind: int) -> Made:
     return made
 
 
-def make_outbox() -> tuple[Copied, list[OutboxPut]]:
+def make_outbox() -> tuple[Copied, list[Unsent]]:
     """An outbox with puts in it, and these."""
     disk = Copied({}, set())
     slot = Slot(disk, "/outbox", lambda size: b"\5" * size)
-    puts = [OutboxPut("t", TopicId(1), Number(n), 1, 0, n, b"payload %d" % n) for n in range(1, 6)]
+    puts = [Unsent("t", TopicId(1), Number(n), 1, 0, b"payload %d" % n) for n in range(1, 6)]
     for put in puts:
         slot.record([put])
     slot.done("t", Number(2))

@@ -15,8 +15,8 @@ from damage import Copied, Feed, Made, damage, make_log, make_outbox
 
 from oncemq import config
 from oncemq.client.outbox import Slot
+from oncemq.client.unsent import Unsent
 from oncemq.core.names import ClientId, Offset, TopicId
-from oncemq.core.outbox_records import OutboxPut
 from oncemq.core.records import CursorMoved, Marked, Record
 from oncemq.core.replies import REPLIES
 from oncemq.core.requests import REQUESTS
@@ -245,7 +245,7 @@ def outbox_target(data: bytes) -> None:
 
 
 @cache
-def _outbox() -> tuple[Copied, list[OutboxPut]]:
+def _outbox() -> tuple[Copied, list[Unsent]]:
     return make_outbox()
 
 

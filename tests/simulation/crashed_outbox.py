@@ -4,13 +4,12 @@ Law: a recorded put is pending until it is done, its numbers are never given aga
 producer of a slot stays the same; what was being recorded may be there or not.
 """
 
-import zlib
 from dataclasses import dataclass, field
 from random import Random
 
 from oncemq.client.outbox import Slot, open_slots
+from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxPut
 from oncemq.testing.faulty_disk import FaultyDisk
 
 
@@ -19,15 +18,15 @@ class Mail:
     """What one slot of the outbox was given, and what came back from it."""
 
     producer: ProducerId | None = None
-    asked: list[OutboxPut] = field(default_factory=list[OutboxPut])
+    asked: list[Unsent] = field(default_factory=list[Unsent])
     kept: int = 0  # so many of them are recorded
     done: dict[str, int] = field(default_factory=dict[str, int])
     done_kept: dict[str, int] = field(default_factory=dict[str, int])
 
-    def pending(self) -> list[OutboxPut]:
+    def pending(self) -> list[Unsent]:
         return [put for put in self.asked if put.first_sequence >= self.done.get(put.topic, 1)]
 
-    def lanes(self, puts: list[OutboxPut]) -> dict[str, tuple[TopicId, Sequence]]:
+    def lanes(self, puts: list[Unsent]) -> dict[str, tuple[TopicId, Sequence]]:
         return {p.topic: (p.topic_id, Sequence(p.first_sequence + p.count)) for p in puts}
 
     def check(self, slot: Slot) -> None:
@@ -61,7 +60,7 @@ class Post:
                 mail.done = dict(mail.done_kept)  # what was done was not durable yet
             mail.done_kept = dict(mail.done)
 
-    def _known(self, mail: Mail, slot: Slot) -> list[OutboxPut]:
+    def _known(self, mail: Mail, slot: Slot) -> list[Unsent]:
         """The puts that count from here on: those never recorded did not happen."""
         lost = [put for put in mail.asked[mail.kept :] if put not in slot.pending]
         return [put for put in mail.asked if put not in lost]
@@ -72,7 +71,7 @@ class Post:
             mine = [put for put in mail.asked if put.topic == topic]
             first = Sequence(1 + sum(put.count for put in mine))
             body = self.random.randbytes(size)
-            mail.asked.append(OutboxPut(topic, TopicId(7), first, 2, 0, zlib.crc32(body), body))
+            mail.asked.append(Unsent(topic, TopicId(7), first, 2, 0, body))
         done = dict(mail.done)
         self.slots[name].record(mail.asked[mail.kept :])
         mail.kept, mail.done_kept = len(mail.asked), done

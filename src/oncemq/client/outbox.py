@@ -8,13 +8,24 @@ process is taken over whole, with its producer, so that what it had sent is reco
 Law: a put is synced here before it is sent (G2 across crashes of the client).
 """
 
+import zlib
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import chain
+from operator import itemgetter
 
+from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.outbox_records import (
+    OutboxBatch,
+    OutboxDone,
+    OutboxLane,
+    OutboxOpened,
+    OutboxPut,
+)
 from oncemq.core.records import Marked
 from oncemq.errors import Locked, StorageFull
-from oncemq.storage.disk import LockingDisk
+from oncemq.storage.disk import Buffer, LockingDisk
 from oncemq.storage.layout import remove_log
 from oncemq.storage.log import RETRY_MS, Log, LogOptions
 from oncemq.storage.recovery import open_log
@@ -39,7 +50,7 @@ class Slot:
         self.producer = ProducerId(b"")
         self.is_new = False  # no earlier start has used the producer's numbers
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
-        self.pending: list[OutboxPut] = []
+        self.pending: list[Unsent] = []
         self._edition = 0
         self._written = 0
         try:
@@ -48,14 +59,14 @@ class Slot:
             self._lock.release()
             raise
 
-    def record(self, puts: Iterable[OutboxPut]) -> None:
+    def record(self, puts: Iterable[Unsent]) -> None:
         """Make puts durable; they may be sent after this."""
         size = 0
         for put in puts:
             self._asked += RETRY_MS  # a full disk is asked again for every put
             if not self._log.has_room(len(put.body) + len(put.topic) * 4, now_ms=self._asked):
                 raise StorageFull("the disk of this client is full: the put was not recorded")
-            self._log.append(put)
+            self._append(put)
             size += len(put.body)
         self._commit()
         self._recorded = True
@@ -71,7 +82,7 @@ class Slot:
         return self._written >= ROTATE_BYTES
 
     def rewrite(
-        self, lanes: dict[str, tuple[TopicId, Sequence]], pending: Iterable[OutboxPut]
+        self, lanes: dict[str, tuple[TopicId, Sequence]], pending: Iterable[Unsent]
     ) -> None:
         """Start a new log that holds only this; the old one goes when it is durable."""
         old, old_edition = self._log, self._edition
@@ -81,7 +92,7 @@ class Slot:
         for topic, (topic_id, next_sequence) in lanes.items():
             self._log.append(OutboxLane(topic, topic_id, next_sequence))
         for put in pending:
-            self._log.append(put)
+            self._append(put)
             self._written += len(put.body)
         self._log.append(OutboxOpened(self.producer))
         self._commit()
@@ -96,6 +107,10 @@ class Slot:
             self._commit()
         self._log.close()
         self._lock.release()
+
+    def _append(self, put: Unsent) -> None:
+        record = OutboxBatch(put.topic, put.topic_id, put.first_sequence, put.count, put.columns)
+        self._log.append(record, put.body, checksum=zlib.crc32(put.body))
 
     def _commit(self) -> None:
         group = self._log.take_group()
@@ -135,20 +150,20 @@ class Slot:
             random_bytes=self._random_bytes,
         )
         lanes: dict[str, tuple[TopicId, Sequence]] = {}
-        puts: list[OutboxPut] = []
-        done: dict[str, Sequence] = {}
+        puts: dict[str, deque[tuple[int, Unsent]]] = {}  # by topic, with the serial
         complete = False
-        for _, record in opened.replay:
+        for frame in opened.frames:
+            record = frame.record()
             match record:
                 case OutboxLane():
                     lanes[record.topic] = (record.topic_id, record.next_sequence)
-                case OutboxPut():
-                    puts.append(record)
-                    end = Sequence(record.first_sequence + record.count)
-                    lanes[record.topic] = (record.topic_id, end)
-                    self._written += len(record.body)
+                case OutboxBatch() | OutboxPut():
+                    put = _unsent(record, frame.body)
+                    puts.setdefault(put.topic, deque()).append((frame.serial, put))
+                    lanes[put.topic] = (put.topic_id, put.end)
+                    self._written += len(put.body)
                 case OutboxDone():
-                    done[record.topic] = record.next_sequence
+                    _drop_done(puts.get(record.topic), record.next_sequence)
                 case OutboxOpened():
                     self.producer = record.producer
                     complete = True
@@ -160,12 +175,29 @@ class Slot:
             opened.log.close()
             return None
         self.lanes = lanes
-        self.pending = [put for put in puts if put.first_sequence >= done.get(put.topic, 1)]
+        pending = sorted(chain.from_iterable(puts.values()), key=itemgetter(0))
+        self.pending = [put for _, put in pending]
         return opened.log
 
     def _new_log(self, edition: int) -> Log:
         path = f"{self._directory}/{edition}"
         return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
+
+
+def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
+    if isinstance(record, OutboxPut):
+        body = record.body
+    assert body is not None
+    return Unsent(
+        record.topic, record.topic_id, record.first_sequence, record.count, record.columns,
+        bytes(body),
+    )  # fmt: skip
+
+
+def _drop_done(puts: deque[tuple[int, Unsent]] | None, next_sequence: Sequence) -> None:
+    """Those below have their answer."""
+    while puts and puts[0][1].first_sequence < next_sequence:
+        puts.popleft()
 
 
 def open_slots(disk: LockingDisk, directory: str, random_bytes: RandomBytes) -> list[Slot]:

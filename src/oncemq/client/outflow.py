@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
+from oncemq.client.unsent import Unsent, unsent
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId, name_fault
-from oncemq.core.outbox_records import OutboxPut
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
@@ -224,8 +224,9 @@ class Outflow:
             for put in slot.pending:
                 parcel = Parcel(
                     put.topic, slot.producer, True, put.count, put.columns, put.body,
-                    put.first_sequence, put.checksum, tried=True,
+                    put.first_sequence, tried=True,
                 )  # fmt: skip
+                _sign(parcel)
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
             slot.pending = []
@@ -259,7 +260,7 @@ class Outflow:
         if lasting:
             lane = self._publisher.lane(topic)
             try:
-                self._slots[producer].record([_entry(parcel, lane.topic_id)])
+                self._slots[producer].record([unsent(parcel, lane.topic_id)])
             except BaseException:
                 # Not recorded, so not sent: its numbers are free again.
                 lane.next_sequences[producer] = parcel.first_sequence
@@ -352,12 +353,12 @@ class Outflow:
 
     def _rewrite(self, producer: ProducerId) -> None:
         lanes: dict[str, tuple[TopicId, Sequence]] = {}
-        pending: list[OutboxPut] = []
+        pending: list[Unsent] = []
         for lane in self._publisher.all_lanes():
             if producer in lane.next_sequences:
                 lanes[lane.topic] = (lane.topic_id, lane.next_sequences[producer])
             pending += [
-                _entry(parcel, lane.topic_id)
+                unsent(parcel, lane.topic_id)
                 for parcel in lane.parcels
                 if parcel.producer == producer
             ]
@@ -368,10 +369,3 @@ def _sign(parcel: Parcel) -> None:
     """The checksum covers whose it is and which numbers it has."""
     seed = batch.seed(parcel.topic, parcel.producer, parcel.first_sequence, parcel.count)
     parcel.checksum = batch.checksum(parcel.body, seed)
-
-
-def _entry(parcel: Parcel, topic_id: TopicId) -> OutboxPut:
-    return OutboxPut(
-        parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns,
-        parcel.checksum, bytes(parcel.body),
-    )  # fmt: skip

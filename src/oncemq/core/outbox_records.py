@@ -14,7 +14,7 @@ class OutboxLane(Record, frozen=True, array_like=True):
 
 
 class OutboxPut(Record, frozen=True, array_like=True):
-    """In a client's outbox: a batch that must reach the server, once."""
+    """As `OutboxBatch`, with the body inside the record. Read, and not written any more."""
 
     kind = 65
     topic: str
@@ -39,3 +39,14 @@ class OutboxOpened(Record, frozen=True, array_like=True):
 
     kind = 67
     producer: ProducerId
+
+
+class OutboxBatch(Record, frozen=True, array_like=True):
+    """In a client's outbox: a batch that must reach the server, once. Its body lies beside it."""
+
+    kind = 68
+    topic: str
+    topic_id: TopicId
+    first_sequence: Sequence
+    count: int
+    columns: int

@@ -18,7 +18,13 @@ from oncemq.core.names import (
     TopicId,
     owner_producer,
 )
-from oncemq.core.outbox_records import OutboxDone, OutboxLane, OutboxOpened, OutboxPut
+from oncemq.core.outbox_records import (
+    OutboxBatch,
+    OutboxDone,
+    OutboxLane,
+    OutboxOpened,
+    OutboxPut,
+)
 from oncemq.core.record import Record
 
 
@@ -348,5 +354,6 @@ RECORDS: dict[int, type[Record]] = {
         OutboxPut,
         OutboxDone,
         OutboxOpened,
+        OutboxBatch,
     )
 }

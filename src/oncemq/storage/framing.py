@@ -113,6 +113,8 @@ def encode(
 ) -> tuple[int, bytes]:
     """The frame's chain value, and its header and meta; the body follows them as it is."""
     meta = _pack_meta(record)
+    # What `parse` would take for a torn tail must not be written: large bytes go into the body.
+    assert len(meta) <= META_BYTES_MAX, f"a {type(record).__name__} of {len(meta)} bytes"
     covered = (
         _rest(
             VERSION,

@@ -43,6 +43,7 @@ class Opened:
     log: Log
     states: list[bytes]  # blobs of the checkpoint, in the order they were added
     replay: Iterator[tuple[Serial, Record]]  # every record after the checkpoint's begin
+    frames: Iterator[Frame]  # the same with their bodies; each is valid until the next
     checkpoint_end: Serial  # the blobs hold nothing after this serial
     report: Recovery
 
@@ -117,9 +118,12 @@ class _Opening:
         )
         self.report.segments = len(catalog.segments)
         self.report.replayed = log.last_serial - begin
-        replay = _replay(self.disk, [(s.path, s.end) for s in tail], self.key, begin)
+        ends = [(segment.path, segment.end) for segment in tail]
+        light = _frames(self.disk, ends, self.key, begin, bodies=False)
+        replay = ((Serial(frame.serial), frame.record()) for frame in light)
+        frames = _frames(self.disk, ends, self.key, begin, bodies=True)
         end = Serial(newest.end if newest else 0)
-        return Opened(log, states, replay, end, self.report)
+        return Opened(log, states, replay, frames, end, self.report)
 
     def _checkpoints(self) -> tuple[list[Checkpoint], list[bytes]]:
         """The kept checkpoints that hold, oldest first, and the newest one's blobs."""
@@ -274,17 +278,17 @@ def _must_be_torn(path: str, found: Verified, proven: int) -> None:
         )
 
 
-def _replay(
-    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int
-) -> Iterator[tuple[Serial, Record]]:
+def _frames(
+    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int, *, bodies: bool
+) -> Iterator[Frame]:
     """Every record after `begin`, from files just verified."""
     for path, end in segments:
         file = disk.open(path)
         try:
-            for frame in scan(file, HEADER_BYTES, end, key, bodies=False):
-                if not isinstance(frame, Frame):
+            for frame in scan(file, HEADER_BYTES, end, key, bodies=bodies):
+                if not isinstance(frame, Frame) or (bodies and not frame.body_holds()):
                     raise Corrupt(f"{path} changed while it was read, at byte {frame.position}")
                 if frame.serial > begin:
-                    yield Serial(frame.serial), frame.record()
+                    yield frame
         finally:
             file.close()

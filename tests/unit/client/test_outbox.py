@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
+from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence, TopicId
 from oncemq.core.outbox_records import OutboxPut
 from oncemq.errors import Corrupt, Locked, StorageFull
+from oncemq.storage.framing import HEADER_BYTES, STRETCH_BYTES
+from oncemq.storage.log import JOINED_BYTES
 
 ID = TopicId(9)
 
 
-def put(first: int, count: int = 1, topic: str = "orders", body: bytes = b"x") -> OutboxPut:
-    return OutboxPut(topic, ID, Sequence(first), count, 0, 77, body)
+def put(first: int, count: int = 1, topic: str = "orders", body: bytes = b"x") -> Unsent:
+    return Unsent(topic, ID, Sequence(first), count, 0, body)
 
 
 class Desk:
@@ -103,6 +106,41 @@ def test_an_answer_out_of_turn_leaves_what_is_before_it_to_the_server(desk) -> N
     slot.done("orders", Sequence(3))
     slot.close()
     assert desk.slot().pending == [put(3)]
+
+
+def test_an_outbox_of_an_older_version_is_still_read(desk) -> None:
+    slot = desk.slot()
+    slot._log.append(OutboxPut("orders", ID, Sequence(1), 2, 0, 77, b"old"))
+    slot.record([put(3)])
+    assert desk.crashed().pending == [put(1, 2, body=b"old"), put(3)]
+
+
+MEBIBYTE = 1 << 20
+
+
+@pytest.mark.parametrize("size", [1, 16, 64])
+def test_a_recorded_put_of_any_size_that_is_allowed_is_there_after_a_crash(desk, size) -> None:
+    slot = desk.slot()
+    bodies = [b"x" * (size * MEBIBYTE + more) for more in (-49, -1, 0)]
+    for number, body in enumerate(bodies, start=1):
+        slot.record([put(number, body=body)])
+    slot.record([put(4)])
+    after = desk.crashed()
+    assert [len(each.body) for each in after.pending] == [*map(len, bodies), 1]
+    assert all(mine.body == body for mine, body in zip(after.pending, bodies, strict=False))
+
+
+def test_a_recorded_put_is_there_after_a_crash_at_every_boundary_of_size(desk) -> None:
+    """Frames are read in stretches, and small bodies are written beside their header."""
+    edges = (0, 1, JOINED_BYTES, 1 << 16, STRETCH_BYTES - HEADER_BYTES, STRETCH_BYTES)
+    sizes = [max(0, edge + more) for edge in edges for more in range(-3, 4)]
+    slot = desk.slot()
+    for number, size in enumerate(sizes, start=1):
+        slot.record([put(number, body=bytes([number]) * size)])
+    after = desk.crashed()
+    assert [each.body for each in after.pending] == [
+        bytes([number]) * size for number, size in enumerate(sizes, start=1)
+    ]
 
 
 # ------------------------------------------------------------------ rewriting

@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core.names import ClientId, Offset, TopicId
+from oncemq.core.names import ClientId, Offset, Sequence, TopicId
+from oncemq.core.outbox_records import OutboxPut
 from oncemq.core.records import CursorMoved, Record
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import File, LocalDisk
 from oncemq.storage.framing import (
     HEADER_BYTES,
+    META_BYTES_MAX,
     STRETCH_BYTES,
     Bad,
     Frame,
@@ -124,3 +126,16 @@ def test_a_length_that_cannot_be_is_bad() -> None:
     data = bytearray(frame(1))
     data[12:16] = b"\xff" * 4
     assert isinstance(parse(memoryview(data), 0, 0, KEY), Bad)
+
+
+def test_a_record_that_no_scan_would_read_is_not_written() -> None:
+    """The length in the header is trusted up to here: beyond, it is taken for a torn tail."""
+    around = len(frame(1, record=OutboxPut("t", TopicId(1), Sequence(1), 1, 0, 0, bytes(1 << 16))))
+    most = META_BYTES_MAX - (around - HEADER_BYTES - (1 << 16))
+    record = OutboxPut("t", TopicId(1), Sequence(1), 1, 0, 0, bytes(most))
+    read = parse(memoryview(frame(1, record=record)), 0, 0, KEY)
+    assert isinstance(read, Frame)
+    assert len(read.meta) == META_BYTES_MAX
+    assert read.record() == record
+    with pytest.raises(AssertionError, match="OutboxPut of 16777217 bytes"):
+        frame(1, record=OutboxPut("t", TopicId(1), Sequence(1), 1, 0, 0, bytes(most + 1)))
