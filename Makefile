@@ -86,7 +86,7 @@ card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
 	@$(BIN)/python -m oncemq.testing.card
 
 bench: $(READY) ## measure this machine
-	@$(BIN)/once bench --all
+	@$(BIN)/once bench --all --aims
 
 bench-spark: $(READY) ## Spark beside its own limits and Kafka (through Maven); QUICK=1 for a short one
 	@$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)

@@ -157,8 +157,8 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def serve(config: Config, *, ready: Callable[[str], None]) -> int:
-    """Run a server in the foreground until SIGTERM or SIGINT; drains, then returns 0."""
+def serve(config: Config, *, ready: Callable[[Server], None]) -> None:
+    """Run a server in the foreground until SIGTERM or SIGINT; drains, then returns."""
     _raise_file_limit()
     server = server_from(config)
 
@@ -168,9 +168,5 @@ def serve(config: Config, *, ready: Callable[[str], None]) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
-    ready(
-        f"ready at {server.address}, data in {config.data}, sync {config.sync}, "
-        f"recovered {server.recovered} records in {server.recovery_seconds:.2f} s"
-    )
+    ready(server)
     server.run()
-    return 0

@@ -343,7 +343,20 @@ def _file(file: str | None, environ: Mapping[str, str]) -> Path | None:
     if named := file or environ.get(FILE_VARIABLE):
         return _path(named)
     usual = (Path(FILE_NAME), _xdg(environ, "XDG_CONFIG_HOME", ".config") / "oncemq/config.toml")
-    return next((path for path in usual if path.is_file()), None)
+    path = next((path for path in usual if path.is_file()), None)
+    if path is not None and path == Path(FILE_NAME):
+        _check_owner(path)
+    return path
+
+
+def _check_owner(path: Path) -> None:
+    """Whoever can write the settings of a directory decides where messages go: us, or nobody."""
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & 0o002:
+        raise ConfigError(
+            f"{path.absolute()} belongs to somebody else, or anyone may write to it, so it is not "
+            f"obeyed; name it with --config {FILE_NAME} to use it, or change its owner and mode"
+        )
 
 
 def _text(path: Path, name: str, value: object) -> str:

@@ -92,10 +92,33 @@ def test_a_second_signal_ends_it_at_once(
     told = b""
     while b"app stops app=shop" not in told:
         told += shop.stderr.readline()
-    shop.send_signal(number)
-    assert shop.wait(30) == -number
+
+    def told_again() -> bool:
+        shop.send_signal(number)
+        return shop.poll() is not None
+
+    until(told_again)
+    assert shop.returncode == -number
     (found,) = mq.subscriptions(client="shop.orders")
     assert found.cursor == 0, "the message in hand comes again"
+
+
+@pytest.mark.slow
+def test_one_ctrl_c_that_comes_twice_is_one(
+    shop: subprocess.Popen[bytes], mq: Client, tmp_path: Path
+) -> None:
+    mq.put("orders", b"slow")
+    until((tmp_path / "begun").exists)
+    assert shop.stderr is not None
+    for _ in range(2):  # from the terminal, and from a parent that passes it on
+        shop.send_signal(signal.SIGINT)
+    told = b""
+    while b"app stops app=shop" not in told:
+        told += shop.stderr.readline()
+    shop.send_signal(signal.SIGINT)
+    (tmp_path / "go_on").touch()
+    assert shop.wait(30) == 0
+    assert (tmp_path / "handled").read_text() == "orders@0\n"
 
 
 @pytest.fixture

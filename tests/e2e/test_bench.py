@@ -114,7 +114,8 @@ def figure(**fields: Any) -> Figure:
 )
 def test_an_aim_is_met_or_missed(aim: Aim, measure: float, met: bool) -> None:
     assert figure(aim=aim, judged=measure).met is met
-    assert ("MISSED" in tables([figure(aim=aim, judged=measure)])) is not met
+    assert ("MISSED" in tables([figure(aim=aim, judged=measure)], aims=True)) is not met
+    assert "aim" not in tables([figure(aim=aim, judged=measure)]).lower()
 
 
 def test_a_figure_without_an_aim_is_neither() -> None:

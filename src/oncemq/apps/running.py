@@ -25,6 +25,7 @@ from oncemq.client.blocking import Client
 from oncemq.client.paths import directory_name, state_directory
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+DOUBLED_SECONDS = 1.0  # a terminal and a parent may both pass on one Ctrl-C
 
 Hook = Callable[[], Any]
 
@@ -155,15 +156,20 @@ class Run:
     # Signals
 
     def take_signals(self) -> None:
-        """The first asks the app to stop; the second is the system's own: it ends at once."""
+        """The first asks the app to stop; a later one is the system's own: it ends at once."""
         for number in SIGNALS:
             self._loop.add_signal_handler(number, self._signalled)
 
     def _signalled(self) -> None:
+        for number in SIGNALS:
+            self._loop.add_signal_handler(number, nothing)
+        self._loop.call_later(DOUBLED_SECONDS, self._end_at_the_next_signal)
+        self.stop()
+
+    def _end_at_the_next_signal(self) -> None:
         self.give_signals_back()
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-        self.stop()
 
     def give_signals_back(self) -> None:
         """As they were before."""

@@ -60,15 +60,16 @@ class Figure:
         }
 
 
-def tables(figures: Sequence[Figure]) -> str:
-    """A table for each part, in the order they were measured."""
+def tables(figures: Sequence[Figure], *, aims: bool = False) -> str:
+    """A table for each part, in the order they were measured; with what we aim at, if asked."""
     parts = list(dict.fromkeys((figure.part, figure.unit) for figure in figures))
     return "\n\n".join(
-        _table([each for each in figures if (each.part, each.unit) == key]) for key in parts
+        _table([each for each in figures if (each.part, each.unit) == key], aims=aims)
+        for key in parts
     )
 
 
-def _table(figures: Sequence[Figure]) -> str:
+def _table(figures: Sequence[Figure], *, aims: bool) -> str:
     """Columns that no figure fills are left out."""
     first = figures[0]
     columns: list[tuple[str, Callable[[Figure], str]]] = [
@@ -86,7 +87,8 @@ def _table(figures: Sequence[Figure]) -> str:
         for name in _names(figures, "ratios")
         if name not in _names(figures, "limits")
     ]
-    columns.append(("aim", _aim))
+    if aims:
+        columns.append(("aim", _aim))
     filled = [(head, cell) for head, cell in columns if any(cell(each) for each in figures)]
     rows = [[cell(figure) for _, cell in filled] for figure in figures]
     return output.table([head for head, _ in filled], _leaning_right(rows))

@@ -1,6 +1,5 @@
 """`once dead list|show|retry|drop`."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -149,7 +148,7 @@ def _chosen(client: "Client", names: tuple[str, ...], *, all_of: bool) -> "list[
 def _tell(session: Session, letter: "Letter", what: str, text: str) -> None:
     """At once: what was done is known, whatever happens to the next."""
     session.answer({"letter": letter.id, "topic": letter.topic, "done": what}, text)
-    sys.stdout.flush()
+    session.flush()
 
 
 for _command in (list_letters, show, retry, drop):

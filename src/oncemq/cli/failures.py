@@ -23,6 +23,7 @@ UNREACHABLE = 3
 NOTHING_NEW = 4
 FENCED = 5
 STORAGE = 7
+OUTPUT = 8
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # what a shell reports for any program that SIGPIPE ends
 
@@ -33,6 +34,12 @@ class NothingNew(errors.OnceMQError):
     code = "nothing_new"
 
 
+class OutputFailed(errors.OnceMQError):
+    """The answer could not be written to standard output."""
+
+    code = "output_failed"
+
+
 class NotStored(errors.Refused):
     """The put was answered, and not kept."""
 
@@ -41,6 +48,7 @@ class NotStored(errors.Refused):
 
 EXITS: list[tuple[type[errors.OnceMQError], int]] = [
     (NothingNew, NOTHING_NEW),
+    (OutputFailed, OUTPUT),
     (errors.Unreachable, UNREACHABLE),
     (errors.Fenced, FENCED),
     (errors.StorageRefused, STORAGE),
@@ -70,7 +78,7 @@ def guard(run: Callable[[], None], session: "Session") -> int:
     """Run; say what went wrong, if anything; return the exit code."""
     try:
         run()
-        sys.stdout.flush()  # a full disk or a closed pipe must show here, not at shutdown
+        session.flush()  # a full disk or a closed pipe must show here, not at shutdown
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except (KeyboardInterrupt, click.Abort):
@@ -83,7 +91,10 @@ def guard(run: Callable[[], None], session: "Session") -> int:
     except click.UsageError as error:
         return _usage(error, session)
     except errors.OnceMQError as error:
-        session.complain(error.code, error.detail, hint=_hint(error))
+        if isinstance(error, OutputFailed):
+            _hush()
+        hint = session.trouble() if isinstance(error, errors.Unreachable) else None
+        session.complain(error.code, error.detail, hint=_hint(error, hint))
         return exit_code(error)
     except OSError as error:
         what = error.strerror or str(error)
@@ -93,9 +104,14 @@ def guard(run: Callable[[], None], session: "Session") -> int:
     return DONE
 
 
-def _hint(error: errors.OnceMQError) -> str | None:
-    """What to do: as the command noted it, else as anyone may know, unless it is said already."""
-    noted: list[str] = getattr(error, "__notes__", [])
+def _hint(error: errors.OnceMQError, seen: str | None) -> str | None:
+    """What to do: as the command noted it, else as anyone may know, unless it is said already.
+
+    `seen`: what a look at the address has shown; it comes first.
+    """
+    noted: list[str] = ([seen] if seen else []) + getattr(error, "__notes__", [])
+    if seen and len(noted) == 1 and error.code in HINTS:
+        noted.append(HINTS[error.code])
     usual = None if "`once " in error.detail else HINTS.get(error.code)
     return "; ".join(noted) or usual
 
@@ -115,7 +131,9 @@ def _usage(error: click.UsageError, session: "Session") -> int:
 
 
 def _hush() -> None:
-    """The reader has gone: let nothing more be written, at shutdown least of all."""
+    """Let nothing more be written, at shutdown least of all."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  (closed: `>&-`)
+        return
     devnull = os.open(os.devnull, os.O_WRONLY)
     os.dup2(devnull, sys.stdout.fileno())
     os.close(devnull)

@@ -58,7 +58,7 @@ def get(session: Session, topic: str | None, count: int, wait: float) -> None:
             with client.consume(topic, limit=min(AT_ONCE, count - got), wait=left) as messages:
                 for each in messages:
                     message.show(session, each)
-                sys.stdout.flush()  # only what has left us is settled
+                session.flush()  # only what has left us is settled
             got += len(messages)
             progress.update(got, got / count)
             if not messages and time.monotonic() >= deadline:

@@ -1,7 +1,5 @@
 """`once listen`."""
 
-import sys
-
 import click
 
 from oncemq.cli import message
@@ -33,4 +31,4 @@ def listen(session: Session, topics: tuple[str, ...], chaos: bool, seed: int | N
     with session.client() as client:
         for each in client.listen(*topics):
             message.show(session, each)
-            sys.stdout.flush()
+            session.flush()

@@ -23,6 +23,7 @@ COMMANDS = {
     "unsubscribe": "End a subscription, or all of them.",
     "put": "Put a message, or one per line of a file.",
     "get": "Get the next messages, each exactly once.",
+    "peek": "Look at stored messages without taking them.",
     "listen": "Stream messages until interrupted.",
     "run": "Run the handlers of an app.",
     "dead": "List, show, retry or drop dead letters.",
@@ -97,6 +98,7 @@ Exit codes:
   2  wrong usage or settings      5  fenced, or not allowed
   3  no server answered           6  an audit found a gap or a duplicate
   4  nothing new to get           7  the storage refused: corrupt or full
+                                  8  standard output could not be written
 
 \b
 A first message:

@@ -1,9 +1,11 @@
 """How a message is shown: its payload and a newline, or one JSON object a line.
 
-Law: payload bytes pass untouched. JSON cannot hold bytes that are not text; those are given as
+Law: payload bytes pass untouched, except to a terminal, which would obey the control characters
+among them: there they are escaped. JSON cannot hold bytes that are not text; those are given as
 `payload_base64` (and `key_base64`), so that a program never sees a changed byte.
 """
 
+import sys
 from base64 import b64encode
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ def show(session: Session, message: "Message") -> None:
     """One message on stdout."""
     if session.json:
         session.emit(as_object(message))
+    elif sys.stdout is not None and sys.stdout.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        text = message.payload.decode(errors="backslashreplace")
+        session.say(output.shown(text, kept="\n\t"))
     else:
         session.write(message.payload + b"\n")
 

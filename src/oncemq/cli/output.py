@@ -6,18 +6,37 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
+# Characters that change how a terminal shows what stands around them.
+_BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def colours(stream: TextIO) -> bool:
+def colours(stream: TextIO | None) -> bool:
     """Whether colour is welcome: a terminal that knows it, and nobody who said no."""
+    if stream is None:
+        return False
     dumb = os.environ.get("TERM") == "dumb"
     return stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
 
 
-def painted(text: str, stream: TextIO, sgr: int) -> str:
+def painted(text: str, stream: TextIO | None, sgr: int) -> str:
     """The text in a colour (an SGR number), where colour is welcome."""
     return f"\x1b[{sgr}m{text}\x1b[0m" if colours(stream) else text
+
+
+def shown(text: str, *, kept: str = "\n") -> str:
+    """Text that somebody else wrote, so that a terminal shows it and does not obey it."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(char if char in kept or _is_plain(char) else _escaped(char) for char in text)
+
+
+def _is_plain(char: str) -> bool:
+    return char >= " " and not "\x7f" <= char <= "\x9f" and char not in _BIDI + "\u2028\u2029"
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode()
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -75,7 +94,7 @@ def _cell(value: object) -> str:
         case None:
             return "-"
         case _:
-            return str(value)
+            return shown(str(value), kept="")
 
 
 def _pad(text: str, width: int, *, right: bool = False) -> str:

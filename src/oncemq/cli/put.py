@@ -79,12 +79,14 @@ def put(
     """Put MESSAGE, or what --file or standard input hold, to TOPIC.
 
     Prints where the message is, such as orders@42, once it is safe on the server's disk. Bytes
-    pass untouched, a newline at the end included.
+    pass untouched, a newline at the end included. A MESSAGE of `-` is standard input as well.
 
     With --id the message is recorded on this side first: when no server answers, the exit code
     is 3, and the next command with that id sends it, once. Exit code 1: not stored, for nobody
     subscribes to the topic and nothing retains it.
     """
+    if message == "-":
+        message, path = None, path or "-"
     if message is not None and (path or lines):
         raise click.UsageError("give the MESSAGE, or --file, or standard input: one of them")
     if lines and (key is not None or headers or idempotency_key is not None):

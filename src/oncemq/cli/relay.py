@@ -76,7 +76,7 @@ def run(session: Session, database: str, set_aside: bool) -> None:
     signal.signal(signal.SIGTERM, stop)
     text = f"relaying {_shown(database)} to {session.servers}"
     session.answer({"ready": True, "detail": text}, f"once relay: {text}")
-    sys.stdout.flush()
+    session.flush()
     worker.run()
 
 

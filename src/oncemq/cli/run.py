@@ -12,7 +12,7 @@ from oncemq.cli import logs
 from oncemq.cli.command import command, setting, settings
 from oncemq.cli.session import Session
 from oncemq.config import DEFAULT
-from oncemq.errors import ConfigError
+from oncemq.errors import ConfigError, Fenced
 
 if TYPE_CHECKING:
     from oncemq.apps.app import App
@@ -46,9 +46,16 @@ def run(session: Session, target: str) -> None:
             {"ready": True, "app": app.id, "handlers": handlers},
             f"once run: {app.id} is ready; handlers: {', '.join(handlers)}",
         )
-        sys.stdout.flush()
+        session.flush()
 
-    app.run(server=config.server if config.origin("server") != DEFAULT else None, ready=ready)
+    try:
+        app.run(server=config.server if config.origin("server") != DEFAULT else None, ready=ready)
+    except Fenced as error:
+        error.add_note(
+            f"another process runs the app '{app.id}', or uses its id: stop it, or give this one "
+            "an id of its own in its code, App(id=...)"
+        )
+        raise
 
 
 def load(target: str) -> "App":

@@ -1,11 +1,12 @@
 """`once serve`."""
 
-import sys
-
-import click
+from typing import TYPE_CHECKING
 
 from oncemq.cli.command import command, setting, settings
 from oncemq.cli.session import Session
+
+if TYPE_CHECKING:
+    from oncemq.assembly import Server
 
 
 @settings(
@@ -40,9 +41,22 @@ def serve(session: Session) -> None:
     config = session.config
     logs.start(config.log_level, config.log_format)
 
-    def ready(text: str) -> None:
-        session.answer({"ready": True, "detail": text}, f"once serve: {text}")
-        sys.stdout.flush()
+    def ready(server: "Server") -> None:
+        session.answer(
+            {
+                "ready": True,
+                "address": server.address,
+                "feed": server.feed or None,
+                "data": str(config.data),
+                "sync": config.sync,
+                "recovered": server.recovered,
+                "recovery_seconds": round(server.recovery_seconds, 3),
+            },
+            f"once serve: ready at {server.address}, data in {config.data}, sync {config.sync}, "
+            f"recovered {server.recovered} records in {server.recovery_seconds:.2f} s",
+        )
+        session.flush()
 
-    if code := run(config, ready=ready):
-        click.get_current_context().exit(code)
+    run(config, ready=ready)
+    if session.json:
+        session.emit({"stopped": True})

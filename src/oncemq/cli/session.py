@@ -7,17 +7,21 @@ never what is answered.
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import click
 
-from oncemq.cli import output
+from oncemq.cli import failures, output
 from oncemq.config import Config, load
 
 if TYPE_CHECKING:
     from oncemq import Client
+
+
+SILENT_SECONDS = 1.0  # without an answer, until a look at the address says why
 
 
 class Session:
@@ -27,6 +31,7 @@ class Session:
         self.flags: dict[str, str] = {}  # as the command line gave them
         self.file: str | None = None
         self.json = False
+        self._looking = False  # whether somebody will look why no server answers
 
     # -------------------------------------------------------------- who and where
 
@@ -62,6 +67,7 @@ class Session:
     def _client(self, client_id: str | None, timeout: float | None = None) -> "Client":
         from oncemq import Client
 
+        self._watch_for_silence()
         return Client(
             self.config.server,
             id=client_id,
@@ -69,15 +75,46 @@ class Session:
             timeout=timeout or self.config.timeout,
         )
 
+    def trouble(self) -> str | None:
+        """What is wrong at the server's addresses; None: nothing that a look from here shows."""
+        from oncemq.cli.probe import trouble_at
+
+        found = [trouble_at(address) for address in self.config.server]
+        return None if None in found else "; ".join(filter(None, found))
+
+    def _watch_for_silence(self) -> None:
+        """Say after a second that nobody is there, instead of waiting in silence."""
+        from threading import Timer
+
+        def look() -> None:
+            if (found := self.trouble()) and self._looking:
+                self.note(f"once: {found}; trying on for {self.config.timeout:g} s in all")
+
+        if not self._looking and self.config.timeout > 2 * SILENT_SECONDS:
+            self._looking = True
+            timer = Timer(SILENT_SECONDS, look)
+            timer.daemon = True
+            timer.start()
+
     # -------------------------------------------------------------- answers, on stdout
 
     def write(self, raw: bytes) -> None:
         """Bytes, untouched."""
-        sys.stdout.buffer.write(raw)
+        if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  (closed: `>&-`)
+            raise failures.OutputFailed("the answer cannot be written: standard output is closed")
+        with _output():
+            sys.stdout.buffer.write(raw)
+
+    def flush(self) -> None:
+        """What was written has left us."""
+        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
+            with _output():
+                sys.stdout.flush()
 
     def say(self, text: str) -> None:
         """A line for people; what their terminal cannot show is escaped, never an error."""
-        self.write(text.encode(sys.stdout.encoding, "backslashreplace") + b"\n")
+        encoding = getattr(sys.stdout, "encoding", "utf-8")  # closed, it is None
+        self.write(text.encode(encoding, "backslashreplace") + b"\n")
 
     def emit(self, value: object) -> None:
         """A value for programs: JSON on one line."""
@@ -106,19 +143,33 @@ class Session:
 
     def complain(self, code: str, detail: str, *, hint: str | None = None) -> None:
         """What happened and why, then what to do; as an object too, for programs."""
-        _err(f"{output.painted('once:', sys.stderr, 31)} {detail}")
+        _err(f"{output.painted('once:', sys.stderr, 31)} {output.shown(detail)}")
         if hint:
-            _err(f"      {hint}")
+            _err(f"      {output.shown(hint)}")
         if self.json:
             from msgspec.json import encode
 
             _err(encode({"error": code, "detail": detail}).decode())
 
 
+@contextmanager
+def _output() -> Generator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise failures.OutputFailed(
+            f"the answer cannot be written to standard output: {what}"
+        ) from error
+
+
 def _err(text: str) -> None:
     # Python gives stderr the error handler `backslashreplace`: any text can be written.
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  (closed: `2>&-`)
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
 
 
 def default_id(environ: Mapping[str, str]) -> str:

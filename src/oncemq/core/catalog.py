@@ -38,7 +38,7 @@ class Counters:
     stored_bytes: int = 0
     discarded: int = 0
     duplicates: int = 0
-    delivered: int = 0
+    sent: int = 0  # messages in answers: what is read ahead or looked at is counted, too
     refused: int = 0
     committed: int = 0
 

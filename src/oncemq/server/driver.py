@@ -213,7 +213,7 @@ class Driver:
         if isinstance(answer, Deliver):
             try:
                 answer, bodies = self._reader.read(answer)
-                self.broker.counters.delivered += sum(head.count for head in answer.batches)
+                self.broker.counters.sent += sum(head.count for head in answer.batches)
             except (StorageRefused, OSError) as trouble:
                 answer = _unreadable(trouble)
         elif isinstance(answer, StatusReport):

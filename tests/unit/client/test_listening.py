@@ -80,7 +80,7 @@ class Listener:
 
     @property
     def gets(self) -> int:
-        return self.server.driver.broker.counters.delivered
+        return self.server.driver.broker.counters.sent
 
 
 @pytest.fixture

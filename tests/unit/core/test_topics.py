@@ -304,7 +304,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "stored_bytes": len(body),
             "discarded": 1,
             "duplicates": 2,
-            "delivered": 0,
+            "sent": 0,
             "refused": 1,
             "committed": 0,
         }

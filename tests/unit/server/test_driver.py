@@ -366,7 +366,7 @@ def test_delivered_messages_are_counted(host) -> None:
     host.subscribe("orders")
     host.put("orders", b"a", b"b", b"c")
     host.get("orders", limit=2)
-    assert host.ask(Status()).facts["delivered"] == 2
+    assert host.ask(Status()).facts["sent"] == 2
 
 
 # ------------------------------------------------------------------ a full disk

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MASTER = "local[*]"
+DOUBLED_SECONDS = 1.0  # a terminal and a parent may both pass on one Ctrl-C
 CONFIG = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
 
 
@@ -173,9 +174,15 @@ class Run:
 def stopped_by_signals(run: Run, *, gently: bool) -> Generator[None]:
     """SIGTERM and Ctrl-C end the run: now, or (`gently`) by asking, and now when asked twice."""
 
+    first = 0.0
+
     def asked(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        if run.stopping.is_set() and time.monotonic() - first < DOUBLED_SECONDS:
+            return
         if run.stopping.is_set() or not gently:
             raise KeyboardInterrupt
+        first = time.monotonic()
         run.stopping.set()
 
     before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
