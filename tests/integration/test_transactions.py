@@ -140,7 +140,7 @@ def test_the_same_with_asyncio(server: str, tmp_path: Path) -> None:
             await job.subscribe("in")
             await job.create_topic("out", Retention(forever=True))
             await job.put_many("in", [b"a", b"b"])
-            async with job.transaction() as tx:
+            async with job.transaction(required=False) as tx:
                 got = await tx.get("in", wait=5)
                 await tx.put_many("out", payloads(got))
                 await tx.put(["out", "log"], b"both")

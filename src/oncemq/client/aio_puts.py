@@ -9,8 +9,8 @@ from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking_puts import ALL_OR_NONE, FLOW_BYTES
 from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
+from oncemq.client.gathering import GATHER_MESSAGES
 from oncemq.client.keyed import check_key, put_keyed
-from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.errors import InvalidRequest, OutboxFull
@@ -29,16 +29,17 @@ class AsyncPublishing(AsyncTransacting):
     async def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: Literal[True] = ..., idempotency_key: str | None = ...,
+        required: bool = ...,
     ) -> Receipt: ...  # fmt: skip
     @overload
     async def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
-        durable: bool = ..., wait: bool,
+        durable: bool = ..., wait: bool, required: bool = ...,
     ) -> Receipt | asyncio.Future[Receipt]: ...  # fmt: skip
     @overload
     async def put(
         self, topic: list[str] | tuple[str, ...], payload: bytes, *, key: bytes | None = ...,
-        headers: Headers | None = ...,
+        headers: Headers | None = ..., required: bool = ...,
     ) -> list[Receipt]: ...  # fmt: skip
     async def put(
         self,
@@ -50,40 +51,50 @@ class AsyncPublishing(AsyncTransacting):
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
+        required: bool = False,
     ) -> Receipt | asyncio.Future[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
         `wait=False` gives a future of the receipt and gathers single puts into batches.
+        `required` as in `Client.put`: what nobody would get raises `Unwanted`.
         """
         outflow = self._engine.outflow
         item = batch.Item(batch.payload_of(payload), key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
                 raise InvalidRequest(ALL_OR_NONE)
-            return await self._put_to_all(topic, item)
+            return await self._put_to_all(topic, item, required=required)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
-            return (await self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]
+            keyed = await self._put_keyed(
+                topic, idempotency_key, 1, columns, body, wait=wait, required=required
+            )
+            return keyed[0]
         await self._room_for(topic, len(item.payload))
         if not wait:
             side = item if key is not None or headers else None
-            ticket, place, full = outflow.gather(topic, (item.payload,), side, lasting=durable)
+            ticket, place, full = outflow.gather(
+                topic, (item.payload,), side, lasting=durable, required=required
+            )
             self._turns.pump() if full else self._turns.pump_soon()
             return self._future(ticket, lambda receipts: receipts[place])
         columns, body = batch.encode([item])
-        ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
+        ticket = outflow.put(
+            topic, count=1, columns=columns, body=body, lasting=durable, required=required
+        )
         return (await self._receipts(ticket))[0]
 
     @overload
     async def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
         headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
-        wait: Literal[True] = ..., idempotency_key: str | None = ...,
+        wait: Literal[True] = ..., idempotency_key: str | None = ..., required: bool = ...,
     ) -> Receipts: ...  # fmt: skip
     @overload
     async def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
         headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: bool,
+        required: bool = ...,
     ) -> Receipts | asyncio.Future[Receipts]: ...  # fmt: skip
     async def put_many(
         self,
@@ -95,6 +106,7 @@ class AsyncPublishing(AsyncTransacting):
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
+        required: bool = False,
     ) -> Receipts | asyncio.Future[Receipts]:
         """Put a batch: stored whole or not at all, in one record (with others, when small)."""
         if not payloads:
@@ -102,20 +114,27 @@ class AsyncPublishing(AsyncTransacting):
         if idempotency_key is not None:
             columns, body = encode_many(payloads, keys, headers)
             return await self._put_keyed(
-                topic, idempotency_key, len(payloads), columns, body, wait=wait
+                topic, idempotency_key, len(payloads), columns, body, wait=wait, required=required
             )
         outflow = self._engine.outflow
         plain = keys is None and headers is None
         if plain and not wait and len(payloads) < GATHER_MESSAGES:
             await self._room_for(topic, max(map(len, payloads)))
-            ticket, place, full = outflow.gather(topic, payloads, None, lasting=durable)
+            ticket, place, full = outflow.gather(
+                topic, payloads, None, lasting=durable, required=required
+            )
             self._turns.pump() if full else self._turns.pump_soon()
             count = len(payloads)
             return self._future(ticket, lambda receipts: receipts.part(place, count))
         columns, body = encode_many(payloads, keys, headers)
         await self._room_for(topic, outflow.largest(payloads, body), len(body))
         ticket = outflow.put(
-            topic, count=len(payloads), columns=columns, body=body, lasting=durable
+            topic,
+            count=len(payloads),
+            columns=columns,
+            body=body,
+            lasting=durable,
+            required=required,
         )
         if not wait:
             self._turns.pump()
@@ -134,11 +153,14 @@ class AsyncPublishing(AsyncTransacting):
     # Inside
 
     async def _put_keyed(
-        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool
-    ) -> Receipts:
+        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool,
+        required: bool,
+    ) -> Receipts:  # fmt: skip
         check_key(key, wait=wait)
         self._engine.outflow.check(topic, 0, len(body))
-        verb = put_keyed(self._engine, topic, key, count=count, columns=columns, body=body)
+        verb = put_keyed(
+            self._engine, topic, key, count=count, columns=columns, body=body, required=required
+        )
         return await self._turns.run(verb)
 
     async def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:

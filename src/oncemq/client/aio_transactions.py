@@ -122,13 +122,15 @@ class AsyncTransacting:
     _getting: asyncio.Lock
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[AsyncTransaction]:
+    async def transaction(self, *, required: bool = True) -> AsyncGenerator[AsyncTransaction]:
         """Messages got and put in the block take effect together when it ends well, or not at all.
 
-        An exception gives everything up: nothing was put, and the messages come again.
+        An exception gives everything up: nothing was put, and the messages come again. So does
+        `Unwanted`: a topic that was put to has no subscription and keeps nothing, so nobody would
+        get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         async with AsyncExitStack() as stack:
-            work = Work(self._engine)
+            work = Work(self._engine, required=required)
             try:
                 yield AsyncTransaction(self._turns, work, self._timeout, self._getting, stack)
                 await self._turns.run(work.commit())
@@ -168,9 +170,11 @@ class AsyncTransacting:
         """Give a stage up that will not be committed; False when it was not there any more."""
         return await self._turns.run(stages.drop(self._engine, token))
 
-    async def _put_to_all(self, topics: Sequence[str], item: batch.Item) -> list[Receipt]:
+    async def _put_to_all(
+        self, topics: Sequence[str], item: batch.Item, *, required: bool
+    ) -> list[Receipt]:
         """One message to several topics, atomically."""
-        work = Work(self._engine)
+        work = Work(self._engine, required=required)
         try:
             await self._turns.run(work.put(topics, [item]))
             result = await self._turns.run(work.commit())

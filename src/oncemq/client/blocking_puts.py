@@ -10,8 +10,8 @@ from typing import Literal, overload
 from oncemq.client.blocking_transactions import Transacting
 from oncemq.client.bodies import encode_many
 from oncemq.client.engine import Engine
+from oncemq.client.gathering import GATHER_MESSAGES
 from oncemq.client.keyed import check_key, put_keyed
-from oncemq.client.outflow import GATHER_MESSAGES
 from oncemq.client.pending import Pending, one, some
 from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns
@@ -33,16 +33,17 @@ class Publishing(Transacting):
     def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: Literal[True] = ..., idempotency_key: str | None = ...,
+        required: bool = ...,
     ) -> Receipt: ...  # fmt: skip
     @overload
     def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
-        durable: bool = ..., wait: bool,
+        durable: bool = ..., wait: bool, required: bool = ...,
     ) -> Receipt | Pending[Receipt]: ...  # fmt: skip
     @overload
     def put(
         self, topic: list[str] | tuple[str, ...], payload: bytes, *, key: bytes | None = ...,
-        headers: Headers | None = ...,
+        headers: Headers | None = ..., required: bool = ...,
     ) -> list[Receipt]: ...  # fmt: skip
     def put(
         self,
@@ -54,6 +55,7 @@ class Publishing(Transacting):
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
+        required: bool = False,
     ) -> Receipt | Pending[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
@@ -62,37 +64,49 @@ class Publishing(Transacting):
         `idempotency_key` makes it the same put whoever repeats it, for as long as the server
         remembers keys (7 days); it skips the outbox, too. A list of topics (up to 255): all of
         them get the message, or none does; a receipt for each, and no outbox.
+
+        A topic that nobody subscribes to and that keeps nothing discards the message: the receipt
+        has `stored=False`, and the log says so once for each topic. With `required=True` that
+        raises `Unwanted` instead, and nothing is changed.
         """
         outflow = self._engine.outflow
         item = batch.Item(batch.payload_of(payload), key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
                 raise InvalidRequest(ALL_OR_NONE)
-            return self._put_to_all(topic, item)
+            return self._put_to_all(topic, item, required=required)
         if idempotency_key is not None:
             columns, body = batch.encode([item])
-            return (self._put_keyed(topic, idempotency_key, 1, columns, body, wait=wait))[0]
+            keyed = self._put_keyed(
+                topic, idempotency_key, 1, columns, body, wait=wait, required=required
+            )
+            return keyed[0]
         if not wait:
             side = item if key is not None or headers else None
             largest = len(item.payload)
-            ticket, place = self._gather(topic, (item.payload,), side, largest, lasting=durable)
+            ticket, place = self._gather(
+                topic, (item.payload,), side, largest, lasting=durable, required=required
+            )
             return Pending(ticket, one(place), self._receipts)
         with self._turns.lock:
             self._room_for(topic, len(item.payload))
             columns, body = batch.encode([item])
-            ticket = outflow.put(topic, count=1, columns=columns, body=body, lasting=durable)
+            ticket = outflow.put(
+                topic, count=1, columns=columns, body=body, lasting=durable, required=required
+            )
         return self._receipts(ticket, None)[0]
 
     @overload
     def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
         headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
-        wait: Literal[True] = ..., idempotency_key: str | None = ...,
+        wait: Literal[True] = ..., idempotency_key: str | None = ..., required: bool = ...,
     ) -> Receipts: ...  # fmt: skip
     @overload
     def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
         headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: bool,
+        required: bool = ...,
     ) -> Receipts | Pending[Receipts]: ...  # fmt: skip
     def put_many(
         self,
@@ -104,24 +118,37 @@ class Publishing(Transacting):
         durable: bool = True,
         wait: bool = True,
         idempotency_key: str | None = None,
+        required: bool = False,
     ) -> Receipts | Pending[Receipts]:
-        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
+        """Put a batch: stored whole or not at all, in one record (with others, when small).
+
+        `required` as in `put`: what nobody would get raises `Unwanted`, and is not discarded.
+        """
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
         if idempotency_key is not None:
             columns, body = encode_many(payloads, keys, headers)
-            return self._put_keyed(topic, idempotency_key, len(payloads), columns, body, wait=wait)
+            return self._put_keyed(
+                topic, idempotency_key, len(payloads), columns, body, wait=wait, required=required
+            )
         outflow = self._engine.outflow
         plain = keys is None and headers is None
         if plain and not wait and len(payloads) < GATHER_MESSAGES:
             largest = max(map(len, payloads))
-            ticket, place = self._gather(topic, payloads, None, largest, lasting=durable)
+            ticket, place = self._gather(
+                topic, payloads, None, largest, lasting=durable, required=required
+            )
             return Pending(ticket, some(place, len(payloads)), self._receipts)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             self._room_for(topic, outflow.largest(payloads, body), len(body))
             ticket = outflow.put(
-                topic, count=len(payloads), columns=columns, body=body, lasting=durable
+                topic,
+                count=len(payloads),
+                columns=columns,
+                body=body,
+                lasting=durable,
+                required=required,
             )
             if not wait:
                 self._turns.pump()
@@ -141,11 +168,14 @@ class Publishing(Transacting):
     # Inside
 
     def _put_keyed(
-        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool
-    ) -> Receipts:
+        self, topic: str, key: str, count: int, columns: int, body: bytes, *, wait: bool,
+        required: bool,
+    ) -> Receipts:  # fmt: skip
         check_key(key, wait=wait)
         self._engine.outflow.check(topic, 0, len(body))
-        verb = put_keyed(self._engine, topic, key, count=count, columns=columns, body=body)
+        verb = put_keyed(
+            self._engine, topic, key, count=count, columns=columns, body=body, required=required
+        )
         return self._turns.run(verb)
 
     def _gather(
@@ -156,13 +186,16 @@ class Publishing(Transacting):
         largest: int,
         *,
         lasting: bool,
+        required: bool,
     ) -> tuple[Ticket[Receipts], int]:
         # Adding plain payloads is one step that no interrupt halves, and the one that must be fast;
         # one that does not last may first have to record those before it.
         quick = item is None and lasting
         with self._turns.lock.plain if quick else self._turns.lock:
             self._room_for(topic, largest)
-            gathered = self._engine.outflow.gather(topic, payloads, item, lasting=lasting)
+            gathered = self._engine.outflow.gather(
+                topic, payloads, item, lasting=lasting, required=required
+            )
             ticket, place, full = gathered
             self._turns.see_out(now=full)
         return ticket, place

@@ -127,14 +127,16 @@ class Transacting:
     _getting: "threading.RLock"
 
     @contextmanager
-    def transaction(self) -> Generator[Transaction]:
+    def transaction(self, *, required: bool = True) -> Generator[Transaction]:
         """Messages got and put in the block take effect together when it ends well, or not at all.
 
-        An exception gives everything up: nothing was put, and the messages come again.
+        An exception gives everything up: nothing was put, and the messages come again. So does
+        `Unwanted`: a topic that was put to has no subscription and keeps nothing, so nobody would
+        get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         with ExitStack() as stack:
             with self._turns.lock:
-                work = Work(self._engine)
+                work = Work(self._engine, required=required)
             try:
                 yield Transaction(self._turns, work, self._timeout, self._getting, stack)
                 self._turns.run(work.commit())
@@ -183,10 +185,12 @@ class Transacting:
         """Give a stage up that will not be committed; False when it was not there any more."""
         return self._turns.run(stages.drop(self._engine, token))
 
-    def _put_to_all(self, topics: Sequence[str], item: batch.Item) -> list[Receipt]:
+    def _put_to_all(
+        self, topics: Sequence[str], item: batch.Item, *, required: bool
+    ) -> list[Receipt]:
         """One message to several topics, atomically."""
         with self._turns.lock:
-            work = Work(self._engine)
+            work = Work(self._engine, required=required)
         try:
             self._turns.run(work.put(topics, [item]))
             result = self._turns.run(work.commit())

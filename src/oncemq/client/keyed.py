@@ -29,7 +29,14 @@ def check_key(key: str, *, wait: bool) -> None:
 
 
 def put_keyed(
-    engine: Engine, topic: str, key: str, *, count: int, columns: int, body: bytes
+    engine: Engine,
+    topic: str,
+    key: str,
+    *,
+    count: int,
+    columns: int,
+    body: bytes,
+    required: bool = False,
 ) -> Verb[Receipts]:
     """Put a batch under a key, after what this client has put before."""
     if engine.failure is not None:
@@ -45,6 +52,7 @@ def put_keyed(
         put = Put(
             engine.client, engine.client_epoch or ANONYMOUS_EPOCH, topic, TopicId(0), producer,
             False, Number(1), count, columns, checksum, idempotency_key=key,
+            required=required,
         )  # fmt: skip
         return put, body
 
@@ -54,7 +62,9 @@ def put_keyed(
         else:
             assert isinstance(reply, PutAccepted)
             outflow.duplicates += count if reply.duplicate else 0
-            ticket.fill(receipts_of(topic, reply))
+            receipts = receipts_of(topic, reply)
+            outflow.discards.note(receipts[0])
+            ticket.fill(receipts)
 
     token = engine.begin_put(make, answered)
     try:

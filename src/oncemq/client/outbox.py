@@ -109,7 +109,9 @@ class Slot:
         self._lock.release()
 
     def _append(self, put: Unsent) -> None:
-        record = OutboxBatch(put.topic, put.topic_id, put.first_sequence, put.count, put.columns)
+        record = OutboxBatch(
+            put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required
+        )
         self._log.append(record, put.body, checksum=zlib.crc32(put.body))
 
     def _commit(self) -> None:
@@ -185,12 +187,13 @@ class Slot:
 
 
 def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
+    required = isinstance(record, OutboxBatch) and record.required
     if isinstance(record, OutboxPut):
         body = record.body
     assert body is not None
     return Unsent(
         record.topic, record.topic_id, record.first_sequence, record.count, record.columns,
-        bytes(body),
+        bytes(body), required,
     )  # fmt: skip
 
 

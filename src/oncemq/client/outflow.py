@@ -9,6 +9,8 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from oncemq.client.discards import Discards
+from oncemq.client.gathering import Gathering
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.unsent import Unsent, unsent
@@ -26,39 +28,9 @@ if TYPE_CHECKING:
     from oncemq.client.engine import Engine
     from oncemq.client.outbox import Slot
 
-GATHER_MESSAGES = 5_000
-GATHER_BYTES = 1 << 20
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
 
 logger = logging.getLogger("oncemq.client")
-
-
-class Gathering:
-    """Small puts that will leave as one batch. Each has its place among the receipts."""
-
-    __slots__ = ("payloads", "sides", "size", "ticket")
-
-    def __init__(self) -> None:
-        self.payloads: list[bytes] = []
-        self.sides: dict[int, batch.Item] = {}  # the few that have a key or headers, by place
-        self.size = 0
-        self.ticket: Ticket[Receipts] = Ticket()
-
-    @property
-    def full(self) -> bool:
-        """Whether it is worth a request of its own."""
-        return len(self.payloads) >= GATHER_MESSAGES or self.size >= GATHER_BYTES
-
-    def encode(self) -> tuple[int, bytes]:
-        """The columns and the body."""
-        if not self.sides:
-            return 0, batch.encode_payloads(self.payloads)
-        return batch.encode(
-            [
-                self.sides.get(place) or batch.Item(payload)
-                for place, payload in enumerate(self.payloads)
-            ]
-        )
 
 
 class Outflow:
@@ -67,7 +39,8 @@ class Outflow:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._publisher = Publisher()
-        self._gatherings: dict[tuple[str, bool], Gathering] = {}
+        self._gatherings: dict[str, Gathering] = {}  # by topic
+        self.discards = Discards()
         self._slots: dict[ProducerId, Slot] = {}
         self._resumes = count(1)
         self.unsent_bytes = 0
@@ -146,18 +119,26 @@ class Outflow:
             )
 
     def gather(
-        self, topic: str, payloads: Many[bytes], item: batch.Item | None, *, lasting: bool
+        self,
+        topic: str,
+        payloads: Many[bytes],
+        item: batch.Item | None,
+        *,
+        lasting: bool,
+        required: bool = False,
     ) -> tuple[Ticket[Receipts], int, bool]:
         """Add to the next batch: its ticket, the place in it, whether the batch is full.
 
         `item` is the message itself, where it is a single one with a key or headers.
         """
         lasting = lasting and self._engine.state.lasting
-        if (topic, not lasting) in self._gatherings:
-            self._seal((topic, not lasting))  # these came first: one client's order holds (G3)
-        gathering = self._gatherings.get((topic, lasting))
+        gathering = self._gatherings.get(topic)
+        if gathering and (gathering.lasting, gathering.required) != (lasting, required):
+            self._seal(topic)  # these came first: one client's order holds (G3)
+            gathering = None
         if gathering is None:
-            gathering = self._gatherings[topic, lasting] = Gathering()
+            gathering = Gathering(lasting=lasting, required=required)
+            self._gatherings[topic] = gathering
         place = len(gathering.payloads)
         ticket = gathering.ticket
         gathering.payloads.extend(payloads)
@@ -169,21 +150,30 @@ class Outflow:
         return ticket, place, gathering.full
 
     def put(
-        self, topic: str, *, count: int, columns: int, body: bytes, lasting: bool
+        self,
+        topic: str,
+        *,
+        count: int,
+        columns: int,
+        body: bytes,
+        lasting: bool,
+        required: bool = False,
     ) -> Ticket[Receipts]:
-        """Send a batch as it is."""
-        self._seal_topic(topic)
+        """Send a batch as it is, after what was gathered for its topic."""
+        if topic in self._gatherings:
+            self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
         self.unsent_bytes += len(body)
-        self._add(topic, count, columns, body, lasting, ticket)
+        parcel = self._parcel(topic, count, columns, body, lasting=lasting, required=required)
+        self._add(parcel, ticket)
         return ticket
 
     def start(self) -> None:
         """Seal what was gathered where there is room on the way, and begin the exchanges."""
-        for key in list(self._gatherings):
-            lane = self._publisher.lane(key[0])
-            if self._gatherings[key].full or len(lane.parcels) < RECENT_MAX // 2:
-                self._seal(key)
+        for topic, gathering in list(self._gatherings.items()):
+            lane = self._publisher.lane(topic)
+            if gathering.full or len(lane.parcels) < RECENT_MAX // 2:
+                self._seal(topic)
         if self._engine.now() >= self._try_again_at:
             self._publisher.try_again()
         for lane in self._publisher.lanes():
@@ -195,8 +185,8 @@ class Outflow:
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
-        for key in list(self._gatherings):
-            self._seal(key)
+        for topic in list(self._gatherings):
+            self._seal(topic)
 
     def fail(self, error: OnceMQError) -> None:
         """The client is done for; what the outbox holds stays there."""
@@ -224,47 +214,47 @@ class Outflow:
             for put in slot.pending:
                 parcel = Parcel(
                     put.topic, slot.producer, True, put.count, put.columns, put.body,
-                    put.first_sequence, tried=True,
+                    put.first_sequence, tried=True, required=put.required,
                 )  # fmt: skip
                 _sign(parcel)
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
             slot.pending = []
 
-    def _seal_topic(self, topic: str) -> None:
-        """Whatever was gathered for a topic goes before what comes now."""
-        for lasting in (True, False):
-            if (topic, lasting) in self._gatherings:
-                self._seal((topic, lasting))
-
-    def _seal(self, key: tuple[str, bool]) -> None:
-        gathering = self._gatherings.pop(key)
-        topic, lasting = key
+    def _seal(self, topic: str) -> None:
+        gathering = self._gatherings.pop(topic)
         columns, body = gathering.encode()
         self.unsent_bytes += len(body) - gathering.size
         try:
-            self._add(topic, len(gathering.payloads), columns, body, lasting, gathering.ticket)
+            parcel = self._parcel(
+                topic, len(gathering.payloads), columns, body,
+                lasting=gathering.lasting, required=gathering.required,
+            )  # fmt: skip
+            self._add(parcel, gathering.ticket)
         except OnceMQError as error:
             gathering.ticket.fail(error)
             self._failed.append(gathering.ticket)
 
-    def _add(
-        self, topic: str, count: int, columns: int, body: bytes, lasting: bool, ticket: Ticket[Any]
-    ) -> None:
+    def _parcel(
+        self, topic: str, count: int, columns: int, body: bytes, *, lasting: bool, required: bool
+    ) -> Parcel:
         state = self._engine.state
         lasting = lasting and state.lasting
         producer = state.slots[0].producer if lasting else state.guest
-        parcel = Parcel(topic, producer, lasting, count, columns, body, ticket=ticket)
+        return Parcel(topic, producer, lasting, count, columns, body, required=required)
+
+    def _add(self, parcel: Parcel, ticket: Ticket[Any]) -> None:
+        parcel.ticket = ticket
         self._publisher.number(parcel)
         _sign(parcel)
-        if lasting:
-            lane = self._publisher.lane(topic)
+        if parcel.lasting:
+            lane, producer = self._publisher.lane(parcel.topic), parcel.producer
             try:
                 self._slots[producer].record([unsent(parcel, lane.topic_id)])
             except BaseException:
                 # Not recorded, so not sent: its numbers are free again.
                 lane.next_sequences[producer] = parcel.first_sequence
-                self.unsent_bytes -= len(body)
+                self.unsent_bytes -= len(parcel.body)
                 raise
         self._publisher.add(parcel)
 
@@ -282,6 +272,7 @@ class Outflow:
             columns=parcel.columns,
             checksum=parcel.checksum,
             permit=lane.permits.get(parcel.producer, 0),
+            required=parcel.required,
         )
         return put, parcel.body
 
@@ -304,14 +295,18 @@ class Outflow:
     def _refuse(self, parcel: Parcel, refusal: Refused) -> None:
         """It is not stored, and never will be."""
         self.unsent_bytes -= len(parcel.body)
-        if parcel.ticket is not None:
-            parcel.ticket.fail(error_of(refusal))
-            self._failed.append(parcel.ticket)
-        else:
-            logger.error("put refused topic=%s code=%s", parcel.topic, refusal.code)
+        ticket: Ticket[Any] | None = parcel.ticket
+        if ticket is None:  # of an earlier start: `flush` raises it
+            ticket = Ticket()
+            logger.error(
+                "put refused topic=%s code=%s: %s", parcel.topic, refusal.code, refusal.detail
+            )
+        ticket.fail(error_of(refusal))
+        self._failed.append(ticket)
 
     def _finish(self, parcel: Parcel, receipts: Receipts) -> None:
         self.unsent_bytes -= len(parcel.body)
+        self.discards.note(receipts[0])
         self.duplicates += parcel.count if receipts[0].duplicate else 0
         if parcel.lasting:
             slot = self._slots[parcel.producer]

@@ -135,8 +135,9 @@ def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]
 class Transaction:
     """One transaction, without waiting: both shells carry its verbs out."""
 
-    def __init__(self, engine: "Engine") -> None:
+    def __init__(self, engine: "Engine", *, required: bool = True) -> None:
         self._engine = engine
+        self._required = required  # refused where a topic would discard its part
         self._home = engine.transactions
         self._session = self._home.lease()
         self._staged_before = self._session.stage.count
@@ -286,6 +287,8 @@ class Transaction:
     def _committed(self, reply: CommitDone) -> None:
         self._resolved = True
         self.result = commit_receipt(reply)
+        for receipts in self.result.receipts.values():
+            self._engine.outflow.discards.note(receipts[0])
         self._session.committed()
         self._home.give_back(self._session)
         self._end()
@@ -307,8 +310,9 @@ class Transaction:
 
         def make(client_epoch: Epoch) -> Request:
             return Commit(
-                engine.client, client_epoch, session.owner, number, False, pieces, inputs, False
-            )
+                engine.client, client_epoch, session.owner, number, False, pieces, inputs, False,
+                required=self._required,
+            )  # fmt: skip
 
         return make
 

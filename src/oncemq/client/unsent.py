@@ -16,6 +16,7 @@ class Unsent(msgspec.Struct, frozen=True):
     count: int
     columns: int
     body: Body
+    required: bool = False
 
     @property
     def end(self) -> Sequence:
@@ -26,5 +27,6 @@ class Unsent(msgspec.Struct, frozen=True):
 def unsent(parcel: Parcel, topic_id: TopicId) -> Unsent:
     """What the outbox keeps of a parcel."""
     return Unsent(
-        parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns, parcel.body
-    )
+        parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns, parcel.body,
+        parcel.required,
+    )  # fmt: skip

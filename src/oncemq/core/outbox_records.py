@@ -50,3 +50,4 @@ class OutboxBatch(Record, frozen=True, array_like=True):
     first_sequence: Sequence
     count: int
     columns: int
+    required: bool = False

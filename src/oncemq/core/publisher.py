@@ -18,7 +18,8 @@ from oncemq.core.step import Body
 
 AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})  # ask where we stand, renumber
 RETRY = frozenset({"checksum", "unknown_client"})  # send the same again
-LATER = frozenset({"storage_full", "limit"})  # another copy may be stored where this one was not
+# Another copy may be stored where this one was not.
+LATER = frozenset({"storage_full", "limit", "unwanted"})
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class Parcel:
     token: int = 0  # of the exchange it is under way in; 0: not sent
     tried: bool = False  # it may have reached the server under its numbers
     refusal: Refused | None = None  # believed once a resume shows that no copy was stored
+    required: bool = False  # refused where nobody would get it, instead of discarded
 
 
 @dataclass(slots=True)

@@ -201,14 +201,19 @@ class Node:
             verb.close()
         raise AssertionError("the verb did not end")
 
-    def put(self, topic: str, *payloads: bytes, lasting: bool = True) -> Ticket[Any]:
-        body = batch.encode_payloads(payloads)
+    def put(
+        self, topic: str, *payloads: bytes, lasting: bool = True, required: bool = False
+    ) -> Ticket[Any]:
+        body, count = batch.encode_payloads(payloads), len(payloads)
         return self.engine.outflow.put(
-            topic, count=len(payloads), columns=0, body=body, lasting=lasting
+            topic, count=count, columns=0, body=body, lasting=lasting, required=required
         )
 
-    def gather(self, topic: str, payload: bytes, *, lasting: bool = True) -> Ticket[Any]:
-        return self.engine.outflow.gather(topic, [payload], None, lasting=lasting)[0]
+    def gather(
+        self, topic: str, payload: bytes, *, lasting: bool = True, required: bool = False
+    ) -> Ticket[Any]:
+        outflow = self.engine.outflow
+        return outflow.gather(topic, [payload], None, lasting=lasting, required=required)[0]
 
     def take(self, topic: str = "", limit: int = 100, wait_ms: int = 0) -> list[Message]:
         return self.run(take(self.engine, topic, limit, wait_ms))

@@ -1,0 +1,38 @@
+"""Single puts that nobody waits for, gathered until they leave as one batch."""
+
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipts
+from oncemq.wire import batch
+
+GATHER_MESSAGES = 5_000
+GATHER_BYTES = 1 << 20
+
+
+class Gathering:
+    """Small puts that will leave as one batch. Each has its place among the receipts."""
+
+    __slots__ = ("lasting", "payloads", "required", "sides", "size", "ticket")
+
+    def __init__(self, *, lasting: bool, required: bool) -> None:
+        self.lasting = lasting
+        self.required = required
+        self.payloads: list[bytes] = []
+        self.sides: dict[int, batch.Item] = {}  # the few that have a key or headers, by place
+        self.size = 0
+        self.ticket: Ticket[Receipts] = Ticket()
+
+    @property
+    def full(self) -> bool:
+        """Whether it is worth a request of its own."""
+        return len(self.payloads) >= GATHER_MESSAGES or self.size >= GATHER_BYTES
+
+    def encode(self) -> tuple[int, bytes]:
+        """The columns and the body."""
+        if not self.sides:
+            return 0, batch.encode_payloads(self.payloads)
+        return batch.encode(
+            [
+                self.sides.get(place) or batch.Item(payload)
+                for place, payload in enumerate(self.payloads)
+            ]
+        )
