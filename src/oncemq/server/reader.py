@@ -2,12 +2,15 @@
 
 Laws: a batch leaves as the bytes the publisher sent, or as a slice of them (which gets a checksum
 of its own, as does what was staged and published); of several
-topics the oldest message goes first, by the one clock of the shard.
+topics the oldest message goes first, by the one clock of the shard. What is read for a reply, and
+held meanwhile, is proportional to the reply, however many topics have something.
 """
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from oncemq.core.names import Micros, Offset, Sequence, TopicId
@@ -20,6 +23,8 @@ from oncemq.storage.parts import Stored
 from oncemq.wire import batch
 
 BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by compaction
+AHEAD_BYTES = 4 << 10  # of one topic among many, read at once when its turn comes
+READ_FACTOR = 4  # times what may be given is read for it at most: merged batches interleave
 CUTS_KEPT = 8  # batches kept at hand while someone takes them in small pieces
 
 
@@ -31,6 +36,24 @@ class Piece(NamedTuple):
     stored: Stored
     start: int
     stop: int
+
+
+class Turn(NamedTuple):
+    """A topic's turn in the merge; without a piece, nothing of it is older than the timestamp."""
+
+    timestamp: Micros
+    piece: Piece | None = None
+
+
+_when: Callable[[Turn], Micros] = attrgetter("timestamp")
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one reply may still read."""
+
+    messages: int
+    bytes: int
 
 
 class Reader:
@@ -56,7 +79,7 @@ class Reader:
         if len(deliver.spans) == 1:
             pieces = self._whole(deliver.spans[0], deliver)
         else:
-            pieces = heapq.merge(*(self._by_run(span, deliver) for span in deliver.spans))
+            pieces = self._oldest_first(deliver)
         left, room = deliver.limit, deliver.bytes_max
         chosen: list[Piece] = []
         for piece in pieces:
@@ -80,39 +103,60 @@ class Reader:
                 break
         return chosen
 
+    def _oldest_first(self, deliver: Deliver) -> Iterator[Piece]:
+        """Pieces of several topics by the clock; a topic is read when its turn has come.
+
+        What is read is bounded by what was asked for: beyond it the pieces end.
+        """
+        budget = Budget(deliver.limit, READ_FACTOR * deliver.bytes_max)
+        turns = (self._turns(span, budget) for span in deliver.spans)
+        for turn in heapq.merge(*turns, key=_when):
+            if turn.piece is not None:
+                yield turn.piece
+                if budget.bytes <= 0:
+                    return
+
+    def _turns(self, span: Span, budget: Budget) -> Iterator[Turn]:
+        """A topic's pieces, each after moments that it is not older than."""
+        offset, ahead = span.start, AHEAD_BYTES
+        while offset < span.end:
+            for moment in self._log.moments(span.topic_id, offset):
+                yield Turn(Micros(moment))
+            room = max(1, min(ahead, budget.bytes))
+            ahead *= 4  # it is a topic that has much of what is wanted
+            found = list(self._stored(span, offset, budget.messages, room))
+            budget.bytes -= sum(len(stored.body) for stored in found)
+            for stored in found:
+                offset = Offset(stored.record.first_offset + stored.record.count)
+                for piece in _by_run(_piece(span, stored)):
+                    yield Turn(piece.timestamp, piece)
+
     def _whole(self, span: Span, deliver: Deliver) -> Iterator[Piece]:
-        for stored in self._stored(span, deliver):
-            record = stored.record
-            start = max(0, span.start - record.first_offset)
-            stop = min(record.count, span.end - record.first_offset)
-            yield Piece(record.runs[0].timestamp, span, stored, start, stop)
-
-    def _by_run(self, span: Span, deliver: Deliver) -> Iterator[Piece]:
-        for piece in self._whole(span, deliver):
-            first = 0
-            for run in piece.stored.record.runs:
-                start, stop = max(first, piece.start), min(first + run.count, piece.stop)
-                if start < stop:
-                    yield Piece(run.timestamp, span, piece.stored, start, stop)
-                first += run.count
-
-    def _stored(self, span: Span, deliver: Deliver) -> Iterator[Stored]:
         offset = span.start
         left, room = deliver.limit, deliver.bytes_max
         while offset < span.end and left > 0 and room > 0:
-            found = self._log.read_many(span.topic_id, offset, count_max=left, bytes_max=room)
-            if not found:
-                raise Corrupt(f"{span.topic}@{offset} is not in the log, though it must be")
-            for stored in found:
+            for stored in self._stored(span, offset, left, room):
+                yield _piece(span, stored)
                 end = Offset(stored.record.first_offset + stored.record.count)
-                if not stored.record.first_offset <= offset < end:
-                    raise Corrupt(f"the log has a gap at {span.topic}@{offset}")
-                yield stored
                 left -= end - offset
                 room -= len(stored.body)
                 offset = end
             if deliver.whole:
                 return  # the next one does not fit
+
+    def _stored(self, span: Span, offset: Offset, left: int, room: int) -> Iterator[Stored]:
+        """The batches that one read gives: of so many messages and bytes, and one at least."""
+        found = self._log.read_many(span.topic_id, offset, count_max=left, bytes_max=room)
+        if not found:
+            raise Corrupt(f"{span.topic}@{offset} is not in the log, though it must be")
+        for stored in found:
+            end = Offset(stored.record.first_offset + stored.record.count)
+            if not stored.record.first_offset <= offset < end:
+                raise Corrupt(f"the log has a gap at {span.topic}@{offset}")
+            yield stored
+            offset = end
+            if offset >= span.end:
+                return
 
     def _cut(self, piece: Piece) -> tuple[BatchHead, Body]:
         record, span = piece.stored.record, piece.span
@@ -153,6 +197,24 @@ class Reader:
     def _more(self, deliver: Deliver, heads: list[BatchHead]) -> bool:
         ends = {head.topic_id: head.first_offset + head.count for head in heads}
         return any(ends.get(span.topic_id, span.start) < span.end for span in deliver.spans)
+
+
+def _piece(span: Span, stored: Stored) -> Piece:
+    """What of a batch belongs to a span."""
+    record = stored.record
+    start = max(0, span.start - record.first_offset)
+    stop = min(record.count, span.end - record.first_offset)
+    return Piece(record.runs[0].timestamp, span, stored, start, stop)
+
+
+def _by_run(piece: Piece) -> Iterator[Piece]:
+    """A piece by the moments at which its messages were stored."""
+    first = 0
+    for run in piece.stored.record.runs:
+        start, stop = max(first, piece.start), min(first + run.count, piece.stop)
+        if start < stop:
+            yield Piece(run.timestamp, piece.span, piece.stored, start, stop)
+        first += run.count
 
 
 def cut_runs(runs: tuple[Run, ...], *, start: int, stop: int) -> tuple[Run, ...]:

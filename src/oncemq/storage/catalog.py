@@ -14,32 +14,28 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
-from oncemq.core.records import MessagesStored, PartKept
+from oncemq.core.records import MessagesStored, PartKept, Run
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
-from oncemq.storage.entries import Entry, Extent
+from oncemq.storage.entries import Extent
 from oncemq.storage.framing import Frame, parse
 from oncemq.storage.index import DamagedIndex, FileIndex, Index, entries_from
-from oncemq.storage.parts import Commits, Parts, Stored, parts_of, published
+from oncemq.storage.parts import Commits, Stored, published
+from oncemq.storage.places import (
+    HEAD_BYTES,
+    LARGE_BYTES,
+    Place,
+    damaged,
+    place_of,
+    read_frame,
+    read_head,
+    read_parts,
+    stored_in,
+)
 from oncemq.storage.segment import COLD, Segment, index_path
 from oncemq.storage.shelf import make_index
 
 HANDLES_MAX = 128
-LARGE_BYTES = 64 << 10
-HEAD_BYTES = 4 << 10
-
-
-class Place(msgspec.Struct, frozen=True):
-    """Where a stored batch lies. Good until the next `Log.complete`."""
-
-    segment: Segment
-    position: int
-    size: int
-    first_offset: int
-    count: int
-    is_part: bool = False  # of a commit: the messages lie in a stage
 
 
 class Slice(NamedTuple):
@@ -148,6 +144,12 @@ class Catalog:
         found = (segment.index.extent(topic_id) for segment in holders.segments)
         return [extent for extent in found if extent is not None]
 
+    def extent_at(self, topic_id: int, offset: int) -> Extent | None:
+        """What the segment that may hold this offset of a topic holds of it."""
+        holders = self._holders.get(topic_id)
+        at = bisect_right(holders.firsts, offset) - 1 if holders else -1
+        return holders.segments[at].index.extent(topic_id) if holders and at >= 0 else None
+
     def places(self, topic_id: int, offset: int) -> Iterator[Place]:
         """Batches in order, from the one holding `offset` (or the first after it) on."""
         holders = self._holders.get(topic_id)
@@ -198,6 +200,11 @@ class Catalog:
     def read(self, place: Place, *, verify: bool = False) -> Stored:
         """The batch at a place; with `verify`, its body is checked against its checksum."""
         return read_frame(self._file(place.segment), place, self._key, verify=verify)[1]
+
+    def runs(self, place: Place) -> tuple[Run, ...]:
+        """Whose messages the batch at a place has, and since when; its body is not read."""
+        record = read_head(self._file(place.segment), place, self._key, HEAD_BYTES).record()
+        return record.runs if isinstance(record, MessagesStored) else ()
 
     def read_many(
         self, topic_id: int, offset: int, *, count_max: int, bytes_max: int
@@ -267,7 +274,7 @@ class Catalog:
             self._commits.keep(path, place.position, parts)
         part = parts.get((topic_id, place.first_offset))
         if part is None:
-            raise _damaged(place)
+            raise damaged(place)
         return part
 
     def _read_run(self, run: list[Place]) -> Iterator[Stored]:
@@ -282,8 +289,8 @@ class Catalog:
         for place in run:
             frame = parse(view, place.position - start, start, self._key)
             if not isinstance(frame, Frame) or frame.body is None:
-                raise _damaged(place)
-            yield _stored(frame, place, bytes(frame.body), verify=False)
+                raise damaged(place)
+            yield stored_in(frame, place, bytes(frame.body), verify=False)
 
     def _file(self, segment: Segment) -> File:
         if segment.file is not None:
@@ -311,50 +318,6 @@ class Catalog:
             segment.file = None
 
 
-def read_parts(file: File, place: Place, key: int) -> tuple[Frame, Parts]:
-    """The frame of a commit, and what it gave to topics."""
-    frame = parse(memoryview(file.read(place.position, place.size)), 0, place.position, key)
-    if not isinstance(frame, Frame):
-        raise _damaged(place)
-    return frame, parts_of(frame.record())
-
-
-def read_frame(file: File, place: Place, key: int, *, verify: bool) -> tuple[Frame, Stored]:
-    """The frame at a place, and the batch it holds."""
-    large = place.size > LARGE_BYTES
-    data = file.read(place.position, HEAD_BYTES if large else place.size)
-    frame = parse(memoryview(data), 0, place.position, key)
-    if isinstance(frame, int) and large:  # a batch with very many runs
-        data = file.read(place.position, frame)
-        frame = parse(memoryview(data), 0, place.position, key)
-    if not isinstance(frame, Frame):
-        raise _damaged(place)
-    if frame.body is None:  # large: read the body alone, so that it is not copied again
-        body = file.read(frame.body_position, frame.body_bytes)
-    else:
-        body = bytes(frame.body)
-    return frame, _stored(frame, place, body, verify=verify)
-
-
-def _stored(frame: Frame, place: Place, body: bytes, *, verify: bool) -> Stored:
-    record = frame.record()
-    if (
-        not isinstance(record, MessagesStored)
-        or record.first_offset != place.first_offset
-        or len(body) != frame.body_bytes
-        or (verify and not frame.holds(body))
-    ):
-        raise _damaged(place)
-    return Stored(record, frame.seed, body)
-
-
-def place_of(segment: Segment, entry: Entry) -> Place:
-    """Where an entry of a segment's index points."""
-    return Place(
-        segment, entry.position, entry.size, entry.first_offset, entry.count, entry.is_part
-    )
-
-
 def _adjacent(before: Place, after: Place) -> bool:
     return (
         before.segment is after.segment
@@ -371,10 +334,3 @@ def _offset_in(record: MessagesStored, timestamp: int) -> int:
             break
         offset += run.count
     return offset
-
-
-def _damaged(place: Place) -> Corrupt:
-    return Corrupt(
-        f"{place.segment.path}: the batch at byte {place.position} (offset {place.first_offset}) "
-        "is not what was written; stop the server and run `once repair`"
-    )

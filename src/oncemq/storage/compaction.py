@@ -15,11 +15,11 @@ from functools import partial
 
 from oncemq.core.records import MessagesStored, PartKept, Run
 from oncemq.errors import Corrupt
-from oncemq.storage.catalog import Place, place_of, read_frame, read_parts
 from oncemq.storage.disk import Buffer, Disk, File
 from oncemq.storage.framing import Frame, encode, frame_key
 from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex, entries_from
 from oncemq.storage.parts import Parts, Stored
+from oncemq.storage.places import Place, place_of, read_frame, read_parts
 from oncemq.storage.planning import Plan
 from oncemq.storage.segment import COLD, Header, Segment, remove_segment, save_index
 from oncemq.storage.shelf import make_index

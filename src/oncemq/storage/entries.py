@@ -31,6 +31,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     position: int
     size: int
     is_part: bool = False
+    last_timestamp: int = 0
 
 
 class Entries:
@@ -60,6 +61,7 @@ class Entries:
             self.positions[at],
             shape & SIZE_MASK,
             count > COUNT_MASK,
+            self.timestamps[at],
         )
 
     def at_offset(self, offset: int) -> int:

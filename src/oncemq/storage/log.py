@@ -10,11 +10,12 @@ A segment is synced before the first byte of the next. An OSError in `write` is 
 takes no further write (memory is never believed over disk).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncemq.core.names import Offset, Serial, TopicId
 from oncemq.core.records import Committed, MessagesStored, Record
-from oncemq.storage.catalog import Catalog, Place
+from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import (
     KEPT,
     Checkpoint,
@@ -29,7 +30,9 @@ from oncemq.storage.entries import Extent
 from oncemq.storage.framing import encode, frame_key
 from oncemq.storage.index import BlockCache, MemoryIndex
 from oncemq.storage.layout import Format
+from oncemq.storage.moments import moments
 from oncemq.storage.parts import Stored
+from oncemq.storage.places import Place
 from oncemq.storage.planning import LiveOf, Scales, plan
 from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
 from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
@@ -349,6 +352,10 @@ class Log:
     ) -> list[Stored]:
         """Consecutive finished batches, up to so many messages and bytes; one at least."""
         return self._catalog.read_many(topic_id, offset, count_max=count_max, bytes_max=bytes_max)
+
+    def moments(self, topic_id: TopicId, offset: int) -> Iterator[int]:
+        """When the message at `offset` was stored: see `storage/moments`."""
+        return moments(self._catalog, topic_id, offset)
 
     def offset_at(self, topic_id: TopicId, timestamp: int) -> Offset | None:
         """The first offset with a timestamp at or after this one; None when all are older."""

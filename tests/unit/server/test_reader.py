@@ -5,15 +5,16 @@
 
 import msgspec
 import pytest
+from tests.unit.server.conftest import GUEST
 
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, SubscriptionId, TopicId
 from oncemq.core.names import Sequence as Number
 from oncemq.core.records import MessagesStored, Run
 from oncemq.core.replies import Messages
-from oncemq.core.requests import Read, Settled, Start, Subscribe
+from oncemq.core.requests import Read, Settled, Start, Subscribe, Unsubscribe
 from oncemq.core.step import Deliver, Span
 from oncemq.errors import Corrupt
-from oncemq.server.reader import BODIES_MAX, Reader, cut_runs
+from oncemq.server.reader import BODIES_MAX, READ_FACTOR, Reader, cut_runs
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch
 
@@ -80,6 +81,71 @@ def test_of_several_topics_the_oldest_goes_first_also_within_merged_batches(make
     assert [each.split("=")[1] for each in before] == [str(number) for number in range(20)]
     for limit in (1, 2, 5, 7):
         assert host.get(limit=limit) == before[:limit]
+
+
+def bytes_read_by(host, **how: int) -> tuple[list[str], int]:
+    """What a get of any topic gives, and how many bytes of bodies were read for it."""
+    sizes: list[int] = []
+    read_many = host.log.read_many
+
+    def counted(*places: int, **limits: int) -> list:
+        found = read_many(*places, **limits)
+        sizes.extend(len(each.body) for each in found)
+        return found
+
+    host.log.read_many = counted
+    try:
+        return host.get(**how), sum(sizes)
+    finally:
+        host.log.read_many = read_many
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_get_of_any_topic_reads_what_it_gives_however_many_topics_wait(
+    make_host, compacted
+) -> None:
+    host = make_host(LogOptions(segment_bytes=60_000, allocate_bytes=10_000, reserve_bytes=100))
+    topics = [f"t{number}" for number in range(40)]
+    for topic in topics:
+        host.subscribe(topic)
+    host.subscribe("settled")
+    stored: list[str] = []
+    for _ in range(10):
+        host.put("settled", b"y" * 30_000)
+        stored += [host.put(topic, b"x" * 500) and topic for topic in topics]
+    host.ask(Unsubscribe(GUEST, Epoch(0), "settled"))
+    if compacted:
+        assert host.compact() > 0
+    batch_bytes = 10 * 520  # ten puts merged, and what comes with each
+    for limit in (1, 3):
+        given, size = bytes_read_by(host, limit=limit)
+        assert [each.split("@")[0] for each in given] == stored[:limit]
+        assert size <= limit * batch_bytes
+    given, size = bytes_read_by(host, bytes_max=20_000)
+    assert [each.split("@")[0] for each in given] == stored[: len(given)]
+    assert given
+    assert size <= READ_FACTOR * 20_000 + batch_bytes
+
+
+def test_a_get_of_any_topic_asks_for_the_rest_of_a_topic_that_was_begun(make_host) -> None:
+    """Cursors stand in the middle of merged batches, and the order is still the clock's."""
+    host = make_host(LogOptions(segment_bytes=1500, allocate_bytes=700, reserve_bytes=100))
+    subscriptions = {topic: host.subscribe(topic).subscription_id for topic in "abc"}
+    order = ["abc"[number * 7 % 3] for number in range(30)]
+    for number, topic in enumerate(order):
+        host.put(topic, b"%d" % number)
+    assert host.compact() > 0
+    cursors = dict.fromkeys("abc", 0)
+    given: list[str] = []
+    while len(given) < len(order):
+        settled = tuple(
+            Settled(topic, subscriptions[topic], Offset(at)) for topic, at in cursors.items()
+        )
+        reply, bodies = host.ask_all(host.getting(settled=settled, limit=4))
+        for head, body in zip(reply.batches, bodies, strict=True):
+            given += map(bytes.decode, batch.payloads_of(body, head.count, head.columns))
+            cursors[head.topic] = head.first_offset + head.count
+    assert given == [str(number) for number in range(30)]
 
 
 def test_a_get_that_names_a_topic_twice_is_answered_once(host) -> None:
