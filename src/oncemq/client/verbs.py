@@ -88,10 +88,20 @@ def confirm(engine: Engine) -> Verb[None]:
 
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     """Subscribe; False when it already was."""
-    start, number = start_of(where), engine.subscriber.next_change()
-    reply: Subscribed = yield from ask(
-        engine, lambda client_epoch: Subscribe(engine.client, client_epoch, topic, start, number)
-    )
+    start = start_of(where)
+    while True:
+        number = engine.subscriber.next_change()
+        try:
+            reply: Subscribed = yield from ask(
+                engine,
+                lambda client_epoch, n=number: Subscribe(
+                    engine.client, client_epoch, topic, start, n
+                ),
+            )
+            break
+        except Refused as error:  # it was carried out, and undone by a deletion of the topic
+            if error.code != "deleted_since":
+                raise
     if reply.made:
         engine.forget_fetches(topic)
     if is_pattern(topic):

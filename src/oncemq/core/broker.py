@@ -108,7 +108,7 @@ class Broker:
                 self._visited(request.client, now)
                 return reply
             case Unsubscribe():
-                return self._membership.unsubscribe(step, request)
+                return self._membership.unsubscribe(step, request, now)
             case Hello():
                 return self._membership.hello(step, request)
             case Resume():
@@ -233,6 +233,8 @@ class Broker:
             return Done(changed=False)  # it is gone: what has the name now is another one
         if topic is None:
             return catalog.no_such_topic(self.shard, delete.topic)
+        self._membership.topic_deleted(topic)
+        self._intake.topic_deleted(topic)
         self._scribe.write(step, TopicDeleted(topic.id))
         for waiter in self.waiting.on_topic(topic.name, ()):
             gone = Refused("not_subscribed", f"topic {topic.name!r} was deleted")

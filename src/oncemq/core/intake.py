@@ -47,6 +47,10 @@ class Intake:
         """The server starts."""
         self._permits.begin(now)
 
+    def topic_deleted(self, topic: Topic) -> None:
+        """Copies of what was put there come to nothing."""
+        self._permits.topic_deleted(topic.name)
+
     def put(self, step: Step, caller: Caller, put: Put, body: Body, now: Micros) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
         topic = self._shard.by_name.get(put.topic)
@@ -128,7 +132,10 @@ class Intake:
     def _outdated(self, put: Put) -> Refused | None:
         """Why it comes too late: its producer has asked since where it stands."""
         # Under a key nothing is resumed: the key alone decides.
-        if put.idempotency_key or self._permits.holds(put.topic, put.producer, put.permit):
+        named = put.topic_id != 0
+        if put.idempotency_key or self._permits.holds(
+            put.topic, put.producer, put.permit, named=named
+        ):
             return None
         detail = "its producer has resumed since this was sent, or has to: resume on the topic"
         return Refused("outdated", f"{put.topic!r}: {detail}")

@@ -6,6 +6,7 @@ subscriptions is not undone by a copy of an earlier one that was delayed.
 """
 
 from collections import OrderedDict
+from typing import NamedTuple
 
 from oncemq.core.names import (
     EPOCH_MAX,
@@ -35,7 +36,18 @@ from oncemq.core.topic import Subscription, Topic
 from oncemq.core.waiting import Waiting
 from oncemq.core.wildcards import Wildcards
 
-CHANGES_KEPT = 10_000  # clients whose newest change is remembered: copies come late by seconds
+LATE_MICROS = 600_000_000  # a copy that is later than this does not come: its connection is gone
+FORGOTTEN_A_CHANGE = 2  # looked at for each new one: more than come
+CHANGES_MAX = 1_000_000  # clients whose newest change is remembered, about 200 bytes each
+
+
+class Change(NamedTuple):
+    """The newest change a client made to its subscriptions."""
+
+    client_epoch: Epoch
+    number: int
+    moment: Micros
+    undone: bool = False  # by a deletion of its topic: a copy must not do it again
 
 
 class Membership:
@@ -46,7 +58,7 @@ class Membership:
         self._shard = scribe.shard
         self._waiting = waiting
         self._wildcards = Wildcards(scribe, waiting)
-        self._changes: OrderedDict[ClientId, tuple[Epoch, int]] = OrderedDict()
+        self._changes: OrderedDict[ClientId, Change] = OrderedDict()  # the longest ago first
 
     def hello(self, step: Step, hello: Hello) -> Reply:
         """Let a client in under a new epoch, which fences its older self."""
@@ -75,7 +87,7 @@ class Membership:
         # A guest said no hello that would have checked it, and the name goes into the log.
         if refusal is None and (fault := name_fault(client, what="client id")):
             refusal = Refused("name_invalid", fault)
-        refusal = refusal or self._outdated(client, subscribe.client_epoch, subscribe.number)
+        refusal = refusal or self._outdated(subscribe, now)
         if refusal:
             return refusal
         if is_pattern(subscribe.topic):
@@ -100,11 +112,11 @@ class Membership:
         self._scribe.write(step, made)
         return Subscribed(True, topic.id, identity, cursor)
 
-    def unsubscribe(self, step: Step, unsubscribe: Unsubscribe) -> Reply:
+    def unsubscribe(self, step: Step, unsubscribe: Unsubscribe, now: Micros) -> Reply:
         """End a subscription, or say there was none."""
         client = unsubscribe.client
         refusal = self._shard.clients.refusal(client, unsubscribe.client_epoch)
-        refusal = refusal or self._outdated(client, unsubscribe.client_epoch, unsubscribe.number)
+        refusal = refusal or self._outdated(unsubscribe, now)
         if refusal:
             return refusal
         if is_pattern(unsubscribe.topic):
@@ -125,21 +137,47 @@ class Membership:
             named = SubscriptionMade(topic.id, there.id, there.client, there.cursor, now)
             self._scribe.write(step, named)
 
-    def _outdated(self, client: ClientId, client_epoch: Epoch, number: int) -> Refused | None:
+    def topic_deleted(self, topic: Topic) -> None:
+        """Subscriptions end with their topic: copies of what made them do not make it again."""
+        for client in topic.subscriptions:
+            if change := self._changes.get(client):
+                self._changes[client] = change._replace(undone=True)
+
+    def _outdated(self, change: Subscribe | Unsubscribe, now: Micros) -> Refused | None:
         """Why a change comes too late: a newer one of the same start was made already.
 
         In memory only: what was under way to an earlier start of this server was lost with it.
         """
-        if not number:
+        if not change.number:
             return None
-        known_epoch, newest = self._changes.get(client, (client_epoch, 0))
-        if known_epoch == client_epoch and number < newest:
-            return Refused("outdated", "a newer change of this client's subscriptions came first")
-        self._changes[client] = client_epoch, number
-        self._changes.move_to_end(client)
-        if len(self._changes) > CHANGES_KEPT:
-            self._changes.popitem(last=False)
+        newest = self._changes.get(change.client)
+        if newest is not None and newest.client_epoch == change.client_epoch:
+            if change.number < newest.number:
+                detail = "a newer change of this client's subscriptions came first"
+                return Refused("outdated", detail)
+            again = isinstance(change, Subscribe) and not is_pattern(change.topic)
+            if again and newest.undone and change.number == newest.number:
+                detail = "a topic of this client was deleted since: subscribe again"
+                return Refused("deleted_since", detail)
+        elif newest is None and not self._has_room_for_changes(now):
+            detail = f"{CHANGES_MAX} clients changed their subscriptions of late; try again later"
+            return Refused("limit", detail)
+        self._changes[change.client] = Change(change.client_epoch, change.number, now)
+        self._changes.move_to_end(change.client)
         return None
+
+    def _has_room_for_changes(self, now: Micros) -> bool:
+        """Forget clients that subscribe to nothing any more, once no copy of theirs can come."""
+        for _ in range(FORGOTTEN_A_CHANGE):
+            client, change = next(iter(self._changes.items()), (None, None))
+            if client is None or change is None or change.moment + LATE_MICROS > now:
+                break
+            if self._shard.subscribes(client):
+                self._changes[client] = change._replace(moment=now)  # looked at again later
+                self._changes.move_to_end(client)
+            else:
+                del self._changes[client]
+        return len(self._changes) < CHANGES_MAX
 
     def _fence(self, step: Step, opened: ClientOpened) -> None:
         """A newer client has begun: tell the older one, if it waits, as soon as that is durable."""

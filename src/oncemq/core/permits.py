@@ -3,7 +3,9 @@
 Every resume is answered with a permit, and a put names the one it was sent under. Laws: once a
 resume is answered, no put that was sent before it is stored: so what it did not find never will
 be, its refusal may be believed, and its numbers may be used again. A resume that is repeated gets
-the same permit: however slow the answers are, the first one counts.
+the same permit: however slow the answers are, the first one counts. Deleting a topic voids the
+puts that do not say which topic of its name they are for: a late copy of one that the deleted
+topic held is not stored in a topic that is made anew.
 
 In memory only: what was under way to an earlier start of the server was lost with it. Permits may
 be forgotten, never mixed up: after that a producer that has none here is asked to resume first.
@@ -24,6 +26,8 @@ class Permits:
 
     def __init__(self) -> None:
         self._newest: OrderedDict[Key, tuple[int, Resume]] = OrderedDict()  # and for which resume
+        self._deleted: OrderedDict[str, int] = OrderedDict()  # the last permit before each deletion
+        self._deleted_before = -1  # the same, of all deletions that are forgotten
         self._last = 0
         self._has_forgotten = False
 
@@ -48,7 +52,19 @@ class Permits:
             self._has_forgotten = True
         return self._last
 
-    def holds(self, topic: str, producer: ProducerId, permit: int) -> bool:
-        """Whether a put that was sent under this permit (0: none) may be stored."""
+    def topic_deleted(self, topic: str) -> None:
+        """What was sent for the topic that had this name, whichever it was, is void."""
+        self._deleted[topic] = self._last
+        self._deleted.move_to_end(topic)
+        if len(self._deleted) > KEPT:
+            self._deleted_before = max(self._deleted_before, self._deleted.popitem(last=False)[1])
+
+    def holds(self, topic: str, producer: ProducerId, permit: int, *, named: bool) -> bool:
+        """Whether a put that was sent under this permit (0: none) may be stored.
+
+        `named`: it says which of the topics that had the name it is for.
+        """
+        if not named and permit <= self._deleted.get(topic, self._deleted_before):
+            return False
         newest = self._newest.get((topic, producer))
         return not self._has_forgotten if newest is None else permit == newest[0]

@@ -10,7 +10,7 @@ from oncemq.testing.planting import instead
 
 @instead(Permits, "holds", "wild and full_disk")
 def _stores_what_was_sent_before_a_resume(_: Any) -> Any:
-    def holds(self: Permits, topic: str, producer: Any, permit: int) -> bool:
+    def holds(self: Permits, topic: str, producer: Any, permit: int, *, named: bool) -> bool:
         return True
 
     return holds

@@ -3,7 +3,9 @@
 import msgspec
 import pytest
 
+from oncemq.core import membership
 from oncemq.core.delivery import NOTHING_NEW
+from oncemq.core.membership import LATE_MICROS
 from oncemq.core.names import ClientId, Epoch, Offset, SubscriptionId, TopicId
 from oncemq.core.records import (
     ClientOpened,
@@ -94,6 +96,59 @@ def test_a_late_copy_of_an_earlier_change_undoes_nothing(desk) -> None:
 
 
 # ------------------------------------------------------------------ the boundary (G6)
+
+
+def test_a_late_unsubscribe_spares_a_newer_subscription_whatever_others_did_since(
+    desk, monkeypatch
+) -> None:
+    monkeypatch.setattr(membership, "CHANGES_MAX", 60)
+    desk.hello("billing")
+    desk.ask(Subscribe(BILLING, Epoch(1), "orders", number=1))
+    late = Unsubscribe(BILLING, Epoch(1), "orders", number=2)
+    assert desk.ask(late).ended
+    assert desk.ask(Subscribe(BILLING, Epoch(1), "orders", number=3)).made
+    for number in range(100):
+        guest = ClientId(f"_anonymous-{number}")
+        for change in (Subscribe, Unsubscribe):
+            changed = desk.ask(change(guest, Epoch(0), "news", number=1 + (change is Unsubscribe)))
+            assert not isinstance(changed, Refused), changed
+        desk.now += 20_000_000  # copies of all of them come no more after ten minutes
+    assert desk.ask(late).code == "outdated"
+    assert [topic.name for topic in desk.shard.subscribed(BILLING)] == ["orders"]
+
+
+def test_changes_are_remembered_up_to_a_limit_and_refused_beyond_it(desk, monkeypatch) -> None:
+    monkeypatch.setattr(membership, "CHANGES_MAX", 3)
+    guests = [ClientId(f"_anonymous-{number}") for number in range(5)]
+    for guest in guests[:3]:
+        desk.ask(Subscribe(guest, Epoch(0), "news", number=1))
+        desk.ask(Unsubscribe(guest, Epoch(0), "news", number=2))
+    assert desk.ask(Subscribe(guests[3], Epoch(0), "news", number=1)).code == "limit"
+    desk.now += LATE_MICROS
+    assert desk.ask(Subscribe(guests[3], Epoch(0), "news", number=1)).made
+
+
+def test_a_late_subscribe_does_not_make_a_deleted_topic_again(desk) -> None:
+    desk.hello("billing")
+    late = Subscribe(BILLING, Epoch(1), "orders", number=1)
+    assert desk.ask(late).made
+    desk.ask(DeleteTopic("orders"))
+    assert desk.ask(late).code == "deleted_since"
+    assert "orders" not in desk.shard.by_name
+    desk.subscribe("orders", "shipping")  # somebody makes it anew
+    assert desk.ask(late).code == "deleted_since"
+    assert BILLING not in desk.shard.by_name["orders"].subscriptions
+    assert desk.ask(Subscribe(BILLING, Epoch(1), "orders", number=2)).made
+
+
+def test_a_repeated_unsubscribe_is_answered_also_after_a_deletion(desk) -> None:
+    desk.hello("billing")
+    desk.ask(Subscribe(BILLING, Epoch(1), "news", number=1))
+    desk.ask(Subscribe(BILLING, Epoch(1), "orders", number=2))
+    left = Unsubscribe(BILLING, Epoch(1), "orders", number=3)
+    assert desk.ask(left).ended
+    desk.ask(DeleteTopic("news"))
+    assert desk.ask(left) == Unsubscribed(False)
 
 
 def test_a_put_before_the_subscription_is_not_delivered_even_if_it_was_not_synced_yet(desk) -> None:

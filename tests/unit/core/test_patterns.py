@@ -202,6 +202,7 @@ def test_a_topic_deleted_and_made_again_is_included_from_its_first_message(desk)
     desk.put("orders.a", b"x")
     desk.delete("orders.a")
     desk.sequences.clear()
+    desk.resume("orders.a")
     desk.put("orders.a", b"y")
     assert topics_of(desk) == {"orders.a": 0}
 

@@ -283,6 +283,7 @@ def test_a_late_copy_of_a_configuration_undoes_nothing(desk) -> None:
 def test_a_topic_made_again_has_another_identity(desk) -> None:
     first = desk.put("orders", b"a").topic_id
     desk.delete("orders")
+    desk.resume("orders")
     assert desk.put("orders", b"a", first=1).topic_id > first
 
 
@@ -375,6 +376,26 @@ def test_a_repeat_of_what_is_stored_gets_its_receipt_under_any_permit(desk) -> N
     desk.ask(put, body)
     resumed(desk, put)
     assert desk.ask(put, body).duplicate is True
+
+
+@pytest.mark.parametrize("kept", [100, 1])
+def test_a_late_first_put_is_not_stored_in_a_topic_made_anew(desk, monkeypatch, kept) -> None:
+    """It names no topic, for it was put before there was one."""
+    monkeypatch.setattr("oncemq.core.permits.KEPT", kept)
+    desk.subscribe("shop.*")
+    late, body = desk.putting("shop.a", b"one", first=1)
+    assert desk.ask(late, body).stored
+    desk.ask(DeleteTopic("shop.a"))
+    for name in ("shop.b", "shop.c"):  # with one kept, the first deletion is forgotten
+        desk.subscribe(name)
+        desk.ask(DeleteTopic(name))
+    assert refusal(desk.ask(late, body)) == "outdated"
+    assert "shop.a" not in desk.shard.by_name
+    again = structs.replace(late, permit=resumed(desk, late))  # its publisher means it
+    assert desk.ask(again, body).stored
+    assert desk.ask(again, body).duplicate
+    desk.ask(DeleteTopic("shop.a"))
+    assert refusal(desk.ask(again, body)) == "outdated"
 
 
 def test_permits_that_were_forgotten_are_asked_for_again(desk, monkeypatch) -> None:

@@ -97,6 +97,7 @@ def test_deleting_takes_subscriptions_and_numbers_with_it(desk) -> None:
     assert desk.records[-1] == TopicDeleted(TopicId(TAG | 1))
     assert desk.get("orders").code == "not_subscribed"
     assert desk.get().code == "not_subscribed"
+    desk.resume("orders")
     assert desk.put("orders", b"a", first=1).duplicate is False
 
 

@@ -184,6 +184,7 @@ def test_a_sync_of_a_deleted_topic_wakes_nobody_on_its_namesake(desk) -> None:
     wait(desk)
     wait(desk, "")
     assert desk.sync() == []
+    desk.resume("orders")
     desk.put("orders", b"b", first=1)
     assert len(desk.sync()) == 2
 
