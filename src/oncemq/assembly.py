@@ -69,7 +69,7 @@ class Server:
             shard.serial = opened.log.last_serial
             inventory.check(shard, opened.log)
             broker = Broker(shard, rules)
-            clock = SteadyClock(_wall_micros, _steady_micros)
+            clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max)

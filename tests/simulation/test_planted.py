@@ -52,6 +52,7 @@ CAUGHT_BY = {
     "expires_a_stage_that_is_put_to": 5,
     "stores_what_was_sent_before_a_resume": 72,
     "gives_messages_before_their_subscription_is_durable": 392,
+    "believes_a_clock_that_is_set_forward": 304,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,

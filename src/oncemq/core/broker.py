@@ -62,24 +62,26 @@ class Broker:
         self.listeners = Listeners(self._scribe, self._delivery)
         self._membership = Membership(self._scribe, self.waiting)
         self._upkeep = upkeep.Upkeep(shard, self.rules)
+        self.calendar = upkeep.Calendar()  # as the driver is told
 
     def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
         """Decide about one request."""
         self.counters.requests += 1
         step = Step()
+        stamp = Micros(now + self.calendar.timestamps)
         match request:
             case Put():
-                topic = self._intake.put(step, caller, request, body or b"", now)
+                topic = self._intake.put(step, caller, request, body or b"", stamp)
                 if topic is not None:
                     self._delivery.stored(topic)
             case Commit():
-                reply, topics = self._transactions.commit(step, request, now)
+                reply, topics = self._transactions.commit(step, request, stamp)
                 for topic in topics:
                     self._delivery.stored(topic)
                 self._visited(request.client, now)
                 self._scribe.answer(step, caller, reply)
             case StagePut():
-                reply = self._transactions.stage_put(step, request, body or b"", now)
+                reply = self._transactions.stage_put(step, request, body or b"", stamp)
                 self._scribe.answer(step, caller, reply)
             case Get():
                 self._visited(request.client, now)
@@ -92,19 +94,19 @@ class Broker:
             case Watch():
                 self._delivery.watching.watch(step, caller, request, now)
             case _:
-                reply = self._decide(step, request, now)
+                reply = self._decide(step, request, now, stamp)
                 self._scribe.answer(step, caller, reply)
         self.listeners.note(step)
         for owed in step.replies:
             self.counters.refused += isinstance(owed.answer, Refused)
         return step
 
-    def _decide(self, step: Step, request: Request, now: Micros) -> Reply:
+    def _decide(self, step: Step, request: Request, now: Micros, stamp: Micros) -> Reply:
         match request:
             case Settle():
                 return self._delivery.settle(step, request)
             case Subscribe():
-                reply = self._membership.subscribe(step, request, now)
+                reply = self._membership.subscribe(step, request, now, stamp)
                 self._visited(request.client, now)
                 return reply
             case Unsubscribe():
@@ -118,7 +120,7 @@ class Broker:
             case Leave():
                 return self.listeners.leave(request)
             case CreateTopic():
-                return self._create_topic(step, request, now)
+                return self._create_topic(step, request, stamp)
             case ConfigureTopic():
                 return self._configure_topic(step, request)
             case DeleteTopic():
@@ -147,7 +149,7 @@ class Broker:
     def forget_guests(self, now: Micros) -> Step:
         """Drop the anonymous guests that are long gone."""
         step = Step()
-        for record in self._upkeep.due(now):
+        for record in self._upkeep.due(now, Micros(now + self.calendar.ages)):
             self._scribe.write(step, record)
         self.listeners.note(step)
         return step
@@ -181,7 +183,8 @@ class Broker:
     ) -> Step:
         """Let go of what a topic's retention no longer keeps."""
         step = Step()
-        record = upkeep.trim(topic, upkeep.retained_from(topic, extents, now))
+        aged = Micros(now + self.calendar.ages)
+        record = upkeep.trim(topic, upkeep.retained_from(topic, extents, aged))
         if record is not None:
             self._scribe.write(step, record)
         return step

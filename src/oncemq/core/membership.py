@@ -77,7 +77,7 @@ class Membership:
             self._fence(step, verdict)
         return Welcome(verdict.client_epoch, self._scribe.rules.limits)
 
-    def subscribe(self, step: Step, subscribe: Subscribe, now: Micros) -> Reply:
+    def subscribe(self, step: Step, subscribe: Subscribe, now: Micros, stamp: Micros) -> Reply:
         """Make a subscription, or say it is there already."""
         client = subscribe.client
         topic = self._shard.by_name.get(subscribe.topic)
@@ -91,9 +91,9 @@ class Membership:
         if refusal:
             return refusal
         if is_pattern(subscribe.topic):
-            return self._wildcards.subscribe(step, subscribe, now)
+            return self._wildcards.subscribe(step, subscribe, stamp)
         if topic is not None and client in topic.subscriptions:
-            self._name(step, topic, topic.subscriptions[client], now)
+            self._name(step, topic, topic.subscriptions[client], stamp)
             there = topic.subscriptions[client]
             return Subscribed(False, topic.id, there.id, there.cursor)
         cursor = _cursor(topic, subscribe.start)
@@ -102,13 +102,13 @@ class Membership:
         most = self._scribe.rules.subscriptions_max
         if topic is not None and len(topic.subscriptions) >= most:
             return Refused("limit", f"{topic.name!r} has its {most} subscriptions; end one first")
-        topic = topic or self._scribe.create(step, subscribe.topic, now)
+        topic = topic or self._scribe.create(step, subscribe.topic, stamp)
         if client in topic.subscriptions:  # a pattern of its own was there first
             there = topic.subscriptions[client]
-            self._name(step, topic, there, now)
+            self._name(step, topic, there, stamp)
             return Subscribed(True, topic.id, there.id, there.cursor)
         identity = SubscriptionId(self._shard.next_identity())
-        made = SubscriptionMade(topic.id, identity, client, cursor, now)
+        made = SubscriptionMade(topic.id, identity, client, cursor, stamp)
         self._scribe.write(step, made)
         return Subscribed(True, topic.id, identity, cursor)
 

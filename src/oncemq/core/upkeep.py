@@ -7,6 +7,7 @@ and open stages after the time that was stated for them.
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
 from oncemq.core.records import (
@@ -27,6 +28,16 @@ DAY = Micros(86_400_000_000)
 BATCH = 1_000  # guests dropped in one go, so that a tick stays short
 
 
+class Calendar(NamedTuple):
+    """Where other readings of the clock stand, beside the time that waits go by.
+
+    Timestamps follow the date, wherever it is set to; ages grow no faster than time passes.
+    """
+
+    timestamps: int = 0
+    ages: int = 0
+
+
 class Upkeep:
     """Housekeeping of a shard, decided by the clock it is given."""
 
@@ -40,11 +51,14 @@ class Upkeep:
         """A guest with subscriptions spoke."""
         self._visits[client] = now
 
-    def due(self, now: Micros) -> Iterator[Record]:
-        """Facts about guests that stayed away for a day, keys and stages that had their time."""
+    def due(self, now: Micros, aged: Micros) -> Iterator[Record]:
+        """Facts about guests that stayed away for a day, keys and stages that had their time.
+
+        `aged`: the time by which what has a timestamp is that old.
+        """
         gone: dict[TopicId, list[ProducerId]] = {}
         for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
-            if seen + DAY > now:
+            if seen + DAY > aged:
                 break
             gone.setdefault(topic_id, []).append(producer)
         for topic_id, producers in gone.items():
@@ -56,13 +70,13 @@ class Upkeep:
             for pattern in list(self._shard.patterns.of(client)):
                 yield PatternUnsubscribed(client, pattern)
 
-        if owners := self._shard.owners.silent_since(Micros(now - DAY), BATCH):
+        if owners := self._shard.owners.silent_since(Micros(aged - DAY), BATCH):
             yield OwnersForgotten(owners)
-        for stage in self._shard.stages.silent_since(Micros(now - self._stage_micros), BATCH):
+        for stage in self._shard.stages.silent_since(Micros(aged - self._stage_micros), BATCH):
             yield StageDropped(stage.id)
         self._shard.stages.release(self._shard.low_of)
         for topic_id, keys in list(self._shard.keys.items()):
-            if over := keys.older_than(Micros(now - self._key_micros), BATCH):
+            if over := keys.older_than(Micros(aged - self._key_micros), BATCH):
                 yield KeysForgotten(topic_id, over)
 
     def recovered(self, now: Micros) -> None:

@@ -5,9 +5,9 @@ quicker than a thread would wake up. Under load, one group syncs while the next 
 """
 
 import logging
-from collections.abc import Callable
 
 from oncemq.core.names import Micros
+from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Worker
@@ -34,7 +34,7 @@ class Loop:
         door: Door,
         feed: Feed | None,
         housekeeping: Housekeeping,
-        clock: Callable[[], Micros],
+        clock: SteadyClock,
     ) -> None:
         self._driver = driver
         self._door = door
@@ -73,6 +73,7 @@ class Loop:
         self._door.wait(timeout_ms)
         now = self._clock()
         driver = self._driver
+        driver.broker.calendar = self._clock.calendar
         taken = 0
         while taken < DRAIN_MAX and (received := self._door.receive()) is not None:
             driver.receive(*received, now)

@@ -33,6 +33,7 @@ from oncemq.testing import (
     planted_patterns,
     planted_push,
     planted_sinks,
+    planted_time,
     planted_waits,
 )
 from oncemq.testing.planting import NEEDS, PLANTED, instead
@@ -46,6 +47,7 @@ __all__ = [
     "planted_patterns",
     "planted_push",
     "planted_sinks",
+    "planted_time",
     "planted_waits",
 ]
 

@@ -20,6 +20,8 @@ from oncemq.testing.sinks import sink_deeds
 from oncemq.testing.wild import wild_deeds
 
 FORMAT = 1
+DAYS_MS = 8 * 86_400_000  # longer than anything is remembered for a time
+CLOCK_SET_MS = (-3_600_000, -900, 900, 7_200_000, -DAYS_MS, DAYS_MS)
 CUTS = tuple(cut.name for cut in PowerCut)
 
 
@@ -247,7 +249,7 @@ def _full_disk(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
 
 
 def _clock_jump(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
-    yield Step(at, "set_clock", "", {"ms": draw.choice((-3_600_000, -900, 900, 7_200_000))})
+    yield Step(at, "set_clock", "", {"ms": draw.choice(CLOCK_SET_MS)})
 
 
 def _blackout(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

@@ -99,7 +99,6 @@ class SimulatedServer:
         self._chance = chance
         self._options = options
         self._failed = failed
-        self._now = SteadyClock(self._wall_micros, lambda: clock.now // MICROSECOND)
         self._inbox: deque[tuple[bytes, Frames]] = deque()
         self._turn_at = -1
         self._group: Group | None = None  # under way to the disk
@@ -122,6 +121,9 @@ class SimulatedServer:
         shard.serial = opened.log.last_serial
         inventory.check(shard, opened.log)
         broker = Broker(shard, Rules(stage_ms=STAGE_MS))
+        self._now = SteadyClock(
+            self._wall_micros, lambda: self._clock.now // MICROSECOND, shard.last_timestamp
+        )
         broker.recovered(self._now())
         self.opened = opened
         self.driver = Driver(broker, opened.log)
@@ -193,6 +195,7 @@ class SimulatedServer:
         driver = self.driver
         assert driver is not None
         now = self._now()
+        driver.broker.calendar = self._now.calendar
         while self._inbox:
             driver.receive(*self._inbox.popleft(), now)
         deadline = driver.next_deadline()

@@ -1,8 +1,8 @@
 """What time does: guests are forgotten after a day, and nothing a promise rests on ever is."""
 
 from oncemq.core.names import ClientId, Micros, ProducerId, TopicId
-from oncemq.core.records import ProducersForgotten, SubscriptionEnded
-from oncemq.core.upkeep import BATCH, DAY
+from oncemq.core.records import KeysForgotten, ProducersForgotten, SubscriptionEnded
+from oncemq.core.upkeep import BATCH, DAY, Calendar
 
 TAG = 7 << 32
 ORDERS = TopicId(TAG | 1)
@@ -95,3 +95,16 @@ def test_after_a_restart_every_guest_has_a_day_from_then(desk) -> None:
     after.broker.recovered(Micros(after.now))
     assert [type(record) for record in forget(after)] == [ProducersForgotten]
     assert [type(record) for record in forget(after, 86_401)] == [SubscriptionEnded]
+
+
+def test_a_clock_set_forward_makes_timestamps_later_and_nothing_older(desk) -> None:
+    desk.create("orders")
+    desk.put_keyed("orders", "order-7", b"pay 10")
+    desk.put("orders", b"a", producer=b"guest", lasting=False)
+    desk.broker.calendar = Calendar(timestamps=8 * DAY, ages=0)
+    desk.put("orders", b"b")
+    assert desk.shard.last_timestamp == desk.now + 8 * DAY
+    assert forget(desk, 60) == []
+    assert desk.put_keyed("orders", "order-7", b"pay 10").duplicate
+    assert [type(record) for record in forget(desk, 86_400)] == [ProducersForgotten]
+    assert [type(record) for record in forget(desk, 6 * 86_400)] == [KeysForgotten]

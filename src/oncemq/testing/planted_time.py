@@ -1,0 +1,14 @@
+"""Bugs planted in what time does; see `planted`."""
+
+from typing import Any
+
+from oncemq.server.clock import SteadyClock
+from oncemq.testing.planting import instead
+
+
+@instead(SteadyClock, "_look", "clock_jump")
+def _believes_a_clock_that_is_set_forward(_: Any) -> Any:
+    def look(self: Any, steady: int) -> None:
+        self._ahead = max(self._ahead, self._wall() - self._base - steady)
+
+    return look
