@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from oncemq.core.commit_records import Committed, OwnerBound, OwnersForgotten, Part
 from oncemq.core.names import Micros, Offset, Serial, TopicId
-from oncemq.core.records import Committed, OwnerBound, OwnersForgotten, Part
 from oncemq.core.replies import NO_OFFSET, Refused
 from oncemq.core.requests import Commit
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from oncemq.core.commit_records import Committed, Part, StageDropped, StageMade
 from oncemq.core.names import Micros, Offset, ProducerId, Sequence, Serial, TopicId
 from oncemq.core.producers import Producer, Recent
-from oncemq.core.records import Committed, MessagesStaged, Part, StageDropped, StageMade
+from oncemq.core.records import MessagesStaged
 from oncemq.core.replies import NO_OFFSET
 
 NAME = ""  # what the checksums of a stage's batches begin with; no topic has this name

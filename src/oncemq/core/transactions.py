@@ -9,6 +9,14 @@ one of which a topic would discard its part.
 from typing import assert_never
 
 from oncemq.core.catalog import Counters, no_such_topic
+from oncemq.core.commit_records import (
+    Committed,
+    OwnerBound,
+    Part,
+    Settlement,
+    StageDropped,
+    StageMade,
+)
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     PRODUCER_BYTES,
@@ -24,16 +32,7 @@ from oncemq.core.names import (
 )
 from oncemq.core.owners import Published, published_by
 from oncemq.core.producers import Conflict, Duplicate, Gap, New, judge
-from oncemq.core.records import (
-    Committed,
-    MessagesStaged,
-    OwnerBound,
-    Part,
-    Run,
-    Settlement,
-    StageDropped,
-    StageMade,
-)
+from oncemq.core.records import MessagesStaged, Run
 from oncemq.core.replies import (
     NO_OFFSET,
     CommitDone,

@@ -7,7 +7,8 @@ log deals with them.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from oncemq.core.records import Committed, MessagesStored, Part, PartKept, Record
+from oncemq.core.commit_records import Committed, Part, PartKept
+from oncemq.core.records import MessagesStored, Record
 from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint

@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from oncemq.core.records import Committed, MessagesStored, Part, PartKept
+from oncemq.core.commit_records import Committed, Part, PartKept
+from oncemq.core.records import MessagesStored
 from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from oncemq.core import owners
+from oncemq.core.commit_records import Part
 from oncemq.core.names import Micros
 from oncemq.core.owners import Answer, Owners, Published
-from oncemq.core.records import Part
 from oncemq.core.replies import Refused
 from oncemq.core.requests import Commit
 from oncemq.core.shard import Shard
