@@ -152,6 +152,7 @@ class AsyncTransacting:
         follows: bool = False,
         lasting: bool = True,
         required: bool = True,
+        contents: int = 0,
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number."""
         verb = stages.commit(
@@ -163,6 +164,7 @@ class AsyncTransacting:
             follows=follows,
             lasting=lasting,
             required=required,
+            contents=contents,
         )
         return await self._turns.run(verb)
 

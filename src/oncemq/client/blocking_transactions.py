@@ -159,14 +159,17 @@ class Transacting:
         follows: bool = False,
         lasting: bool = True,
         required: bool = True,
+        contents: int = 0,
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number.
 
         A number that the owner has used (or passed over) says `already` and adds nothing,
         however long ago that was. With a `bond` (such as the id of a checkpoint) the owner's
         name is taken: a commit with another bond is refused, and so is a number below the last;
-        with `follows` also one that is not the next. An owner that does not last has a leading
-        `_` and is forgotten a day after its last commit. `Unwanted` when a topic would discard its
+        with `follows` also one that is not the next, and the bond is this owner's alone. With
+        `contents` (see `oncemq.wire.contents`) one of the owner's last four numbers is refused
+        when it comes again with other messages. An owner that does not last has a leading `_` and
+        is forgotten a day after its last commit. `Unwanted` when a topic would discard its
         messages because nobody would get them; `required=False` lets it.
         """
         verb = stages.commit(
@@ -178,6 +181,7 @@ class Transacting:
             follows=follows,
             lasting=lasting,
             required=required,
+            contents=contents,
         )
         return self._turns.run(verb)
 

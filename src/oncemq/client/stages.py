@@ -60,6 +60,7 @@ def commit(
     follows: bool = False,
     lasting: bool = True,
     required: bool = True,
+    contents: int = 0,
 ) -> Verb[Commit]:
     """Publish whole stages, in order, once for this owner and number."""
     fault = name_fault(owner, what="owner")
@@ -84,6 +85,7 @@ def commit(
             bond=bond,
             follows=follows,
             required=required,
+            contents=contents,
         ),
     )
     return commit_receipt(reply)

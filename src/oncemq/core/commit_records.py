@@ -78,6 +78,13 @@ class Committed(Record, frozen=True, array_like=True):
         return Run(part.count, producer, epoch, part.first_sequence, self.timestamp)
 
 
+class ContentsCommitted(Committed, frozen=True, array_like=True):
+    """A commit that says what its messages are: a repeat with others is then told from one."""
+
+    kind = 41
+    contents: int  # an order-independent sum over all its messages; see `wire.contents`
+
+
 class PartKept(Record, frozen=True, array_like=True):
     """In a cold segment: a part of a commit whose own record was let go."""
 
@@ -118,3 +125,9 @@ class OwnerBound(Record, frozen=True, array_like=True):
     owner: str
     bond: str
     timestamp: Micros
+
+
+class OwnerBoundAlone(OwnerBound, frozen=True, array_like=True):
+    """The bond is this owner's alone: no other owner commits under it."""
+
+    kind = 42

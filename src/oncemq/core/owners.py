@@ -2,18 +2,27 @@
 
 Laws: a number that was used, or one below it, never publishes anything again. An owner that
 lasts is remembered for good; one that ends with its process is forgotten a day after its last word.
-An owner that is bound commits for its bond alone, and its numbers go on from the last.
+An owner that is bound commits for its bond alone, and its numbers go on from the last. A bond whose
+numbers follow each other is one owner's alone. A number that was used with some messages is never
+taken for a repeat of itself with others.
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
 from typing import NamedTuple
 
 import msgspec
 
-from oncemq.core.commit_records import Committed, OwnerBound, OwnersForgotten, Part
+from oncemq.core.commit_records import (
+    Committed,
+    ContentsCommitted,
+    OwnerBound,
+    OwnerBoundAlone,
+    OwnersForgotten,
+    Part,
+)
 from oncemq.core.names import Micros, Offset, Serial, TopicId
 from oncemq.core.replies import NO_OFFSET, Refused
 from oncemq.core.requests import Commit
@@ -34,6 +43,7 @@ class Answer(NamedTuple):
 
     number: int
     published: tuple[Published, ...]
+    contents: int = 0  # 0: not said
 
 
 @dataclass(slots=True)
@@ -46,6 +56,7 @@ class Owner:
     last_serial: Serial
     recent: tuple[Answer, ...] = ()
     bond: str = ""
+    alone: bool = False  # whether no other owner has the bond
 
 
 class OwnerState(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -58,6 +69,8 @@ class OwnerState(msgspec.Struct, frozen=True, array_like=True, tag=6):
     last_serial: Serial
     recent: tuple[tuple[int, tuple[tuple[TopicId, Offset, int], ...]], ...]
     bond: str = ""
+    contents: tuple[int, ...] = ()  # of `recent`
+    alone: bool = False
 
 
 class Owners:
@@ -66,6 +79,7 @@ class Owners:
     def __init__(self) -> None:
         self.entries: dict[str, Owner] = {}
         self.guests: OrderedDict[str, None] = OrderedDict()  # that end with their process
+        self._alone: dict[str, str] = {}  # bonds that are one owner's alone, which has committed
 
     def used(self, owner: str, number: int) -> Answer | None:
         """The first answer to a number that was used (or passed over); None when it is new."""
@@ -81,6 +95,9 @@ class Owners:
         if not commit.bond and (entry is None or not entry.bond):
             return None
         last = entry.last_number if entry else 0
+        if other := self._taken(commit):
+            detail = f"{commit.bond!r} commits as {other!r}, and not as {commit.owner!r} too"
+            return Refused("bond_taken", f"{detail}; nothing was committed")
         if entry is not None and last and entry.bond != commit.bond:
             whose = repr(entry.bond) if entry.bond else "nobody in particular"
             detail = f"owner {commit.owner!r} is bound to {whose}, not to {commit.bond!r}"
@@ -89,6 +106,32 @@ class Owners:
             detail = f"owner {commit.owner!r} has committed number {last}, and not {commit.number}"
             return Refused("number_misfit", f"{detail} after it; nothing was committed")
         return None
+
+    def _taken(self, commit: Commit) -> str | None:
+        """The other owner that has committed under this bond, which is its alone."""
+        owner = self._alone.get(commit.bond) if commit.follows else None
+        return None if owner == commit.owner else owner
+
+    def differs(self, commit: Commit) -> Refused | None:
+        """Why a commit is no repeat of the one that has its number: it has other messages."""
+        before = self.used(commit.owner, commit.number)
+        if before is None or not commit.contents or before.contents in (0, commit.contents):
+            return None
+        messages = sum(each.messages for each in before.published)
+        return Refused(
+            "contents_differ",
+            f"owner {commit.owner!r} has committed number {commit.number} with other messages: "
+            f"{messages} with the sum {before.contents:016x}, now "
+            f"{sum(piece.count for piece in commit.pieces)} with {commit.contents:016x}; nothing "
+            "was committed",
+        )
+
+    def needs_bond(self, commit: Commit) -> bool:
+        """Whether the log does not say yet whose the owner is."""
+        entry = self.entries.get(commit.owner)
+        if entry is None or entry.bond != commit.bond:
+            return bool(commit.bond)
+        return commit.follows and not entry.alone
 
     def before(self, owner: str, number: int) -> int:
         """The number of the commit that took effect before this one; 0: none, or long ago."""
@@ -102,7 +145,8 @@ class Owners:
         if entry is not None and serial <= entry.last_serial:
             return
         recent = entry.recent if entry else ()
-        answer = Answer(record.number, published_by(record.parts))
+        contents = record.contents if isinstance(record, ContentsCommitted) else 0
+        answer = Answer(record.number, published_by(record.parts), contents)
         self.entries[record.owner] = Owner(
             record.lasting,
             record.number,
@@ -110,7 +154,10 @@ class Owners:
             serial,
             (*recent[1 - RECENT_MAX :], answer),
             entry.bond if entry else "",
+            entry.alone if entry else False,
         )
+        if entry is not None and entry.alone:
+            self._alone[entry.bond] = record.owner
         if not record.lasting:
             self.guests[record.owner] = None
             self.guests.move_to_end(record.owner)
@@ -126,6 +173,7 @@ class Owners:
             self.entries[record.owner] = entry
         if serial > entry.last_serial:
             entry.bond, entry.last_serial = record.bond, serial
+            entry.alone = isinstance(record, OwnerBoundAlone)
 
     def _forget(self, record: OwnersForgotten, serial: Serial) -> None:
         """Their processes were silent for long enough."""
@@ -153,19 +201,30 @@ class Owners:
             entry.last_number,
             entry.seen,
             entry.last_serial,
-            entry.recent,
+            tuple((each.number, each.published) for each in entry.recent),
             entry.bond,
+            tuple(each.contents for each in entry.recent),
+            entry.alone,
         )
 
     def restore(self, state: OwnerState) -> None:
         """The owner a checkpoint kept."""
+        sums = state.contents or repeat(0)  # of a checkpoint from before there were sums
         recent = tuple(
-            Answer(number, tuple(Published(*each) for each in published))
-            for number, published in state.recent
+            Answer(number, tuple(Published(*each) for each in published), contents)
+            for (number, published), contents in zip(state.recent, sums, strict=False)
         )
         self.entries[state.owner] = Owner(
-            state.lasting, state.last_number, state.seen, state.last_serial, recent, state.bond
+            state.lasting,
+            state.last_number,
+            state.seen,
+            state.last_serial,
+            recent,
+            state.bond,
+            state.alone,
         )
+        if state.alone and state.last_number:
+            self._alone[state.bond] = state.owner
         if not state.lasting:
             self.guests[state.owner] = None
 

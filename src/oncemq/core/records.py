@@ -8,7 +8,9 @@ import msgspec
 
 from oncemq.core.commit_records import (
     Committed,
+    ContentsCommitted,
     OwnerBound,
+    OwnerBoundAlone,
     OwnersForgotten,
     PartKept,
     StageDropped,
@@ -239,9 +241,11 @@ RECORDS: dict[int, type[Record]] = {
         MessagesStaged,
         StageDropped,
         Committed,
+        ContentsCommitted,
         PartKept,
         OwnersForgotten,
         OwnerBound,
+        OwnerBoundAlone,
         PatternSubscribed,
         PatternUnsubscribed,
         SubscriptionDerived,

@@ -302,8 +302,11 @@ class Commit(Request, frozen=True, array_like=True):
     `closing`: nothing more of the stages named will be published.
     `bond`: what the owner's numbers belong to, such as a checkpoint; the first one binds the
     owner, another is refused, and so is a number below the last. `follows`: so is one that is
-    not the next. `required`: refused (`unwanted`) where a topic would not store its pieces because
-    nobody would get them.
+    not the next, and the bond is this owner's alone.
+    `contents`: a sum over the messages (see `wire.contents`); a number that was committed with
+    another is refused. 0: not said.
+    `required`: refused (`unwanted`) where a topic would not store its pieces because nobody would
+    get them.
     """
 
     opcode = 17
@@ -318,6 +321,7 @@ class Commit(Request, frozen=True, array_like=True):
     bond: str = ""
     follows: bool = False
     required: bool = False
+    contents: int = 0
 
 
 class DropStage(Request, frozen=True, array_like=True):

@@ -11,7 +11,9 @@ from typing import assert_never
 from oncemq.core.catalog import Counters, no_such_topic
 from oncemq.core.commit_records import (
     Committed,
+    ContentsCommitted,
     OwnerBound,
+    OwnerBoundAlone,
     Part,
     Settlement,
     StageDropped,
@@ -142,6 +144,7 @@ class Transactions:
         refusal = self._shard.clients.refusal(commit.client, commit.client_epoch)
         refusal = refusal or self._malformed(commit)
         refusal = refusal or self._shard.owners.misfit(commit)
+        refusal = refusal or self._shard.owners.differs(commit)
         if refusal:
             return refusal, []
         before = self._shard.owners.used(commit.owner, commit.number)
@@ -168,10 +171,10 @@ class Transactions:
 
     def _bind(self, step: Step, commit: Commit, now: Micros) -> None:
         """The first commit with a bond: from now on the owner's name is taken."""
-        entry = self._shard.owners.entries.get(commit.owner)
-        if commit.bond and (entry is None or entry.bond != commit.bond):
+        if self._shard.owners.needs_bond(commit):
+            bound = OwnerBoundAlone if commit.follows else OwnerBound
             timestamp = self._shard.next_timestamp(now)
-            self._scribe.write(step, OwnerBound(commit.owner, commit.bond, timestamp))
+            self._scribe.write(step, bound(commit.owner, commit.bond, timestamp))
 
     def _malformed(self, commit: Commit) -> Refused | None:
         fault = name_fault(commit.owner, what="owner")
@@ -248,7 +251,7 @@ class Transactions:
         for each in commit.inputs:
             topic = self._shard.by_name[each.topic]
             cursors.append(Settlement(topic.id, commit.client, each.cursor))
-        return Committed(
+        facts = (
             commit.owner,
             commit.number,
             commit.lasting,
@@ -257,6 +260,9 @@ class Transactions:
             tuple(cursors),
             commit.closing,
         )
+        if commit.contents:
+            return ContentsCommitted(*facts, commit.contents)
+        return Committed(*facts)
 
     def _part(self, step: Step, piece: Piece, now: Micros) -> Part:
         topic = self._shard.by_name.get(piece.topic)

@@ -7,20 +7,18 @@ sink, or of another checkpoint, is refused in words, and never doubles or loses 
 
 import logging
 import secrets
-from collections import Counter
 from collections.abc import Sequence
 
-from oncemq.client.blocking import Client
-from oncemq.client.values import Commit
-from oncemq.errors import ConfigError, OnceMQError, Refused
+from oncemq.errors import ConfigError, OnceMQError, Refused, Unwanted
 from oncemq.spark.connections import client
 from oncemq.spark.sink_options import SinkOptions
 from oncemq.spark.staging import Staged
-from oncemq.spark.wanted import storing
+from oncemq.wire.contents import contents_of_topics
 
 log = logging.getLogger(__name__)
 
-TOPICS_LOOKED_AT = 100  # of one batch, for whether anybody wants its rows
+
+MISFITS = ("owner_bound", "number_misfit", "bond_taken", "contents_differ")
 
 
 class CheckpointMisfit(OnceMQError):
@@ -97,11 +95,6 @@ def _publish(
 ) -> None:
     mq = client(options.server, options.timeout)
     targets = [(topic, token) for each in staged for topic, token in each.tokens if token.count]
-    rows = Counter[str]()
-    for topic, token in targets:
-        rows[topic] += token.count
-    if not options.drop_unwanted:
-        _check_wanted(mq, list(rows)[:TOPICS_LOOKED_AT])
     try:
         done = mq.commit(
             owner,
@@ -111,36 +104,27 @@ def _publish(
             follows=follows,
             lasting=lasting,
             required=not options.drop_unwanted,
+            contents=_contents(options, staged),
         )
+    except Unwanted as unwanted:
+        raise ConfigError(
+            f"rows of this batch would vanish: {unwanted.detail}; for a write of Spark that is the "
+            "option unwanted set to drop. Nothing was published"
+        ) from None
     except Refused as refused:
-        if refused.code not in ("owner_bound", "number_misfit"):
+        if refused.code not in MISFITS:
             raise
         raise _misfit(owner, number - 1, bond, refused) from None
     if done.already:
-        _check_same(owner, number - 1, rows, done)
-        log.info("batch published before owner=%s number=%d rows=%d", owner, number, rows.total())
+        log.info("batch published before owner=%s number=%d", owner, number)
         give_up(options, staged)
 
 
-def _check_wanted(mq: Client, topics: list[str]) -> None:
-    """Rows for a topic that stores nothing would vanish: say so before."""
-    for name in topics:
-        if storing(mq, name) is None:
-            raise ConfigError(
-                f"nobody would get the rows for {name!r}: it has no subscription and keeps "
-                f"nothing. Make it keep messages (once topic create {name} --retain 7d), subscribe "
-                "first, or set the option unwanted to 'drop'"
-            )
-
-
-def _check_same(owner: str, batch_id: int, rows: "Counter[str]", done: Commit) -> None:
-    """A batch that is run again has the rows it had."""
-    before = {topic: len(receipts) for topic, receipts in done.receipts.items()}
-    if before and before != dict(rows):
-        raise CheckpointMisfit(
-            f"batch {batch_id} of {owner!r} was published with {before} rows, and now has "
-            f"{dict(rows)}: the checkpoint is an older copy, or two queries share it. {WAY_OUT}"
-        )
+def _contents(options: SinkOptions, staged: list[Staged]) -> int:
+    """What all rows of the batch are, however they were spread over its tasks."""
+    if not options.compares_rows:
+        return 0
+    return contents_of_topics(each for task in staged for each in task.sums)
 
 
 WAY_OUT = (
@@ -150,14 +134,29 @@ WAY_OUT = (
 
 
 def _misfit(owner: str, batch_id: int, bond: str, refused: Refused) -> CheckpointMisfit:
-    if refused.code == "owner_bound":
-        why = (
-            f"query {bond} is not the one that {owner!r} has been published from: its checkpoint "
-            "was deleted and made anew, or another query has the same sink"
-        )
-    else:
-        why = (
-            f"batch {batch_id} does not follow what {owner!r} has published: the checkpoint was "
-            "copied, moved, or is an older copy of itself"
-        )
-    return CheckpointMisfit(f"{why}. Nothing was published. {WAY_OUT}. ({refused.detail})")
+    way_out = WAY_OUT
+    match refused.code:
+        case "owner_bound":
+            why = (
+                f"query {bond} is not the one that {owner!r} has been published from: its "
+                "checkpoint was deleted and made anew, or another query has the same sink"
+            )
+        case "bond_taken":
+            why = (
+                f"query {bond} is published under another name than {owner!r}: its checkpoint was "
+                "copied or moved, or its sink was renamed"
+            )
+        case "contents_differ":
+            why = (
+                f"batch {batch_id} of {owner!r} was published with other rows than it has now: "
+                "the checkpoint is an older copy, its newest files were lost, or two queries share "
+                "it; or the query gives other rows each time it is run (uuid(), a clock, "
+                "collect_list after a shuffle)"
+            )
+            way_out = f"{WAY_OUT}; for rows that are never the same, set the option repeats to any"
+        case _:
+            why = (
+                f"batch {batch_id} does not follow what {owner!r} has published: the checkpoint "
+                "was copied, moved, or is an older copy of itself"
+            )
+    return CheckpointMisfit(f"{why}. Nothing was published. {way_out}. ({refused.detail})")

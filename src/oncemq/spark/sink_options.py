@@ -12,7 +12,7 @@ from oncemq.core.names import NAME_BYTES_MAX, is_system, name_fault
 from oncemq.errors import ConfigError
 from oncemq.spark.options import TIMEOUT_SECONDS, Given
 
-BOTH = "server timeout topic sink unwanted".split()
+BOTH = "server timeout topic sink unwanted repeats".split()
 STREAM = "checkpointLocation queryName outputMode".split()  # Spark's own, handed on to a sink
 BATCH = "txnAppId txnVersion".split()
 
@@ -27,6 +27,12 @@ class SinkOptions:
     owner: str  # under which name batches are remembered; "" for a write of its own
     version: int | None  # of txnAppId: the number that names this write
     drop_unwanted: bool
+    same_rows: bool  # whether a batch that is run again must have the rows it had
+
+    @property
+    def compares_rows(self) -> bool:
+        """Whether it is worth knowing what the rows are: not for a write that has no number."""
+        return self.same_rows and bool(self.owner)
 
 
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -44,6 +50,7 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         owner=owner,
         version=version,
         drop_unwanted=found.one_of("unwanted", ("refuse", "drop")) == "drop",
+        same_rows=found.one_of("repeats", ("same", "any")) == "same",
     )
 
 

@@ -26,6 +26,7 @@ from oncemq.client.staging import StageToken
 from oncemq.errors import ConfigError
 from oncemq.spark.connections import client
 from oncemq.spark.sink_options import SinkOptions
+from oncemq.wire.contents import contents_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +46,7 @@ class Staged(WriterCommitMessage):
     query_id: str
     batch_id: int
     tokens: tuple[tuple[str, StageToken], ...]
+    sums: tuple[tuple[str, int], ...]  # for each topic, what its rows are; none: not asked for
 
 
 def stage_rows(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Staged:
@@ -55,12 +57,15 @@ def stage_rows(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Sta
     assert context is not None, "a write runs in a task"
     mq = client(options.server, options.timeout)
     stages: dict[str, Stage] = {}
+    sums: dict[str, int] = {}
     try:
         for rows in batches:
             for topic, part in by_topic(rows, options.topic):
                 stage = stages.get(topic) or stages.setdefault(topic, mq.stage())
                 for count, columns, body in bodies(part):
                     stage.put_batch(count, columns, body)
+                    if options.compares_rows:
+                        sums[topic] = sums.get(topic, 0) + contents_of(body, count, columns)
         tokens = tuple((topic, stage.close()) for topic, stage in stages.items())
     except BaseException:
         for stage in stages.values():
@@ -71,6 +76,7 @@ def stage_rows(options: SinkOptions, batches: "Iterator[pa.RecordBatch]") -> Sta
         context.getLocalProperty(QUERY_ID) or "",
         int(context.getLocalProperty(BATCH_ID) or -1),
         tokens,
+        tuple(sums.items()),
     )
 
 

@@ -20,6 +20,7 @@ import msgspec
 from oncemq.core.records import (
     RECORDS,
     Committed,
+    ContentsCommitted,
     MessagesKeyed,
     MessagesStaged,
     MessagesStored,
@@ -34,7 +35,15 @@ MAGIC_BYTES = MAGIC.to_bytes(4, "little")
 VERSION = 1
 # The kinds an index knows of.
 INDEXED = frozenset(
-    kind.kind for kind in (MessagesStored, MessagesKeyed, MessagesStaged, Committed, PartKept)
+    kind.kind
+    for kind in (
+        MessagesStored,
+        MessagesKeyed,
+        MessagesStaged,
+        Committed,
+        ContentsCommitted,
+        PartKept,
+    )
 )
 META_BYTES_MAX = 16 << 20
 STRETCH_BYTES = 2 << 20

@@ -23,6 +23,8 @@ SOMETIMES: dict[str, str] = {
     "sink attempt too many": "a second attempt of a task was given up",
     "sink owner_bound": "a checkpoint that was made anew was refused",
     "sink number_misfit": "a checkpoint that was copied, or an old one, was refused",
+    "sink contents_differ": "a checkpoint that lost its newest files was refused",
+    "sink bond_taken": "a checkpoint that was copied before its second batch was refused",
     "pattern subscribed": "a client subscribed by pattern",
     "pattern left": "a client ended a pattern",
     "topic of a pattern": "a message came of a topic that was made after the pattern",

@@ -25,6 +25,33 @@ def _does_not_check_the_bond(original: Any) -> Any:
     return misfit
 
 
+@instead(Owners, "differs", "sinks")
+def _takes_other_rows_for_a_repeat(original: Any) -> Any:
+    def differs(self: Owners, commit: Commit) -> Refused | None:
+        return None
+
+    return differs
+
+
+@instead(Owners, "misfit", "sinks")
+def _lets_a_bond_have_two_owners(original: Any) -> Any:
+    def misfit(self: Owners, commit: Commit) -> Refused | None:
+        refused = original(self, commit)
+        return None if refused is not None and refused.code == "bond_taken" else refused
+
+    return misfit
+
+
+@instead(Shard, "recovered", *RESTARTS)
+def _forgets_what_was_committed_on_recovery(original: Any) -> Any:
+    def recovered(self: Shard) -> None:
+        original(self)
+        for entry in self.owners.entries.values():
+            entry.recent = tuple(each._replace(contents=0) for each in entry.recent)
+
+    return recovered
+
+
 @instead(Shard, "recovered", *RESTARTS)
 def _forgets_bonds_on_recovery(original: Any) -> Any:
     def recovered(self: Shard) -> None:

@@ -4,8 +4,8 @@ What outlives drivers is the checkpoint: which rows each batch has, and how far 
 to be published; a batch is planned there first, and run again with the same rows until it is. Rows
 lie on a tape, so that the same place and count mean the same rows. Laws: every row of a batch that
 a driver was told is published is there, once. Who drives with the sink's own checkpoint is never
-refused; who drives with another (deleted and made anew, copied elsewhere, a backup) always is,
-unless it repeats the last batch.
+refused; who drives with another (deleted and made anew, copied elsewhere, a backup, one that lost
+its newest files) always is, unless it repeats the last batch with the rows it had.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,24 @@ from oncemq.testing.simulated_client import Process
 from oncemq.testing.simulated_server import STAGE_MS
 from oncemq.testing.simulated_transactions import items_of
 from oncemq.wire import batch
+from oncemq.wire.contents import contents_of, contents_of_topics
 
 OWN, BACKUP, ANEW, COPIED = "own", "backup", "anew", "copied"  # which checkpoint is driven with
-MISFITS = ("owner_bound", "number_misfit")
+BEHIND = "behind"  # it lost its last batch, and plans another one of as many rows
+MISFITS = ("owner_bound", "number_misfit", "bond_taken", "contents_differ")
 TASK_MS = 2_500  # after so long a task is run again: longer than most, shorter than a stage lives
 TRIES = 4
 NUMBERS = 2_000_000  # of the rows
 
-Tokens = tuple[tuple[str, StageToken], ...]
+ELSEWHERE = 50_000  # on the tape: rows that no other batch has
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What a task has staged."""
+
+    tokens: tuple[tuple[str, StageToken], ...]
+    sums: tuple[tuple[str, int], ...]
 
 
 @dataclass(slots=True)
@@ -60,6 +70,7 @@ class Sink:
         self._history = history
         self._first = NUMBERS + number * 100_000
         self._rows: dict[int, PutStory] = {}
+        self.published = False  # whether a driver was ever told so
 
     def checkpoint(self, which: str) -> Checkpoint | None:
         """To drive with; None when there is no such, or nothing to tell it from the sink's own."""
@@ -68,9 +79,21 @@ class Sink:
         if which == BACKUP:
             old = self.own.done and self.backup.done < self.own.done
             return deepcopy(self.backup) if old else None
-        if not self.own.done:
+        if not self.published:
             return None  # nobody has the name yet: whoever comes first may take it
+        if which == BEHIND:
+            return self._behind()
         return Checkpoint(f"{self.own.query}-anew") if which == ANEW else deepcopy(self.own)
+
+    def _behind(self) -> Checkpoint | None:
+        """The newest files are lost; what comes instead are as many rows, from somewhere else."""
+        if not self.own.done:
+            return None
+        found = deepcopy(self.own)
+        last = found.plans[found.done - 1]
+        found.done -= 1
+        found.plans[found.done :] = [range(last.start + ELSEWHERE, last.stop + ELSEWHERE)]
+        return found
 
     def row(self, place: int, process: Process) -> PutStory:
         """What stands on the tape."""
@@ -90,7 +113,7 @@ class Batch:
 
     number: int
     parts: list[list[PutStory]]  # of each task
-    staged: dict[int, Tokens] = field(default_factory=dict[int, Tokens])
+    staged: dict[int, Attempt] = field(default_factory=dict[int, Attempt])
     since: int = NEVER  # when the first of its stages began
 
     @property
@@ -100,7 +123,11 @@ class Batch:
 
     def targets(self) -> list[tuple[str, StageToken]]:
         """What the commit names, in the order of the tasks."""
-        return [each for part in sorted(self.staged) for each in self.staged[part]]
+        return [each for part in sorted(self.staged) for each in self.staged[part].tokens]
+
+    def contents(self) -> int:
+        """What the rows are."""
+        return contents_of_topics(each for done in self.staged.values() for each in done.sums)
 
     def counts(self) -> dict[str, int]:
         """How many messages each topic gets."""
@@ -141,6 +168,7 @@ def drive(
         required=False,
         bond=checkpoint.query,
         follows=True,
+        contents=work.contents(),
     )
     passed = sink.own.done > number  # a driver was told of a later one
     try:
@@ -153,7 +181,9 @@ def drive(
         if error.code in MISFITS and which == OWN and sink.own.done < number:
             process.history.trouble(f"refused: {sink.name} {number}: {error.detail}")
         raise
-    if which in (ANEW, COPIED) or (which == BACKUP and (passed or not done.already)):
+    sink.published = True
+    known = checkpoint.plans[number - 1 :] == sink.own.plans[number - 1 : number]
+    if which in (ANEW, COPIED) or (which != OWN and (passed or not done.already or not known)):
         what = f"batch {number} of {sink.name}, from a checkpoint that is {which}"
         process.history.trouble(f"accepted: {what}, already={done.already}")
     _told(process, sink, work, done, which)
@@ -183,12 +213,14 @@ def _task(executor: Process, driver: Process, work: Batch, part: int) -> Work[No
     """Stage the rows of one task; of several attempts the first to end counts."""
     engine, begun = executor.engine, executor.clock.now
     lines: dict[str, StageLine] = {}
+    sums: list[tuple[str, int]] = []
     try:
         for story in work.parts[part]:
             line = lines.setdefault(story.topic, stages.new_line(engine, None))
             columns, body = batch.encode(items_of(story))
             put = stages.stage_put(engine, line, count=story.count, columns=columns, body=body)
             yield from carry_out(put)
+            sums.append((story.topic, contents_of(body, story.count, columns)))
         tokens: list[tuple[str, StageToken]] = []
         for topic, line in lines.items():
             token = yield from carry_out(stages.stage_close(line))
@@ -202,7 +234,7 @@ def _task(executor: Process, driver: Process, work: Batch, part: int) -> Work[No
         for line in lines.values():
             line.drop()
         return
-    work.staged[part] = tuple(tokens)
+    work.staged[part] = Attempt(tuple(tokens), tuple(sums))
     work.since = min(work.since, begun)
     driver.wake()
 

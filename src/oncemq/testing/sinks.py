@@ -17,7 +17,7 @@ def sink_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
         for _ in range(draw.choice((1, 1, 2))):  # the second one is a zombie, or its successor
             args: dict[str, Value] = {
                 "sink": sink,
-                "which": draw.choice(("own", "own", "own", "backup", "anew", "copied")),
+                "which": draw.choice(("own", "own", "own", "backup", "anew", "copied", "behind")),
                 "executors": " ".join(draw.sample(everybody, min(len(everybody), 3))),
                 "rows": draw.choice((1, 2, 5)),
                 "tasks": draw.choice((1, 2, 3)),

@@ -221,14 +221,14 @@ def decode(body: Bytes, count: int, columns: int) -> list[Item]:
 
 def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[Headers | None]]:
     """The keys and the headers beside the payloads; msgspec.DecodeError when headers are none."""
-    keys, headers = _sides(body, count, columns)
+    keys, headers = packed_sides(body, count, columns)
     try:
         return keys, [_unpack_headers(packed) if packed else None for packed in headers]
     except UnicodeDecodeError as error:  # msgspec's own errors do not cover text that is not UTF-8
         raise msgspec.DecodeError(f"headers are not UTF-8: {error}") from None
 
 
-def _sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[bytes]]:
+def packed_sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[bytes]]:
     """The keys, and the headers as they are packed."""
     parsed = parse(body, count, columns)
     view = memoryview(body)
@@ -296,7 +296,7 @@ def join(bodies: Sequence[tuple[Bytes, int, int]]) -> tuple[int, bytes]:
         return 0, encode_payloads(payloads)
     for body, count, columns in bodies:
         payloads += payloads_of(body, count, columns)
-        own_keys, own_headers = _sides(body, count, columns)
+        own_keys, own_headers = packed_sides(body, count, columns)
         keys += own_keys
         headers += own_headers
     return _build(payloads, keys, headers)
