@@ -169,7 +169,7 @@ def test_a_copied_checkpoint_is_an_error(
 ) -> None:
     query.batch(0, ["a"])
     copy = Query(address, monkeypatch, checkpointLocation="/copy")
-    with pytest.raises(CheckpointMisfit, match="copied, moved, or is an older copy"):
+    with pytest.raises(CheckpointMisfit, match="its checkpoint was copied or moved"):
         copy.batch(1, ["b"])
     moved = Query(address, monkeypatch, checkpointLocation="/copy", sink="/check")
     moved.batch(1, ["b"])  # knowingly moved
@@ -181,11 +181,41 @@ def test_an_older_copy_of_the_checkpoint_is_an_error(query: Query, out) -> None:
         query.batch(number, [str(number)])
     with pytest.raises(CheckpointMisfit, match="older copy of itself"):
         query.batch(1, ["1"])
-    with pytest.raises(CheckpointMisfit, match="rows, and now has"):
+    with pytest.raises(CheckpointMisfit, match="published with other rows than it has now"):
         query.batch(2, ["2", "and more"])
+    with pytest.raises(CheckpointMisfit, match="published with other rows than it has now"):
+        query.batch(2, ["3"])  # as many
     with pytest.raises(CheckpointMisfit, match="does not follow"):
         query.batch(5, ["5"])
     assert out() == ["0", "1", "2"]
+
+
+def test_a_batch_run_again_has_its_rows_however_they_are_spread(query: Query, out) -> None:
+    query.batch(0, ["a", "b", "c"], ["a"])
+    query.batch(0, ["c"], ["a", "a"], [], ["b"])
+    assert out() == ["a", "b", "c", "a"]
+    with pytest.raises(CheckpointMisfit, match="published with other rows"):
+        query.batch(0, ["a", "b", "c"], ["b"])
+
+
+def test_rows_that_are_never_the_same_need_not_be(
+    query: Query, out, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.batch(0, ["at 12:00"])
+    with pytest.raises(CheckpointMisfit, match="set the option repeats to any"):
+        query.batch(0, ["at 12:01"])
+    Query(address, monkeypatch, repeats="any").batch(0, ["at 12:01"])
+    assert out() == ["at 12:00"]
+
+
+def test_a_checkpoint_copied_before_its_first_commit_is_an_error(
+    query: Query, out, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.batch(0, ["a"])
+    copy = Query(address, monkeypatch, checkpointLocation="/copy")
+    with pytest.raises(CheckpointMisfit, match="published under another name than 'spark:/copy'"):
+        copy.batch(0, ["a"])
+    assert out() == ["a"]
 
 
 def test_a_spark_that_tells_no_ids_is_refused_loudly(query: Query, out) -> None:
@@ -203,13 +233,35 @@ def test_rows_that_nobody_would_get_are_refused(
     address: str, mq: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Query(address, monkeypatch, topic="nowhere")
-    with pytest.raises(ConfigError, match="nobody would get the rows for 'nowhere'"):
+    with pytest.raises(ConfigError, match="nobody would get what is put to 'nowhere'"):
         query.batch(0, ["a"])
     mq.subscribe("nowhere")
     query.batch(0, ["a"])
     assert [each.payload for each in mq.get("nowhere", wait=5)] == [b"a"]
-    Query(address, monkeypatch, topic="void", unwanted="drop", sink="v").batch(0, ["a"])
+    careless = Query(address, monkeypatch, topic="void", unwanted="drop", sink="v")
+    careless.query_id = "query-2"
+    careless.batch(0, ["a"])
     assert "void" not in [topic.name for topic in mq.topics() if topic.end]
+
+
+def test_rows_that_nobody_would_get_are_refused_for_each_of_very_many_topics(
+    address: str, mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = [f"t{number:03}" for number in range(151)]
+    for topic in topics[:-1]:
+        mq.create_topic(topic, Retention(forever=True))
+    given = {"server": address, "sink": "many", "topic": ""}
+    schema = schema_of(value=StringType(), topic=StringType())
+    writer = StreamWriter(sink_options(given, streaming=True), schema, overwrite=False)
+    told = {QUERY_ID: "query-1", BATCH_ID: "0"}
+    monkeypatch.setattr(staging.TaskContext, "get", lambda: Task(0, told))
+    rows = pa.RecordBatch.from_pydict({"value": topics, "topic": topics})
+    with pytest.raises(ConfigError, match="nobody would get what is put to 't150'"):
+        writer.commit([writer.write(iter([rows]))], 0)
+    assert [mq.topic(topic).topic.end for topic in topics[:-1]] == [0] * 150
+    mq.create_topic("t150", Retention(forever=True))
+    writer.commit([writer.write(iter([rows]))], 0)
+    assert [mq.topic(topic).topic.end for topic in topics] == [1] * 151
 
 
 def write_batch(
@@ -229,8 +281,8 @@ def test_a_batch_write_is_once_for_its_version(
         options = {"txnAppId": "nightly", "txnVersion": version}
         write_batch(address, monkeypatch, [version], **options)
     assert out() == ["0", "1"]
-    with pytest.raises(CheckpointMisfit, match="now has"):
-        write_batch(address, monkeypatch, ["x", "y"], txnAppId="nightly", txnVersion="1")
+    with pytest.raises(CheckpointMisfit, match="other rows than it has now"):
+        write_batch(address, monkeypatch, ["x"], txnAppId="nightly", txnVersion="1")
 
 
 def test_a_plain_batch_write_is_a_write_of_its_own(

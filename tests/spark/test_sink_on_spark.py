@@ -56,7 +56,7 @@ def test_a_checkpoint_that_was_copied_is_an_error(mq: Client, orders, copy, tmp_
     copy()
     shutil.copytree(tmp_path / "check", tmp_path / "copy")
     mq.put("orders", b"more")
-    with pytest.raises(StreamingQueryException, match="copied, moved, or is an older copy"):
+    with pytest.raises(StreamingQueryException, match="its checkpoint was copied or moved"):
         copy(check="copy")
     assert copied(mq) == orders
 

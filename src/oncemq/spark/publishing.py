@@ -128,8 +128,8 @@ def _contents(options: SinkOptions, staged: list[Staged]) -> int:
 
 
 WAY_OUT = (
-    "Go on with the checkpoint that published last; or, to publish anew and knowingly, give the "
-    "option sink another name"
+    "Go on with the checkpoint that published last, and the name it had (the option sink); or, to "
+    "publish everything anew and knowingly, begin with a new checkpoint and another name"
 )
 
 

@@ -27,6 +27,7 @@ from oncemq.wire.contents import contents_of, contents_of_topics
 
 OWN, BACKUP, ANEW, COPIED = "own", "backup", "anew", "copied"  # which checkpoint is driven with
 BEHIND = "behind"  # it lost its last batch, and plans another one of as many rows
+ABROAD = "abroad"  # of another server, in the middle of its numbers
 MISFITS = ("owner_bound", "number_misfit", "bond_taken", "contents_differ")
 TASK_MS = 2_500  # after so long a task is run again: longer than most, shorter than a stage lives
 TRIES = 4
@@ -83,6 +84,9 @@ class Sink:
             return None  # nobody has the name yet: whoever comes first may take it
         if which == BEHIND:
             return self._behind()
+        if which == ABROAD:
+            abroad = Checkpoint(f"{self.own.query}-abroad", self.own.plans[:], self.own.done)
+            return abroad if self.own.done else None
         return Checkpoint(f"{self.own.query}-anew") if which == ANEW else deepcopy(self.own)
 
     def _behind(self) -> Checkpoint | None:
@@ -159,7 +163,7 @@ def drive(
     yield from _stage(process, work, executors, speculates=speculates)
     if not work.is_staged or ends == "before":
         return
-    owner = f"{sink.name}-elsewhere" if which == COPIED else sink.name
+    owner = f"{sink.name}-elsewhere" if which in (COPIED, ABROAD) else sink.name
     commit = stages.commit(
         process.engine,
         owner,
@@ -183,7 +187,9 @@ def drive(
         raise
     sink.published = True
     known = checkpoint.plans[number - 1 :] == sink.own.plans[number - 1 : number]
-    if which in (ANEW, COPIED) or (which != OWN and (passed or not done.already or not known)):
+    if which in (ANEW, COPIED, ABROAD) or (
+        which != OWN and (passed or not done.already or not known)
+    ):
         what = f"batch {number} of {sink.name}, from a checkpoint that is {which}"
         process.history.trouble(f"accepted: {what}, already={done.already}")
     _told(process, sink, work, done, which)

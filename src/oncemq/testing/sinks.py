@@ -6,6 +6,9 @@ from random import Random
 from oncemq.testing.cast import SETTLING_MS, SINKS, Cast, Step, Value
 
 
+WHICH = ("own", "own", "own", "backup", "anew", "copied", "behind", "abroad")
+
+
 def sink_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
     """Batches of both sinks, one or several drivers at a time, on any clients."""
     everybody = [*cast.lasting, *cast.guests]
@@ -17,7 +20,7 @@ def sink_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
         for _ in range(draw.choice((1, 1, 2))):  # the second one is a zombie, or its successor
             args: dict[str, Value] = {
                 "sink": sink,
-                "which": draw.choice(("own", "own", "own", "backup", "anew", "copied", "behind")),
+                "which": draw.choice(WHICH),
                 "executors": " ".join(draw.sample(everybody, min(len(everybody), 3))),
                 "rows": draw.choice((1, 2, 5)),
                 "tasks": draw.choice((1, 2, 3)),

@@ -6,8 +6,14 @@
 import msgspec
 import pytest
 
+from oncemq.core.commit_records import (
+    Committed,
+    ContentsCommitted,
+    OwnerBound,
+    OwnerBoundAlone,
+)
 from oncemq.core.names import Serial
-from oncemq.core.records import Committed, OwnerBound, Retention
+from oncemq.core.records import Retention
 from oncemq.core.replies import CommitDone, Refused
 from oncemq.core.shard import Shard
 
@@ -19,12 +25,20 @@ def sink(desk):
     return desk
 
 
-def publish(desk, number: int, bond: str = "query-1", *, follows: bool = True, owner: str = "lake"):
+def publish(
+    desk,
+    number: int,
+    bond: str = "query-1",
+    *,
+    follows: bool = True,
+    owner: str = "lake",
+    contents: int = 0,
+):
     """Stage one message and commit it; the answer."""
     stage = b"%s%d%d" % (bond.encode()[-2:], number, len(desk.records))
     desk.stage(stage, b"x")
     commit = desk.committing(("a", stage, 0, 1), owner=owner, number=number)
-    return desk.ask(msgspec.structs.replace(commit, bond=bond, follows=follows))
+    return desk.ask(msgspec.structs.replace(commit, bond=bond, follows=follows, contents=contents))
 
 
 def code(answer) -> str:
@@ -39,7 +53,7 @@ def end(desk) -> int:
 def test_the_first_commit_with_a_bond_takes_the_name(sink) -> None:
     assert isinstance(publish(sink, 1), CommitDone)
     kinds = [type(record) for record in sink.records if isinstance(record, OwnerBound | Committed)]
-    assert kinds == [OwnerBound, Committed]
+    assert kinds == [OwnerBoundAlone, Committed]
     assert isinstance(publish(sink, 2), CommitDone)
     assert sum(isinstance(record, OwnerBound) for record in sink.records) == 1
     assert end(sink) == 2
@@ -120,3 +134,67 @@ def test_a_bond_applied_twice_is_applied_once(sink) -> None:
 def test_only_an_owner_that_lasts_is_bound(sink) -> None:
     assert code(publish(sink, 1, owner="_process")) == "malformed"
     assert code(publish(sink, 1, "a\nb")) == "malformed"
+
+
+def test_a_bond_that_follows_is_one_owners_alone(sink) -> None:
+    """A checkpoint that was copied before its first batch was known to be published."""
+    publish(sink, 1)
+    answer = publish(sink, 1, owner="copy")
+    assert code(answer) == "bond_taken"
+    assert "'query-1' commits as 'lake', and not as 'copy' too" in answer.detail
+    assert code(publish(sink, 2, owner="copy")) == "bond_taken"
+    assert isinstance(publish(sink, 2), CommitDone)
+    assert end(sink) == 2
+
+
+def test_owners_that_do_not_follow_may_have_one_bond(sink) -> None:
+    """Several writes within foreachBatch."""
+    assert isinstance(publish(sink, 1, follows=False), CommitDone)
+    assert isinstance(publish(sink, 1, follows=False, owner="other"), CommitDone)
+
+
+def test_a_bond_of_an_older_log_becomes_its_owners_alone(sink) -> None:
+    publish(sink, 1, follows=False)
+    publish(sink, 1, follows=False, owner="copy")
+    assert isinstance(publish(sink, 2), CommitDone)  # the first that follows
+    assert code(publish(sink, 2, owner="copy")) == "bond_taken"
+
+
+def test_a_bond_that_was_never_committed_under_is_free(sink) -> None:
+    publish(sink, 1, owner="first")
+    bound = next(n for n, each in enumerate(sink.records) if isinstance(each, OwnerBound))
+    sink.durable = bound + 1
+    after = sink.crash()
+    assert isinstance(publish(after, 1, owner="second"), CommitDone)
+    assert code(publish(after, 1, owner="first")) == "bond_taken"
+    after.sync()
+    assert code(publish(after.crash(), 1, owner="first")) == "bond_taken"
+
+
+def test_other_messages_under_a_known_number_are_refused(sink) -> None:
+    assert isinstance(publish(sink, 1, contents=7), CommitDone)
+    (record,) = [each for each in sink.records if isinstance(each, Committed)]
+    assert isinstance(record, ContentsCommitted)
+    answer = publish(sink, 1, contents=8)
+    assert code(answer) == "contents_differ"
+    assert "has committed number 1 with other messages" in answer.detail
+    again = publish(sink, 1, contents=7)
+    assert isinstance(again, CommitDone)
+    assert again.already
+    for unsaid in (publish(sink, 1), publish(sink, 2), publish(sink, 2, contents=9)):
+        assert isinstance(unsaid, CommitDone)  # nothing to compare with
+    assert end(sink) == 2
+
+
+def test_what_was_committed_survives_a_crash_and_a_checkpoint(sink) -> None:
+    publish(sink, 1, contents=7)
+    sink.sync()
+    after = sink.crash()
+    assert code(publish(after, 1, contents=8)) == "contents_differ"
+    state = after.shard.owners.capture("lake")
+    restored = Shard(7)
+    restored.owners.restore(state)
+    assert restored.owners.entries["lake"] == after.shard.owners.entries["lake"]
+    older = msgspec.structs.replace(state, contents=(), alone=False)  # a checkpoint from before
+    restored.owners.restore(older)
+    assert [each.contents for each in restored.owners.entries["lake"].recent] == [0]
