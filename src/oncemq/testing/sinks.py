@@ -5,7 +5,6 @@ from random import Random
 
 from oncemq.testing.cast import SETTLING_MS, SINKS, Cast, Step, Value
 
-
 WHICH = ("own", "own", "own", "backup", "anew", "copied", "behind", "abroad")
 
 
