@@ -137,12 +137,9 @@ def server_from(config: Config) -> Server:
         sync_ms=config.sync_ms,
         retry_ms=round(config.retry * 1000),
     )
-    segment_bytes = config.segment_bytes
-    if config.disk_max is not None:
-        # What is settled is freed a segment at a time: a small disk needs small ones.
-        segment_bytes = max(1 << 20, min(segment_bytes, config.disk_max // 8))
     options = LogOptions(
-        segment_bytes=segment_bytes,
+        segment_bytes=config.segment_bytes,
+        segment_share=8,
         disk_bytes_max=config.disk_max,
         sync_ms=config.sync_ms,
     )

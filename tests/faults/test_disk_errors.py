@@ -2,13 +2,14 @@
 on a disk that is really full (a small tmpfs): no false acknowledgement, clear words, recovery.
 """
 
+import os
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,44 @@ def test_a_full_disk_refuses_delivers_and_resumes_by_itself(
             assert resumed < 8, "it waited as if nobody needed the room"
             assert again > stored + stored // 2, "little of the disk came back"
         nursery.end(serving.process)
+
+
+@pytest.mark.parametrize("segments", [(), ("--segment-bytes", "1MiB")], ids=["64MiB", "1MiB"])
+@pytest.mark.parametrize("spare", [0, 60_000, 1 << 20, 4 << 20])
+def test_a_server_killed_and_started_on_a_full_disk_goes_on(
+    nursery: FaultNursery, tmp_path: Path, spare: int, segments: tuple[str, ...]
+) -> None:
+    """Others took the room that it left, but for `spare`: subscribers catch up, which frees it."""
+    with tmpfs(tmp_path / "small", "12m") as small:
+        serving = CommandServing(nursery, tmp_path, small / "data", *segments)
+        with Client(serving.start(), id="ada", state=tmp_path / "ada") as client:
+            client.subscribe("orders")
+            stored = fill(client, 0)
+            assert stored > 50
+        nursery.kill(serving.process)
+        take_room(small, but=spare)
+        with Client(serving.start(), id="ada", state=tmp_path / "ada") as client:
+            client.subscribe("orders")
+            client.create_topic("short-lived")
+            client.delete_topic("short-lived")
+            stored += fill(client, stored)
+            got: list[int] = []
+            while messages := client.get("orders", limit=1000):
+                got += [int(m.payload[:8]) for m in messages]
+            assert got == list(range(stored))
+            client.status()
+            until(lambda: fill(client, stored, most=1), 60, what="room after the subscriber")
+            assert fill(client, stored + 1, most=20) == 20
+        nursery.end(serving.process)
+
+
+def take_room(place: Path, *, but: int) -> None:
+    with (place / "others").open("wb", buffering=0) as others, suppress(OSError):
+        while others.write(bytes(65_536)):
+            pass
+    assert os.statvfs(place).f_bavail == 0
+    size = f"remount,size={(12 << 20) + but}"
+    subprocess.run(["mount", "-o", size, str(place)], check=True)
 
 
 def fill(client: Client, first: int, most: int = 1 << 30) -> int:

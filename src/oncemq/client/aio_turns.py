@@ -59,7 +59,7 @@ class AsyncTurns:
                         raise Unreachable("the client is closed")
                     await self._moved.wait()
         except TimeoutError:
-            raise Unreachable(self._engine.why_not(limit, what)) from None
+            raise self._engine.gave_up(limit, what) from None
 
     def pump(self) -> None:
         """Move the engine, wake who waits, and come back when there is reason to."""

@@ -26,6 +26,7 @@ class Arrival:
         self._engine = engine
         self._greeting: Greeting | None = None
         self.token = 0  # of the hello under way
+        self.refusal: Refused | None = None  # of a server that is full: it may let us in later
 
     def begin(self) -> None:
         """Say hello, if that is due and not under way."""
@@ -39,6 +40,7 @@ class Arrival:
     def _answered(self, reply: Reply, _: Sequence[Body]) -> None:
         greeting, engine = self._greeting, self._engine
         assert greeting is not None
+        self.refusal = None
         if engine.failure is not None:
             return  # nobody is to be let in any more
         assert isinstance(reply, Welcome | Taken | Refused)

@@ -26,7 +26,7 @@ from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
 from oncemq.core.subscriber import Subscriber, is_single
-from oncemq.errors import Corrupt, OnceMQError
+from oncemq.errors import Corrupt, OnceMQError, StorageFull, Unreachable
 from oncemq.wire import codec
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
@@ -227,15 +227,20 @@ class Engine:
             return due
         return Micros(max(due, self._connect_deadline))
 
-    def why_not(self, limit: float, what: str) -> str:
-        """For the error: who did not answer, and what is kept."""
+    def gave_up(self, limit: float, what: str) -> OnceMQError:
+        """The error of who waited in vain: who did not answer, and what is kept."""
         self.outflow.seal_all()  # what the error calls recorded is so
         kept = ""
         if self.state.lasting and self.outflow.unsent:
             where = self.state.directory
             kept = f"; {self.outflow.unsent} puts are recorded in {where} and go out later"
         servers = ", ".join(self.settings.servers)
-        return f"no answer from {servers} within {limit:g} s while waiting for {what}{kept}"
+        late = f"within {limit:g} s while waiting for {what}"
+        if self._arrival.refusal is None:
+            return Unreachable(f"no answer from {servers} {late}{kept}")
+        full = f"{servers} did not let this client in {late}: {self._arrival.refusal.detail}{kept}"
+        # What may still go out must not sound as if it were refused.
+        return Unreachable(full) if self.outflow.unsent else StorageFull(full, code="storage_full")
 
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
@@ -331,7 +336,8 @@ class Engine:
                 self.client_epoch = None  # another server, or one that lost us: say hello again
                 return
             if reply.code == "storage_full" and token == self._arrival.token:
-                return  # it has no room to let us in: said again after a while, nothing is lost
+                self._arrival.refusal = reply  # no room to let us in: said again after a while
+                return
             if reply.code == "fenced":
                 self.fail(error_of(reply))
                 return

@@ -27,8 +27,9 @@ from oncemq.core.records import Marked
 from oncemq.errors import Locked, StorageFull
 from oncemq.storage.disk import Buffer, LockingDisk
 from oncemq.storage.layout import remove_log
-from oncemq.storage.log import RETRY_MS, Log, LogOptions
+from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
+from oncemq.storage.room import RETRY_MS
 
 ROTATE_BYTES = 8 << 20  # a log this long is written anew with only what is unsent
 _OPTIONS = LogOptions(segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16)

@@ -75,7 +75,7 @@ class Turns:
                     raise Unreachable("the client is closed")
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Unreachable(self._engine.why_not(limit, what))
+                    raise self._engine.gave_up(limit, what)
                 self._wait_for_news(left)
                 SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
 

@@ -9,6 +9,7 @@ from oncemq.core.names import Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     Commit,
+    CreateTopic,
     Get,
     Leave,
     Listen,
@@ -22,6 +23,7 @@ from oncemq.core.requests import (
     ShowTopic,
     StagePut,
     Status,
+    Subscribe,
     Watch,
 )
 from oncemq.core.rules import Rules
@@ -32,12 +34,17 @@ from oncemq.wire import batch
 FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
 PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be made
 
+# These leave half of the reserve to what lets others catch up and frees room: a hello, what is
+# settled, the end of a subscription or of a topic, another retention.
+_GROWING = (Subscribe, CreateTopic, Commit)
 _WRITES_NOTHING = (Resume, Read, Watch, Leave, ListTopics, ShowTopic, ListSubscriptions, Status)
 
 
 class Room(Protocol):
     """The part of the log that knows about room."""
 
+    @property
+    def reserve_bytes(self) -> int: ...
     def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool: ...
 
 
@@ -87,6 +94,8 @@ class Admission:
             size += FACT_BYTES * len(request.settled)
         elif isinstance(request, Commit):
             size += PIECE_BYTES * (len(request.pieces) + len(request.inputs))
+        if isinstance(request, _GROWING):
+            size += self._room.reserve_bytes // 2
         return self._room.has_room(size, now_ms=now // 1000, fact=True)
 
 

@@ -14,7 +14,7 @@ from oncemq.core.names import Micros, TopicId
 from oncemq.errors import Corrupt
 from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
-from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter
+from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.planning import Live
 from oncemq.storage.segment import DISK_FULL
@@ -24,7 +24,7 @@ UPKEEP_MICROS = 1_000_000
 
 logger = logging.getLogger("oncemq.server")
 
-Job = CheckpointJob | CompactionJob
+Job = FlushJob | CheckpointJob | CompactionJob
 
 
 class Housekeeping:
@@ -37,6 +37,7 @@ class Housekeeping:
         self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
         self._next_upkeep = Micros(now + UPKEEP_MICROS)
         self._last_checkpoint = now
+        self._hurries = False  # a checkpoint found no room, and was lent some
         self._completed = 0  # jobs
         self._at_rest: tuple[int, int] | None = None  # serial and jobs when nothing was to be done
 
@@ -80,7 +81,8 @@ class Housekeeping:
 
     def _checkpoint_due(self, now: Micros) -> bool:
         log = self._driver.log
-        if log.checkpoint_due:
+        if log.checkpoint_due or self._hurries:
+            self._hurries = False
             return True
         waited = now - self._last_checkpoint >= log.options.checkpoint_idle_ms * 1000
         waited = waited or log.was_full(now // 1000)  # then someone waits for the room
@@ -100,7 +102,7 @@ class Housekeeping:
             self._ready = job, job.end
             self._capture = self._writer = None
         elif self._writer.flush_due:
-            janitor.give(self._writer.flush().run, lambda: None)
+            self._give(janitor, self._writer.flush())
 
     def _give(self, janitor: Worker, job: Job) -> None:
         """Run a job on the janitor; take its result in, then clean up after it."""
@@ -121,8 +123,9 @@ class Housekeeping:
         def swap() -> None:
             self._completed += 1
             if trouble is None:
-                log.complete(job)
-                janitor.give(job.clean, lambda: None)
+                if not isinstance(job, FlushJob):
+                    log.complete(job)
+                    janitor.give(job.clean, lambda: None)
                 return
             if isinstance(trouble, Corrupt):  # its segment is left alone, the others go on
                 logger.error("compaction given up reason=corrupt detail=%s", trouble.detail)
@@ -130,6 +133,9 @@ class Housekeeping:
                 logger.warning("housekeeping put off reason=disk_full")
             if isinstance(job, CompactionJob):
                 log.abandon(job)
+            else:
+                self._capture = self._writer = None
+                self._hurries = log.room.lend()
 
         janitor.give(run, swap)
 

@@ -116,6 +116,11 @@ class _Target:
             self._file.close()
             self._file = None
 
+    def give_up(self) -> None:
+        """Leave nothing that takes room; the next checkpoint uses the name again."""
+        self.file().truncate(0)
+        self.close()
+
 
 class FlushJob:
     """Writes gathered blobs: janitor thread."""
@@ -130,7 +135,7 @@ class FlushJob:
             try:
                 self._target.write(self._blobs)
             except OSError:
-                self._target.close()
+                self._target.give_up()
                 raise
             self._blobs = []
 
@@ -180,8 +185,10 @@ class CheckpointJob:
         try:
             target.file().write([header], 0)
             target.file().sync()
-        finally:
-            target.close()
+        except OSError:
+            target.give_up()
+            raise
+        target.close()
         path = f"{target.directory}/{self.end:020d}.ckpt"
         target.disk.rename(target.temporary, path)
         target.disk.sync_directory(target.directory)

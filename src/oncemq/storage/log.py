@@ -34,15 +34,12 @@ from oncemq.storage.moments import moments
 from oncemq.storage.parts import Stored
 from oncemq.storage.places import Place
 from oncemq.storage.planning import LiveOf, Scales, plan
-from oncemq.storage.segment import DISK_FULL, Segment, new_log_segment
-from oncemq.storage.segment import HEADER_BYTES as SEGMENT_HEADER_BYTES
+from oncemq.storage.room import Room
+from oncemq.storage.segment import Segment, new_log_segment, remove_segment
 from oncemq.storage.writer import Group, GroupWriter, Part
 
 MEBIBYTE = 1 << 20
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
-ALLOWANCE_BYTES = 1024  # header and meta of a frame, for those who only know their body
-RETRY_MS = 1000
-NEVER_MS = -(1 << 60)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +47,7 @@ class LogOptions:
     """Sizes and limits of a log."""
 
     segment_bytes: int = 64 * MEBIBYTE
+    segment_share: int = 0  # at most this part (8: an eighth) of the room there is at the opening
     allocate_bytes: int = 16 * MEBIBYTE
     reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
     disk_bytes_max: int | None = None
@@ -90,11 +88,18 @@ class Log:
         self._last_serial = self._current.last_serial
         self._finished = self._last_serial
         self._gathered: list[Part] = []
-        self._refused_ms = NEVER_MS
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
         self._compacting: CompactionJob | None = None
         self._scales = Scales()
+        self.room = Room(
+            disk,
+            directory,
+            options,
+            catalog,
+            checkpoints=lambda: [one.size for one in self._checkpoints],
+            roll=self._roll,
+        )
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(
             disk, f"{directory}/log", self._current, cache, sync_ms=options.sync_ms
@@ -134,7 +139,8 @@ class Log:
         size = len(head) + body_bytes
         position = current.end
         if position + size > self.options.segment_bytes and not self._fits(position + size):
-            current = self._roll()
+            self._roll()
+            current = self._current
             position = current.end
         gathered = self._gathered
         if not gathered or gathered[-1].segment is not current:
@@ -171,16 +177,23 @@ class Log:
     def _is_empty(segment: Segment) -> bool:
         return segment.last_serial < segment.first_serial
 
-    def _roll(self) -> Segment:
+    def _roll(self, size: int = 0) -> None:
         """Go on in a new segment: an empty file now, its header when the writer gets there."""
         old = self._current
         new = new_log_segment(
             f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
         )
         new.file = self._disk.open(new.path, create=True)
+        try:
+            if size:
+                new.file.allocate(size)
+        except OSError:
+            new.file.close()
+            remove_segment(self._disk, new.path)
+            raise
+        new.size = size
         self._catalog.add(new)
         self._current = new
-        return new
 
     # room: loop thread
 
@@ -190,53 +203,17 @@ class Log:
         Facts may use the reserve. After a failure the disk is asked again once a second.
         Ask before each append: the answer holds for one.
         """
-        need = size + ALLOWANCE_BYTES + (0 if fact else self.options.reserve_bytes)
-        current = self._current
-        if current.end + need <= current.size and (
-            current.end + size + ALLOWANCE_BYTES <= self.options.segment_bytes
-        ):
-            return True
-        if now_ms - self._refused_ms >= RETRY_MS and self._reserve(size + ALLOWANCE_BYTES):
-            return True
-        if now_ms - self._refused_ms >= RETRY_MS:
-            self._refused_ms = now_ms
-        return fact and current.end + need <= self._current.size
+        return self.room.has(size, now_ms=now_ms, fact=fact)
 
-    def _reserve(self, size: int) -> bool:
-        """Roll if the segment is full, then take room on the disk for `size` and the reserve."""
-        options, current = self.options, self._current
-        rolls = current.end + size > options.segment_bytes and not self._is_empty(current)
-        start, have = (SEGMENT_HEADER_BYTES, 0) if rolls else (current.end, current.size)
-        need = start + size + options.reserve_bytes
-        # In large steps, the last one with the reserve: not a call for every put near the end.
-        full = options.segment_bytes + options.reserve_bytes
-        wanted = max(need, min(have + options.allocate_bytes, full))
-        if options.disk_bytes_max is not None:
-            wanted = min(wanted, options.disk_bytes_max - self.bytes_used + have)
-        if wanted < need or not self._spare(wanted - have):
-            return False
-        try:
-            if rolls:
-                current = self._roll()
-            assert current.file is not None
-            current.file.allocate(wanted)
-        except OSError as error:
-            if error.errno in DISK_FULL:
-                return False
-            raise
-        current.size = max(current.size, wanted)
-        return True
-
-    def _spare(self, extra: int) -> bool:
-        """Whether the disk keeps room for the next checkpoint and indexes beside this."""
-        free = self._disk.free_bytes(self._directory)
-        checkpoint_bytes = self._checkpoints[-1].size if self._checkpoints else 0
-        return free - extra >= self.options.reserve_bytes + 2 * checkpoint_bytes
+    @property
+    def reserve_bytes(self) -> int:
+        """What puts leave to small facts."""
+        return self.options.reserve_bytes
 
     @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
-        return self._catalog.disk_bytes + sum(one.size for one in self._checkpoints)
+        return self.room.bytes_used
 
     # checkpoints and compaction: loop thread
 
@@ -250,7 +227,7 @@ class Log:
 
     def was_full(self, now_ms: int) -> bool:
         """Whether something was refused for want of room a moment ago."""
-        return 0 <= now_ms - self._refused_ms < 5 * RETRY_MS
+        return self.room.was_refused(now_ms)
 
     @property
     def reclaim_waits(self) -> bool:
@@ -302,7 +279,7 @@ class Log:
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None
-        self._refused_ms = NEVER_MS  # room may be there again: ask at once
+        self.room.ask_again()
 
     def abandon(self, job: CompactionJob) -> None:
         """A compaction that raised: its sources stay, another may be planned."""

@@ -8,7 +8,7 @@ sync even a later sync proves nothing.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncemq.core.names import Serial
 from oncemq.core.records import Record
@@ -20,9 +20,11 @@ from oncemq.storage.framing import STRETCH_BYTES, Frame, frame_key, scan
 from oncemq.storage.index import BlockCache, read_index
 from oncemq.storage.layout import Format, ensure_format, save_copy, tidy
 from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.segment import HEADER_BYTES, Header, Segment, index_path, save_index
+from oncemq.storage.segment import DISK_FULL, HEADER_BYTES, Header, Segment, index_path, save_index
 from oncemq.storage.shelf import Shelf, load_covered, load_shelf
 from oncemq.storage.verify import Verified, verify
+
+SEGMENT_BYTES_LEAST = 1 << 20
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class _Opening:
         log = Log(
             self.disk,
             self.directory,
-            options,
+            self._fitting(options, catalog),
             form=self.form,
             catalog=catalog,
             cache=self.cache,
@@ -124,6 +126,16 @@ class _Opening:
         frames = _frames(self.disk, ends, self.key, begin, bodies=True)
         end = Serial(newest.end if newest else 0)
         return Opened(log, states, replay, frames, end, self.report)
+
+    def _fitting(self, options: LogOptions, catalog: Catalog) -> LogOptions:
+        """What is settled is freed a segment at a time: where there is little room, small ones."""
+        if not options.segment_share:
+            return options
+        room = self.disk.free_bytes(self.directory) + catalog.disk_bytes
+        if options.disk_bytes_max is not None:
+            room = min(room, options.disk_bytes_max)
+        size = max(SEGMENT_BYTES_LEAST, room // options.segment_share)
+        return replace(options, segment_bytes=min(options.segment_bytes, size))
 
     def _checkpoints(self) -> tuple[list[Checkpoint], list[bytes]]:
         """The kept checkpoints that hold, oldest first, and the newest one's blobs."""
@@ -215,12 +227,9 @@ class _Opening:
         file = segment.file
         assert file is not None
         if found.bad is not None:
-            copy = f"{self.directory}/torn/{segment.name}-{segment.end}.torn"
-            save_copy(self.disk, file, segment.end, copy)
-            self.report.torn.append(copy)
+            self.report.torn.append(self._copy_torn(segment, file))
         if segment.size != segment.end:
-            file.truncate(segment.end)
-            segment.size = segment.end
+            self._clear_room(segment, file)
         position = segment.end
         if proven < segment.first_serial:
             position = 0
@@ -232,6 +241,30 @@ class _Opening:
             position += len(stretch)
         file.sync()
         self.disk.sync_directory(f"{self.directory}/log")
+
+    def _copy_torn(self, segment: Segment, file: File) -> str:
+        """Keep what is cut off, for a person to look at; a full disk must be able to start."""
+        copy = f"{self.directory}/torn/{segment.name}-{segment.end}.torn"
+        try:
+            save_copy(self.disk, file, segment.end, copy)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self.disk.remove(copy)
+            return f"none: the disk is full; {segment.path} from byte {segment.end} on"
+        return copy
+
+    @staticmethod
+    def _clear_room(segment: Segment, file: File) -> None:
+        """Zeros after the last frame, and the room as it was: the reserve outlives a restart."""
+        file.truncate(segment.end)
+        try:
+            file.allocate(segment.size)  # at once: nobody else on the disk is to have it
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            file.truncate(segment.end)
+        segment.size = file.size()
 
 
 def _replay_start(shelf: Shelf, begin: int, directory: str) -> int:

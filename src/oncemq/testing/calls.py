@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from oncemq.client.engine import Engine
 from oncemq.client.verbs import Verb
-from oncemq.errors import OnceMQError, Unreachable
+from oncemq.errors import OnceMQError
 from oncemq.testing.clock import SECOND, Clock
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Calls:
                 call.work.close()
                 if self._engine.failure is not None:
                     raise self._engine.failure
-                raise Unreachable(self._engine.why_not(call.patience / SECOND, "an answer"))
+                raise self._engine.gave_up(call.patience / SECOND, "an answer")
             call.ready = next(call.work)
             call.deadline = self._clock.now + call.patience
         except StopIteration:

@@ -19,6 +19,7 @@ from oncemq.errors import (
     Refused,
     StaleState,
     StorageFull,
+    Unreachable,
 )
 from oncemq.wire import batch
 
@@ -425,6 +426,24 @@ def test_what_a_full_server_could_not_note_is_told_once_there_is_room(
     monkeypatch.undo()
     reader.run(take_leave(reader))
     assert [each.cursor for each in cursors.values()] == [2]
+
+
+def test_a_client_that_a_full_server_cannot_let_in_says_so(world, shop, monkeypatch) -> None:
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: False)
+    late = world.client("late")
+    late.turn()
+    waiting = late.engine.gave_up(3, "an answer")
+    assert isinstance(waiting, StorageFull)
+    assert "no room left" in waiting.detail
+    late.put("orders", b"a")  # recorded: it goes out later, and was not refused
+    waiting = late.engine.gave_up(3, "an answer")
+    assert isinstance(waiting, Unreachable)
+    assert "no room left" in waiting.detail
+    assert "recorded" in waiting.detail
+    monkeypatch.undo()
+    world.server.now += 10_000_000
+    late.turn()
+    assert "no room" not in late.engine.gave_up(3, "an answer").detail
 
 
 def take_leave(node):

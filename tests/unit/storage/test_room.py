@@ -1,0 +1,174 @@
+"""Room on the disk: the reserve outlives a restart, and steps shrink to what there is."""
+
+# pyright: reportArgumentType=false
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.storage.log import LogOptions
+
+KIBIBYTE = 1 << 10
+OPTIONS = LogOptions(
+    segment_bytes=256 * KIBIBYTE, allocate_bytes=128 * KIBIBYTE, reserve_bytes=16 * KIBIBYTE
+)
+
+
+class SmallDisk:
+    """The quick disk, as large as said; what others take of it is a number."""
+
+    def __init__(self, disk: Any, directory: Path, size: int) -> None:
+        self._disk, self._directory, self.size, self.others = disk, directory, size, 0
+        files = type(disk.open(__file__))
+        allocate, write = files.allocate, files.write
+        small = self
+
+        class SmallFile(files):  # type: ignore[misc,valid-type]
+            def allocate(self, size: int) -> None:
+                small.take(size - self.size())
+                allocate(self, size)
+
+            def write(self, buffers: Any, position: int) -> None:
+                small.take(position + sum(map(len, buffers)) - self.size())
+                write(self, buffers, position)
+
+        self._file = SmallFile
+
+    def take(self, size: int) -> None:
+        if size > 0 and size > self.free_bytes(""):
+            raise OSError(errno.ENOSPC, "no room")
+
+    def free_bytes(self, _directory: str) -> int:
+        used = sum(each.stat().st_size for each in self._directory.rglob("*") if each.is_file())
+        return max(0, self.size - self.others - used)
+
+    def open(self, path: str, create: bool = False) -> Any:
+        file = self._disk.open(path, create)
+        file.__class__ = self._file
+        return file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+
+@pytest.fixture
+def small(tmp_path: Path, quick_disk: Any) -> SmallDisk:
+    return SmallDisk(quick_disk, tmp_path / "data", 1024 * KIBIBYTE)
+
+
+def fill(scribe: Any, now_ms: int = 0) -> int:
+    """Store batches until there is no room; how many."""
+    stored = 0
+    while scribe.log.has_room(4000, now_ms=now_ms):
+        scribe.store(1, b"x" * 4000)
+        stored += 1
+    return stored
+
+
+def take_facts(scribe: Any, now_ms: int = 0) -> int:
+    """Write facts until there is no room; how many."""
+    written = 0
+    while scribe.log.has_room(0, now_ms=now_ms, fact=True):
+        scribe.fact(written)
+        scribe.commit()
+        written += 1
+    return written
+
+
+def test_a_restart_keeps_the_reserve_though_others_took_the_rest(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    assert fill(scribe) > 100
+    small.others = small.free_bytes("")
+    scribe.reopen()
+    small.others += small.free_bytes("")  # also of what the restart gave free
+    assert not scribe.log.has_room(4000, now_ms=0)
+    assert take_facts(scribe) > 100
+    scribe.log.close()
+
+
+def test_a_restart_keeps_the_reserve_behind_a_torn_tail(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    scribe.log.close()
+    last = max((tmp_path / "data/log").glob("*.log"))
+    data = last.read_bytes()
+    end = len(data.rstrip(b"\0"))
+    last.write_bytes(data[:end] + b"torn" * 100 + data[end + 400 :])
+    small.others = small.free_bytes("")  # no room for a copy of it either
+    opened = scribe.open()
+    assert "disk is full" in opened.report.torn[0]
+    small.others += small.free_bytes("")
+    assert take_facts(scribe) > 100
+    scribe.reopen()
+    assert scribe.opened.report.torn == []
+    scribe.log.close()
+
+
+def test_puts_go_on_in_small_steps_where_there_is_no_room_for_a_large_one(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    scribe.store(1, b"a")
+    small.others = small.free_bytes("") - 64 * KIBIBYTE  # half of a step
+    assert fill(scribe) > 5
+    assert take_facts(scribe) > 100
+    scribe.log.close()
+
+
+def test_facts_take_the_last_of_the_disk_when_they_find_no_reserve(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    """As a version that cut the reserve off has left it."""
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    scribe.store(1, b"a")
+    small.others = small.free_bytes("") - 8 * KIBIBYTE
+    assert not scribe.log.has_room(4000, now_ms=0)
+    assert take_facts(scribe) > 50
+    scribe.log.close()
+
+
+def test_a_new_segment_gets_the_room_that_the_old_one_gives_back(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    while scribe.log._current.end < OPTIONS.segment_bytes - 5000:
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    small.others = small.free_bytes("") - 34 * KIBIBYTE
+    for _ in range(3):
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    assert len(scribe.segments) == 2
+    scribe.reopen()
+    assert len(scribe.payloads(1)) == len(scribe.topics[1])
+    scribe.log.close()
+
+
+def test_a_checkpoint_without_room_is_lent_some_of_the_reserve(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    small.others = small.free_bytes("")
+    with pytest.raises(OSError, match="no room"):
+        scribe.checkpoint(b"state" * 1000)
+    assert scribe.log.room.lend()
+    scribe.checkpoint(b"state" * 1000)
+    assert take_facts(scribe, 9_000) > 30  # half of it was not lent
+    assert not scribe.log.has_room(4000, now_ms=9_000)
+    scribe.log.close()
+
+
+def test_where_there_is_little_room_segments_are_small(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    small = SmallDisk(quick_disk, tmp_path / "data", 16 << 20)
+    scribe = make_scribe(tmp_path / "data", small, LogOptions(segment_share=8))
+    assert (1 << 20) < scribe.log.options.segment_bytes <= 2 << 20
+    scribe.log.close()
