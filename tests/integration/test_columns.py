@@ -1,14 +1,23 @@
 """Reading by columns: the very batches that were put, verified, dense, and cut to the range."""
 
+import secrets
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 
 import pytest
 
 from oncemq import Client, testing
 from oncemq.client import columns
-from oncemq.client.columns import ColumnBatch
-from oncemq.core.records import Retention
+from oncemq.client.columns import ColumnBatch, RangeLost
+from oncemq.client.walk import walk
+from oncemq.core.audit.checker import Audit
+from oncemq.core.names import Offset
+from oncemq.core.records import MessagesLost, Retention, TopicCreated
 from oncemq.errors import Corrupt, NoSuchTopic, Refused
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.log import LogOptions
+from oncemq.storage.recovery import open_log
 from oncemq.wire import batch
 
 
@@ -18,6 +27,25 @@ def mq() -> Iterator[Client]:
     with testing.server() as address, Client(address, timeout=20) as client:
         client.create_topic("orders", Retention(forever=True))
         yield client
+
+
+@pytest.fixture
+def lossy(tmp_path: Path) -> Iterator[tuple[Client, str]]:
+    """As `mq`, of a server whose topic `orders` lost @3 up to @6 of ten messages."""
+    data = tmp_path / "data"
+    with testing.server(data=data) as address, Client(address, timeout=20) as client:
+        client.create_topic("orders", Retention(forever=True))
+        for number in range(10):
+            client.put("orders", b"%d" % number)
+    opened = open_log(LocalDisk(), str(data), LogOptions(), random_bytes=secrets.token_bytes)
+    (created,) = [each for _, each in opened.replay if isinstance(each, TopicCreated)]
+    opened.log.append(MessagesLost(created.topic_id, Offset(3), Offset(6)))
+    group = opened.log.take_group()
+    assert group is not None
+    opened.log.write(group)
+    opened.log.close()
+    with testing.server(data=data) as address, Client(address, timeout=20) as client:
+        yield client, address
 
 
 def payloads(batches: Iterator[ColumnBatch]) -> list[bytes]:
@@ -112,3 +140,26 @@ def test_where_a_topic_ends_is_told_when_it_moves(mq: Client) -> None:
         publisher.put("orders", b"a")
     (moved,) = mq.ends([("orders", 0)], wait=20)
     assert (moved.topic_id, moved.end) == (here.topic_id, 1)
+
+
+def test_a_hole_in_a_range_is_named(lossy: tuple[Client, str]) -> None:
+    mq, _ = lossy
+    reading = mq.read_columns("orders", 0, 10)
+    found = [batch.payloads_of(each.body, 1, each.columns) for each in islice(reading, 3)]
+    assert found == [[b"0"], [b"1"], [b"2"]]
+    with pytest.raises(RangeLost, match="orders@3 up to @6 is lost") as hole:
+        next(reading)
+    behind = payloads(mq.read_columns("orders", hole.value.end_offset, 10))
+    assert behind == [b"6", b"7", b"8", b"9"]
+    with pytest.raises(RangeLost):
+        payloads(mq.read_columns("orders", 4, 10))
+
+
+def test_the_audit_names_a_hole_and_finds_nothing_wrong(lossy: tuple[Client, str]) -> None:
+    mq, _ = lossy
+    audit = Audit()
+    for fact in walk(mq, mq.topic("orders").topic):
+        audit.see(fact)
+    assert audit.finish().counts == {}
+    assert audit.logs["orders"].lost == [(3, 6)]
+    assert audit.logs["orders"].messages == 7

@@ -141,7 +141,7 @@ def _compare(
 
 def _report(run: Audit, findings: Findings, *, journals: bool) -> AuditReport:
     logs = [
-        LogLine(name, log.messages, log.held.low, log.held.end, log.producers)
+        LogLine(name, log.messages, log.held.low, log.held.end, log.producers, lost=log.lost)
         for name, log in run.logs.items()
     ]
     lines = [

@@ -20,6 +20,7 @@ class LogLine:
     end: int
     producers: int
     holder: str | None = None
+    lost: Sequence[tuple[int, int]] = ()  # holes that the server names: a person agreed to them
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class AuditReport:
 
     def text(self) -> str:
         """As people get it."""
-        parts = [self._topics(), self._found(), self._verdict()]
+        parts = [self._topics(), self._lost(), self._found(), self._verdict()]
         return "\n\n".join(part for part in parts if part)
 
     def _topics(self) -> str:
@@ -86,6 +87,13 @@ class AuditReport:
                 row.append(sum(j.effects for j in self.journals if j.topic == each.topic))
             rows.append(row)
         return output.table(heads, rows)
+
+    def _lost(self) -> str:
+        return "\n".join(
+            f"{each.topic}@{first} up to @{end} is lost: a person agreed to go on without it"
+            for each in self.logs
+            for first, end in each.lost
+        )
 
     def _found(self) -> str:
         rows = [
@@ -117,5 +125,6 @@ def _log_object(line: LogLine) -> dict[str, object]:
         "end": line.end,
         "messages": line.messages,
         "producers": line.producers,
+        "lost": [{"from": first, "to": end} for first, end in line.lost],
     }
     return found | ({"in": line.holder} if line.holder else {})

@@ -1,5 +1,6 @@
 """`once repair`."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,8 @@ from oncemq.cli.session import Session
 from oncemq.errors import Corrupt, StorageRefused
 
 if TYPE_CHECKING:
-    from oncemq.storage.diagnosis import Damage, Diagnosis
+    from oncemq.server.examination import Examination
+    from oncemq.storage.diagnosis import Damage
 
 
 @settings(setting("data", "DIR", "The data directory; ~/.local/share/oncemq by default."))
@@ -27,9 +29,9 @@ def repair(session: Session, accept_loss: bool) -> None:
     """
     import secrets
 
+    from oncemq.server.examination import accept_loss as mend
+    from oncemq.server.examination import examine
     from oncemq.storage.disk import LocalDisk
-    from oncemq.storage.repair import accept_loss as mend
-    from oncemq.storage.repair import diagnose
 
     data = session.config.data
     if not data.is_dir():
@@ -37,21 +39,53 @@ def repair(session: Session, accept_loss: bool) -> None:
     if accept_loss:
         found = mend(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
     else:
-        found = diagnose(LocalDisk(), str(data))
-    mended = accept_loss and not found.healthy
+        found = examine(LocalDisk(), str(data))
+    mended = accept_loss and not found.sound
     session.answer(_object(found, mended=mended), _text(found, mended=mended))
-    if not found.healthy and not mended:
-        count = len(found.damages) + len(found.checkpoints)
-        places = f"{output.counted(count, 'damaged place')}"
-        raise Corrupt(f"{places} in {data}; see `once repair --help`")
+    if not found.sound and not mended:
+        diagnosis = found.diagnosis
+        count = len(diagnosis.damages) + len(diagnosis.checkpoints) + len(found.missing)
+        places = output.counted(count, "damaged place")
+        raise Corrupt(f"{places} in {data}; to go on without them: {_command(found)}")
 
 
-def _object(found: "Diagnosis", *, mended: bool) -> dict[str, object]:
+def _command(found: "Examination") -> str:
+    return f"once repair --data {shlex.quote(found.diagnosis.directory)} --accept-loss"
+
+
+def _choices(found: "Examination") -> list[str]:
+    """What a person may do, best first."""
+    diagnosis = found.diagnosis
+    if found.sound:
+        return ["nothing to do: the log can be opened"]
+    directory = shlex.quote(diagnosis.directory)
+    restore = (
+        f"restore a backup: `once restore BACKUP --data DIR`, in place of {directory}; what was "
+        "stored after the backup was made is lost, and clients that saw it are told"
+    )
+    choices = [restore]
+    if diagnosis.mendable:
+        cut = any(not damage.covered for damage in diagnosis.damages)
+        what = (
+            f"the log goes on from serial {diagnosis.last_serial:,}, and what comes after it is "
+            "lost"
+            if cut or diagnosis.checkpoints
+            else "the messages named above are lost, and readers are told so"
+        )
+        choices.append(
+            f"`{_command(found)}`: {what}; what is taken out is copied to quarantine/, and "
+            "clients that saw more than is left are told"
+        )
+    return choices
+
+
+def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
+    diagnosis = found.diagnosis
     return {
-        "data": found.directory,
-        "healthy": found.healthy,
+        "data": diagnosis.directory,
+        "healthy": found.sound,
         "mended": mended,
-        "last_serial": found.last_serial,
+        "last_serial": diagnosis.last_serial,
         "damages": [
             {
                 "path": damage.path,
@@ -59,41 +93,57 @@ def _object(found: "Diagnosis", *, mended: bool) -> dict[str, object]:
                 "why": damage.why,
                 "first_serial": damage.first_serial,
                 "lost": [
-                    {"topic_id": lost.topic_id, "from": lost.first_offset, "to": lost.end_offset}
+                    {
+                        "topic": diagnosis.names.get(lost.topic_id),
+                        "topic_id": lost.topic_id,
+                        "from": lost.first_offset,
+                        "to": lost.end_offset,
+                    }
                     for lost in damage.lost
                 ],
             }
-            for damage in found.damages
+            for damage in diagnosis.damages
         ],
-        "checkpoints": found.checkpoints,
-        "beyond": found.beyond,
-        "choices": found.choices,
+        "missing": [
+            {
+                "topic": each.topic,
+                "from": each.record.first_offset,
+                "to": each.record.end_offset,
+            }
+            for each in found.missing
+        ],
+        "checkpoints": diagnosis.checkpoints,
+        "beyond": diagnosis.beyond,
+        "choices": _choices(found),
     }
 
 
-def _text(found: "Diagnosis", *, mended: bool) -> str:
-    if found.healthy:
-        return f"{found.directory} is sound, up to serial {found.last_serial:,}"
+def _text(found: "Examination", *, mended: bool) -> str:
+    diagnosis = found.diagnosis
+    if found.sound:
+        return f"{diagnosis.directory} is sound, up to serial {diagnosis.last_serial:,}"
     lines = [
-        *(line for damage in found.damages for line in _damage(damage)),
-        *(f"{path}: does not fit the log" for path in found.checkpoints),
-        *(f"{found.directory}/log/{name}: lies behind the damage" for name in found.beyond),
+        *(line for damage in diagnosis.damages for line in _damage(damage, diagnosis.names)),
+        *(f"{path}: does not fit the log" for path in diagnosis.checkpoints),
+        *(f"{diagnosis.directory}/log/{name}: lies behind the damage" for name in diagnosis.beyond),
+        *(f"{each}: kept, but in no segment that can be read" for each in found.missing),
     ]
     if mended:
-        kept = f"what was taken out is in {found.directory}/quarantine"
-        return "\n".join([*lines, f"mended: the log ends at serial {found.last_serial:,}; {kept}"])
-    return "\n".join([*lines, "choices:", *(f"  - {choice}" for choice in found.choices)])
+        kept = f"what was taken out is in {diagnosis.directory}/quarantine"
+        end = f"mended: the log ends at serial {diagnosis.last_serial:,}; {kept}"
+        return "\n".join([*lines, end])
+    return "\n".join([*lines, "choices:", *(f"  - {choice}" for choice in _choices(found))])
 
 
-def _damage(damage: "Damage") -> list[str]:
+def _damage(damage: "Damage", names: dict[int, str]) -> list[str]:
     place = f"{damage.path} at byte {damage.position:,}: {damage.why}"
     serial = f"  not to be trusted from serial {damage.first_serial:,} on"
     return [
         place,
         serial,
         *(
-            f"  holds messages {lost.first_offset:,} to {lost.end_offset - 1:,} of topic number "
-            f"{lost.topic_id}"
+            f"  holds messages {lost.first_offset:,} to {lost.end_offset - 1:,} of "
+            f"{names.get(lost.topic_id, f'a stage or topic without a name ({lost.topic_id})')}"
             for lost in damage.lost
         ),
     ]

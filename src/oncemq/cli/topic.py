@@ -42,6 +42,7 @@ def show(session: Session, topic: str) -> None:
                 ("topic", info.name),
                 ("messages", info.end - info.low),
                 ("offsets", f"low {info.low:,}, end {info.end:,}"),
+                *(("lost", f"{first:,} up to {end:,}, by agreement") for first, end in info.lost),
                 ("retain", text_of(info.retention)),
                 ("kept because", shown.kept_because),
                 ("stored", output.about(info.stored_bytes)),

@@ -53,7 +53,7 @@ class AsyncClient(AsyncPublishing):
         self._timeout = timeout
         self._turns = AsyncTurns(self._engine, timeout)
         self._getting = asyncio.Lock()
-        self._inbox = Inbox()
+        self._inbox = Inbox(self._engine.losses.over)
 
     @property
     def id(self) -> str:

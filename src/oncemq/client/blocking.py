@@ -56,7 +56,7 @@ class Client(Publishing, Columnar):
         self._timeout = timeout
         self._turns = Turns(self._engine, timeout)
         self._getting = threading.RLock()
-        self._inbox = Inbox()
+        self._inbox = Inbox(self._engine.losses.over)
         if not self._engine.outflow.idle:
             self._turns.see_out()
 

@@ -14,12 +14,25 @@ from oncemq.client.values import verified
 from oncemq.client.verbs import ask
 from oncemq.core.names import Offset, TopicId
 from oncemq.core.records import Run
-from oncemq.core.replies import Done, Ends, Messages, TopicEnd
+from oncemq.core.replies import Done, Ends, Lost, Messages, TopicEnd
 from oncemq.core.requests import Read, Settle, Settled, Watch
 from oncemq.core.step import Body
-from oncemq.errors import Corrupt
+from oncemq.errors import Corrupt, OnceMQError
 
 READ_BYTES = 8 << 20  # of one reply; two of them are held at a time. A larger batch comes whole.
+
+
+class RangeLost(OnceMQError):
+    """A range has a hole: its messages are gone, and a person agreed to go on without them."""
+
+    code = "messages_lost"
+
+    def __init__(self, lost: Lost) -> None:
+        self.end_offset = lost.end_offset
+        super().__init__(
+            f"{lost.topic}@{lost.first_offset} up to @{lost.end_offset} is lost at the server: a "
+            "person agreed to go on without it (once repair --accept-loss)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +64,7 @@ class Reading:
         self._engine, self._turns, self._topic = engine, turns, topic
         self._next, self._stop = start, stop
         self._token, self._ticket = 0, Ticket[list[ColumnBatch]]()
+        self._hole: Lost | None = None  # right where the range goes on
 
     def batches(self) -> Iterator[ColumnBatch]:
         """Every batch of the range, in order; the first and the last are cut to it."""
@@ -60,6 +74,8 @@ class Reading:
             self._ask()
             while self._next < self._stop:
                 found = self._wait()
+                if self._hole is not None:
+                    raise RangeLost(self._hole)
                 if not found:
                     return  # the topic ends before the range does
                 self._next = found[-1].end_offset
@@ -87,6 +103,9 @@ class Reading:
     def _take(self, reply: Messages, bodies: Sequence[Body]) -> list[ColumnBatch]:
         found: list[ColumnBatch] = []
         expected = self._next
+        self._hole = next((each for each in reply.lost if each.end_offset > expected), None)
+        if self._hole is not None:
+            return found
         for head, body in verified(reply, bodies):
             if head.first_offset != expected or head.count < 1:
                 raise Corrupt(f"{self._topic}@{expected} was asked for, @{head.first_offset} came")
@@ -115,7 +134,8 @@ class Columnar:
     def read_columns(self, topic: str, start: int, stop: int) -> Iterator[ColumnBatch]:
         """Stored messages from `start` up to `stop` as the batches they are stored in.
 
-        Settles nothing; ends early where the topic does. Made for much at once: a batch is one
+        Settles nothing; ends early where the topic does; raises RangeLost at a hole.
+        Made for much at once: a batch is one
         `bytes`, and the next ones come while these are worked on.
         """
         return Reading(self._engine, self._turns, topic, start=start, stop=stop).batches()

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from oncemq.client.arrival import Arrival
 from oncemq.client.listening import Ear, Listening
+from oncemq.client.losses import Losses
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
@@ -67,6 +68,7 @@ class Engine:
         self.failure: OnceMQError | None = None
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
+        self.losses = Losses()
         self.outflow = Outflow(self)
         self.listening = Listening(self, ear)
         self.transactions = Transactions(self, state.random_bytes)
@@ -143,6 +145,8 @@ class Engine:
                 ticket.fail(error_of(reply))
                 return
             assert isinstance(reply, Messages)
+            for lost in reply.lost:
+                self.losses.met(lost)
             try:
                 ticket.fill(take(reply, bodies))
             except Corrupt as damage:
@@ -321,6 +325,9 @@ class Engine:
         except Corrupt as damage:
             ticket.fail(damage)
             return
+        for lost in reply.lost:
+            if self.subscriber.before(lost.topic, lost.end_offset):
+                self.losses.met(lost)
         self.subscriber.came(topic, stretches, more=reply.more)
         ticket.fill(None)
 

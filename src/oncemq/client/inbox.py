@@ -201,8 +201,9 @@ def _again(engine: Engine, inbox: Inbox, topic: str, limit: int) -> InboxVerb[li
         *(engine.client, name, mark.cursor, mark.reached),
     )
     try:
-        count = min(limit, mark.reached - mark.cursor)
-        return (yield from verbs.read(engine, name, mark.cursor, count))
+        start = engine.losses.over(name, mark.cursor)
+        count = min(limit, mark.reached - start)
+        return (yield from verbs.read(engine, name, start, count))
     except InvalidRequest as refused:
         if refused.code != "offset_out_of_range":
             raise

@@ -12,6 +12,7 @@ from hashlib import sha256
 from oncemq.client.blocking import Client
 from oncemq.client.values import Message
 from oncemq.core.audit.facts import Fact, Held, Skipped, Stored
+from oncemq.core.holes import Holes
 from oncemq.core.names import Micros, Offset, Sequence
 from oncemq.core.replies import TopicInfo
 from oncemq.errors import Corrupt, InvalidRequest
@@ -24,9 +25,15 @@ def walk(client: Client, info: TopicInfo, *, digests: bool = False) -> Iterator[
     """The facts about one topic's stored messages, from its lowest offset to its end."""
     yield Held(info.name, info.low, info.end)
     at, give_up = info.low, time.monotonic() + PATIENCE_SECONDS
+    holes = Holes(info.lost)
     while at < info.end:
+        if hole := holes.at(at):
+            at = hole.end
+            yield Skipped(info.name, at, accepted=True)
+            continue
         try:
-            messages = client.read(info.name, at, limit=min(PAGE, info.end - at))
+            whole = holes.up_to(at, info.end)
+            messages = client.read(info.name, at, limit=min(PAGE, whole - at))
         except InvalidRequest as refused:
             if refused.code != "offset_out_of_range":
                 raise

@@ -13,7 +13,7 @@ from oncemq.core.intake import Intake
 from oncemq.core.listeners import Listeners
 from oncemq.core.membership import Membership
 from oncemq.core.names import SYSTEM_TOPICS, ClientId, Micros, Offset, Serial, is_anonymous
-from oncemq.core.records import Marked, Retention, TopicConfigured, TopicDeleted
+from oncemq.core.records import Marked, MessagesLost, Retention, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
     Commit,
@@ -176,6 +176,13 @@ class Broker:
         """The log has come to rest: let it say so."""
         step = Step()
         self._scribe.write(step, Marked())
+        return step
+
+    def lose(self, lost: Iterable[MessagesLost]) -> Step:
+        """A person agreed to go on without these messages."""
+        step = Step()
+        for record in lost:
+            self._scribe.write(step, record)
         return step
 
     def retain(

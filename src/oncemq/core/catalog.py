@@ -25,6 +25,7 @@ from oncemq.core.waiting import Waiting
 
 PAGE_MAX = 1_000
 SHOWN_MAX = 1_000  # subscriptions in one answer about a topic
+HOLES_SHOWN = 1_000  # of a topic, likewise
 
 Question = ListTopics | ShowTopic | ListSubscriptions | Status
 
@@ -155,6 +156,7 @@ def _info(shard: Shard, topic: Topic) -> TopicInfo:
         created=topic.created,
         idempotency_keys=len(shard.keys.get(topic.id, ())),
         configured=topic.configured,
+        lost=topic.lost.above(topic.low)[:HOLES_SHOWN],
     )
 
 

@@ -102,7 +102,7 @@ class Delivery:
         elif read.offset == topic.visible:
             answer = NOTHING_NEW
         else:
-            span = Span(topic.name, topic.id, SubscriptionId(0), read.offset, topic.visible)
+            span = _span(topic, SubscriptionId(0), read.offset)
             deliver = self._deliver_of((span,), read.limit, read.bytes_max)
             answer = deliver._replace(whole=read.whole)
         step.replies.append(Owed(caller, answer))
@@ -116,9 +116,8 @@ class Delivery:
             subscription = topic.subscriptions[get.client]
             same = get.topic and get.subscription_id in (0, subscription.id)
             start = max(subscription.cursor, get.start) if same else subscription.cursor
-            if start < topic.visible:
-                span = Span(topic.name, topic.id, subscription.id, Offset(start), topic.visible)
-                spans.append(span)
+            if topic.lost.over(Offset(start)) < topic.visible:
+                spans.append(_span(topic, subscription.id, Offset(start)))
                 made = max(made, subscription.made)
         if spans:
             deliver = self._deliver_of(tuple(spans), get.limit, get.bytes_max)
@@ -173,3 +172,12 @@ class Delivery:
         for move in moves.values():
             self._scribe.write(step, move)
         return None
+
+
+def _span(topic: Topic, subscription_id: SubscriptionId, offset: Offset) -> Span:
+    """What is visible of a topic from `offset` on, up to the next hole."""
+    start = topic.lost.over(offset)
+    end = topic.lost.up_to(start, topic.visible)
+    lost = topic.lost.ending_at(start)
+    goes_on = topic.lost.over(end) < topic.visible
+    return Span(topic.name, topic.id, subscription_id, start, end, lost, goes_on)

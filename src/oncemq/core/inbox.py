@@ -1,11 +1,12 @@
 """The rule of the inbox: the user's own database says where a subscription stands.
 
 Laws: nothing below the database's cursor is handed out, nothing at or above it is passed over
-(G5); messages are handed out only from exactly where it stands; once anything went wrong it is
+(G5), but for holes that the server names; messages are handed out only from exactly where it
+stands; once anything went wrong it is
 asked again before anything else is done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.subscriber import is_single
 
 NO_SUBSCRIPTION = SubscriptionId(0)  # of messages that were read by offset
+
+
+Over = Callable[[str, Offset], Offset]  # topic, offset: where it goes on, behind a known hole
 
 
 class Span(NamedTuple):
@@ -48,7 +52,8 @@ class Mark:
 class Inbox:
     """Every subscription that one client has taken over in its database."""
 
-    def __init__(self) -> None:
+    def __init__(self, over: Over = lambda _, offset: offset) -> None:
+        self._over = over
         self.marks: dict[str, Mark] = {}
         self.doubtful = False  # the database may stand elsewhere: a commit failed, or seemed to
         self._surveyed = False  # all subscriptions, for who asks for any
@@ -78,7 +83,7 @@ class Inbox:
             if is_pattern(topic) and not matches(topic, each):
                 continue
             mark = self.marks.get(each)
-            if mark is not None and mark.cursor < mark.reached:
+            if mark is not None and self._over(each, mark.cursor) < mark.reached:
                 return each, mark
         return None
 
@@ -108,7 +113,7 @@ class Inbox:
 
     def _fits(self, span: Span) -> bool:
         mark = self.marks.get(span.topic)
-        if mark is None or span.first != mark.cursor:
+        if mark is None or span.first != self._over(span.topic, mark.cursor):
             return False
         if span.subscription_id == NO_SUBSCRIPTION:
             return span.end <= mark.reached

@@ -218,6 +218,15 @@ class SubscriptionDerived(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
+class MessagesLost(Record, frozen=True, array_like=True):
+    """Messages of a topic, or of a stage, that are gone for good: a person agreed to that."""
+
+    kind = 33
+    topic_id: TopicId
+    first_offset: Offset
+    end_offset: Offset
+
+
 RECORDS: dict[int, type[Record]] = {
     record.kind: record
     for record in (
@@ -249,6 +258,7 @@ RECORDS: dict[int, type[Record]] = {
         PatternSubscribed,
         PatternUnsubscribed,
         SubscriptionDerived,
+        MessagesLost,
         OutboxLane,
         OutboxPut,
         OutboxDone,

@@ -84,12 +84,25 @@ class BatchHead(msgspec.Struct, frozen=True, array_like=True):
     runs: tuple[Run, ...]
 
 
-class Messages(Reply, frozen=True, array_like=True):
-    """Batches, a body frame each, in order. None: nothing new. `more`: ask again at once."""
+class Lost(msgspec.Struct, frozen=True, array_like=True):
+    """Messages of a topic that are gone for good, which a person agreed to."""
+
+    topic: str
+    topic_id: TopicId
+    first_offset: Offset
+    end_offset: Offset
+
+
+class Messages(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+    """Batches, a body frame each, in order. None: nothing new. `more`: ask again at once.
+
+    `lost` names the holes right before batches: who stands in one goes on behind it.
+    """
 
     opcode = 68
     batches: tuple[BatchHead, ...]
     more: bool
+    lost: tuple[Lost, ...] = ()
 
 
 class Subscribed(Reply, frozen=True, array_like=True):
@@ -129,6 +142,7 @@ class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
     stored_bytes: int = 0
     idempotency_keys: int = 0
     configured: Serial = Serial(0)  # the record that its retention is from
+    lost: tuple[tuple[Offset, Offset], ...] = ()  # holes: from, up to; the first HOLES_SHOWN
 
 
 class TopicList(Reply, frozen=True, array_like=True):

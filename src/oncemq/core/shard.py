@@ -31,6 +31,7 @@ from oncemq.core.records import (
     Marked,
     MessagesDiscarded,
     MessagesKeyed,
+    MessagesLost,
     MessagesStaged,
     MessagesStored,
     OwnerBound,
@@ -128,6 +129,8 @@ class Shard:
                 pass
             case OwnersForgotten() | OwnerBound():
                 self.owners.note(record, serial)
+            case MessagesLost() if record.topic_id in self.stages.by_id:
+                self.stages.lost(record, serial)
             case StageMade() | MessagesStaged() | StageDropped() | Committed():
                 known = self._apply_together(record, serial)
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
@@ -243,6 +246,8 @@ class Shard:
                 topic.trimmed = topic.low
                 topic.retention = record.retention
                 topic.configured = topic.last_serial
+            case MessagesLost():
+                topic.lose(record.first_offset, record.end_offset)
             case TopicTrimmed():
                 topic.trimmed = record.low
             case ProducersForgotten():

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from oncemq.core.commit_records import Committed, Part, StageDropped, StageMade
+from oncemq.core.holes import Holes
 from oncemq.core.names import Micros, Offset, ProducerId, Sequence, Serial, TopicId
 from oncemq.core.producers import Producer, Recent
-from oncemq.core.records import MessagesStaged
+from oncemq.core.records import MessagesLost, MessagesStaged
 from oncemq.core.replies import NO_OFFSET
 
 NAME = ""  # what the checksums of a stage's batches begin with; no topic has this name
@@ -71,6 +72,7 @@ class Stage:
     tail_bytes: int = 0  # of what is above
     is_open: bool = True
     shares: dict[TopicId, Share] = field(default_factory=dict[TopicId, Share])
+    lost: Holes = field(default_factory=Holes)
 
     def bytes_of(self, count: int) -> int:
         """About how many bytes so many unpublished messages have."""
@@ -116,6 +118,7 @@ class StageState(msgspec.Struct, frozen=True, array_like=True, tag=5):
     tail_bytes: int
     is_open: bool
     shares: tuple[tuple[TopicId, list[Offset], list[Offset], Offset, int, int], ...]
+    lost: tuple[tuple[Offset, Offset], ...] = ()
 
 
 class Stages:
@@ -173,6 +176,20 @@ class Stages:
         if stage is not None and serial > stage.last_serial:
             stage.last_serial = serial
             self._close(stage)
+        return stage is not None
+
+    def lost(self, record: MessagesLost, serial: Serial) -> bool:
+        """Messages of it are gone; False when it is not known here any more.
+
+        What of it is not published yet never will be: it would be published with a hole, and its
+        owner was told that it is all there. The commit is refused, and done again by its owner.
+        """
+        stage = self.by_id.get(record.topic_id)
+        if stage is not None and serial > stage.last_serial:
+            stage.last_serial = serial
+            stage.lost.add(record.first_offset, record.end_offset)
+            if record.end_offset > stage.published:
+                self._close(stage)
         return stage is not None
 
     def _add(self, stage: Stage) -> None:
@@ -235,6 +252,7 @@ class Stages:
                 (topic_id, each.offsets, each.places, each.end, each.parts, each.stride)
                 for topic_id, each in stage.shares.items()
             ),
+            stage.lost.above(0),
         )
 
     def restore(self, state: StageState) -> None:
@@ -251,6 +269,7 @@ class Stages:
             topic_id: Share(list(offsets), list(places), end, parts, stride)
             for topic_id, offsets, places, end, parts, stride in state.shares
         }
+        stage.lost = Holes(state.lost)
         self._add(stage)
 
     def recovered(self) -> None:

@@ -7,6 +7,7 @@ until then, and a server whose sync failed never sends it.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oncemq.core.holes import Hole
 from oncemq.core.names import Offset, Serial, SubscriptionId, TopicId
 from oncemq.core.records import Record
 from oncemq.core.replies import Reply
@@ -29,6 +30,8 @@ class Span(NamedTuple):
     subscription_id: SubscriptionId
     start: Offset
     end: Offset
+    lost: Hole | None = None  # right before `start`: who stands in it is to be told
+    goes_on: bool = False  # behind `end` is a hole, and behind that is more
 
 
 class Deliver(NamedTuple):

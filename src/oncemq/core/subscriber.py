@@ -276,6 +276,11 @@ class Subscriber(Generic[M]):
         known = self.is_current(topic, subscription_id)
         return self._cursors[topic].next if known else Offset(0)
 
+    def before(self, topic: str, offset: Offset) -> bool:
+        """Whether this client stands on a topic, and somewhere before an offset."""
+        cursor = self._cursors.get(topic)
+        return cursor is not None and cursor.next < offset
+
     def is_current(self, topic: str, subscription_id: SubscriptionId) -> bool:
         """Whether this is the subscription that the client has on the topic."""
         cursor = self._cursors.get(topic)

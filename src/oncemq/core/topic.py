@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from oncemq.core.holes import Holes
 from oncemq.core.names import (
     ClientId,
     Micros,
@@ -50,6 +51,7 @@ class Topic:
     subscriptions: dict[ClientId, Subscription] = field(
         default_factory=dict[ClientId, Subscription]
     )
+    lost: Holes = field(default_factory=Holes)
 
     @property
     def wanted(self) -> bool:
@@ -78,6 +80,12 @@ class Topic:
             entry = self.producers[producer] = Producer(anonymous)
         entry.anonymous = entry.anonymous and anonymous  # once lasting, lasting for good
         entry.accept(recent, now)
+
+    def lose(self, first: Offset, end: Offset) -> None:
+        """These messages are gone: who stands among them goes on behind them."""
+        self.lost.add(first, end)
+        for subscription in self.subscriptions.values():
+            subscription.cursor = self.lost.over(subscription.cursor)
 
     def why_kept(self) -> str:
         """In words: what holds the messages from `low` on."""
@@ -136,6 +144,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     subscriptions: tuple[tuple[SubscriptionId, ClientId, Offset], ...]
     derived: tuple[ClientId, ...] = ()  # those of them that a pattern made
     configured: Serial = Serial(0)
+    lost: tuple[tuple[Offset, Offset], ...] = ()
 
 
 def capture_topic(topic: Topic) -> TopicState:
@@ -157,6 +166,7 @@ def capture_topic(topic: Topic) -> TopicState:
         ),
         derived=tuple(each.client for each in topic.subscriptions.values() if each.derived),
         configured=topic.configured,
+        lost=topic.lost.above(topic.low),
     )
 
 
@@ -188,4 +198,5 @@ def restore_topic(state: TopicState) -> Topic:
             client: Subscription(subscription_id, client, cursor, client in derived)
             for subscription_id, client, cursor in state.subscriptions
         },
+        lost=Holes(state.lost),
     )

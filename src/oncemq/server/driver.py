@@ -14,7 +14,7 @@ import msgspec
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.patterns import is_pattern
-from oncemq.core.records import MessagesStaged, MessagesStored
+from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
 from oncemq.core.requests import (
     START_NEW,
@@ -38,6 +38,7 @@ from oncemq.wire import batch, codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
 GATHER_BYTES = 1 << 20  # or how much
+LOST_BYTES = 128  # of the log, to note one hole
 
 REPEATED = (Put, StagePut, Commit)  # a repeat of these writes nothing
 
@@ -114,6 +115,17 @@ class Driver:
             return
         self._carry_out(self.broker.mark(), now)
         self._marked = self.log.last_serial
+
+    def lose(self, lost: Sequence[MessagesLost], now: Micros) -> None:
+        """Note what a person agreed to go on without: at the start, before anything is served."""
+        room = len(lost) * LOST_BYTES
+        if lost and not self.log.has_room(room, now_ms=now // 1000, fact=True):
+            raise StorageRefused(
+                f"there is no room to note {len(lost)} holes in the log; make room on the disk, "
+                "then start again",
+                code="storage_full",
+            )
+        self._carry_out(self.broker.lose(lost), now)
 
     # Commits
 

@@ -1,13 +1,17 @@
 """At the start: does the log hold what the state says is kept?
 
 A segment that recovery did not have to read may be missing altogether; it would look like one
-that compaction deleted. Law (G9): a topic with a hole is refused, not served with a gap.
+that compaction deleted. Laws (G9): a topic with a hole that nobody agreed to is refused, not
+served with a gap. Once a person agreed (`once repair --accept-loss` raised the log's generation),
+each hole becomes a fact of the log, and readers are told of it by name.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
+from oncemq.core.holes import Holes
 from oncemq.core.names import Offset, TopicId
+from oncemq.core.records import MessagesLost
 from oncemq.core.shard import Shard
 from oncemq.core.stages import Stage
 from oncemq.errors import Corrupt
@@ -27,12 +31,35 @@ class Holdings(Protocol):
 
     def extents(self, topic_id: TopicId) -> Sequence[Extent]: ...
     def staged_from(self, topic_id: TopicId, offset: int, stage_id: TopicId) -> int | None: ...
+    def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterable[tuple[int, int]]: ...
+
+
+class Missing(NamedTuple):
+    """Messages that are kept, as the state says, and are in no segment."""
+
+    record: MessagesLost
+    topic: str  # for a stage: the topics that it was published to
+
+    def __str__(self) -> str:
+        first, end = self.record.first_offset, self.record.end_offset
+        return f"{self.topic}@{first} up to @{end} ({end - first} messages)"
+
+
+def take(shard: Shard, log: Holdings, *, agreed: bool) -> list[Missing]:
+    """What is to be noted as lost at this start; Corrupt when nobody agreed to lose anything."""
+    if agreed:
+        return missing(shard, log)
+    check(shard, log)
+    return []
 
 
 def check(shard: Shard, log: Holdings) -> None:
-    """Raise Corrupt for the first topic whose kept messages are not all there."""
+    """Raise Corrupt for the first topic whose kept messages are not all there.
+
+    Whole segments only: to look for more would read every index at every start.
+    """
     for topic in shard.topics.values():
-        missing = _hole(log, topic.id, topic.low, topic.end)
+        missing = _hole(log, topic.id, topic.low, topic.end, topic.lost)
         if missing is not None:
             raise Corrupt(
                 f"topic {topic.name!r} keeps offsets {topic.low} to {topic.end - 1}, but "
@@ -40,24 +67,51 @@ def check(shard: Shard, log: Holdings) -> None:
                 "back from a backup, or run `once repair`"
             )
     for stage in shard.stages.by_id.values():
-        missing = _hole(log, stage.id, stage.low(shard.low_of), stage.end)
+        low = stage.low(shard.low_of)
+        missing = _hole(log, stage.id, low, stage.end, stage.lost)
         if missing is not None:  # the stage knows only a bound: ask the log what is needed
-            missing = _hole(log, stage.id, _needed_from(shard, log, stage), stage.end)
+            missing = _hole(log, stage.id, _needed_from(shard, log, stage), stage.end, stage.lost)
         if missing is not None:
-            names = [shard.name_of(topic_id) for topic_id in stage.shares] or ["none yet"]
             raise Corrupt(
                 f"message {missing} of a stage is in no segment, but topics keep it (published "
-                f"to: {', '.join(names[:5])}): a file of the log is missing. Put it back from a "
-                "backup, or run `once repair`"
+                f"to: {_published_to(shard, stage)}): a file of the log is missing. Put it back "
+                "from a backup, or run `once repair`"
             )
 
 
-def _hole(log: Holdings, topic_id: TopicId, low: Offset, end: Offset) -> int | None:
-    """The first offset from `low` up to `end` that no segment holds."""
-    offset = int(low)
-    for extent in log.extents(topic_id) if low < end else ():
+def missing(shard: Shard, log: Holdings) -> list[Missing]:
+    """Everything that is kept and in no segment, and not known to be lost: to the offset."""
+    found: list[Missing] = []
+    for topic in shard.topics.values():
+        gaps = log.gaps(topic.id, topic.low, topic.end)
+        found += [Missing(each, topic.name) for each in _unknown(topic.id, gaps, topic.lost)]
+    for stage in shard.stages.by_id.values():
+        gaps = log.gaps(stage.id, _needed_from(shard, log, stage), stage.end)
+        name = f"a stage published to {_published_to(shard, stage)}"
+        found += [Missing(each, name) for each in _unknown(stage.id, gaps, stage.lost)]
+    return found
+
+
+def _unknown(
+    topic_id: TopicId, gaps: Iterable[tuple[int, int]], lost: Holes
+) -> Iterator[MessagesLost]:
+    for first, end in gaps:
+        known = lost.at(first)
+        if known is None or known.end < end:
+            yield MessagesLost(topic_id, Offset(first), Offset(end))
+
+
+def _published_to(shard: Shard, stage: Stage) -> str:
+    names = [shard.name_of(topic_id) for topic_id in stage.shares] or ["no topic yet"]
+    return ", ".join(names[:5])
+
+
+def _hole(log: Holdings, topic_id: TopicId, low: Offset, end: Offset, lost: Holes) -> int | None:
+    """The first offset from `low` up to `end` that no segment holds and that is not known lost."""
+    offset = lost.over(low)
+    for extent in log.extents(topic_id) if offset < end else ():
         if extent.first_offset <= offset < extent.end_offset:
-            offset = extent.end_offset
+            offset = lost.over(Offset(extent.end_offset))
     return offset if offset < end else None
 
 

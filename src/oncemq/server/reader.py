@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from oncemq.core.names import Micros, Offset, Sequence, TopicId
 from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead, Messages
+from oncemq.core.replies import BatchHead, Lost, Messages
 from oncemq.core.step import Body, Deliver, Span
 from oncemq.errors import Corrupt
 from oncemq.storage.log import Log
@@ -72,7 +72,13 @@ class Reader:
             head, body = self._cut(piece)
             heads.append(head)
             bodies.append(body)
-        return Messages(tuple(heads), more=self._more(deliver, heads)), bodies
+        given = {head.topic_id for head in heads}
+        lost = tuple(
+            Lost(span.topic, span.topic_id, *span.lost)
+            for span in deliver.spans
+            if span.lost is not None and (span.topic_id in given or span.start == span.end)
+        )
+        return Messages(tuple(heads), self._more(deliver, heads), lost), bodies
 
     def _choose(self, deliver: Deliver) -> list[Piece]:
         """Which pieces fit: at least one message, at most the limits."""
@@ -146,7 +152,8 @@ class Reader:
 
     def _stored(self, span: Span, offset: Offset, left: int, room: int) -> Iterator[Stored]:
         """The batches that one read gives: of so many messages and bytes, and one at least."""
-        found = self._log.read_many(span.topic_id, offset, count_max=left, bytes_max=room)
+        count = min(left, span.end - offset)  # no further: a hole may begin there
+        found = self._log.read_many(span.topic_id, offset, count_max=count, bytes_max=room)
         if not found:
             raise Corrupt(f"{span.topic}@{offset} is not in the log, though it must be")
         for stored in found:
@@ -196,7 +203,9 @@ class Reader:
 
     def _more(self, deliver: Deliver, heads: list[BatchHead]) -> bool:
         ends = {head.topic_id: head.first_offset + head.count for head in heads}
-        return any(ends.get(span.topic_id, span.start) < span.end for span in deliver.spans)
+        return any(
+            span.goes_on or ends.get(span.topic_id, span.start) < span.end for span in deliver.spans
+        )
 
 
 def _piece(span: Span, stored: Stored) -> Piece:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from oncemq.client.blocking import Client
-from oncemq.client.columns import ColumnBatch
+from oncemq.client.columns import ColumnBatch, RangeLost
 from oncemq.errors import NoSuchTopic, Refused
 from oncemq.spark.columns import Layout
 from oncemq.spark.connections import client
@@ -35,6 +35,10 @@ def _batches(mq: Client, stretch: Stretch, *, fail: bool) -> Iterator[ColumnBatc
                 yield each
                 position = each.end_offset
             missing = position < stretch.stop
+        except RangeLost as hole:
+            lost(hole.detail, fail=fail)
+            position = min(hole.end_offset, stretch.stop)
+            continue
         except NoSuchTopic:
             lost(f"topic {stretch.topic!r} was deleted", fail=fail)
             return

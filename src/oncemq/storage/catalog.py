@@ -214,9 +214,9 @@ class Catalog:
         run: list[Place] = []
         end_offset = offset + count_max
         total = 0
-        for one in self._readable(topic_id, offset):
+        for one in self._readable(topic_id, offset, end_offset):
             total += one.size
-            if one.first_offset >= end_offset or (total > bytes_max and total > one.size):
+            if total > bytes_max and total > one.size:
                 break
             if isinstance(one, Slice):
                 found.extend(self._read_run(run))
@@ -231,19 +231,19 @@ class Catalog:
         found.extend(self._read_run(run))
         return found
 
-    def _readable(self, topic_id: int, offset: int) -> Iterator[Place | Slice]:
-        """Finished batches in order, those of commits where they lie."""
+    def _readable(self, topic_id: int, offset: int, end: int) -> Iterator[Place | Slice]:
+        """Finished batches in order, up to `end`, those of commits where they lie."""
         for place in self.places(topic_id, offset):
-            if place.position >= place.segment.visible:
+            if place.position >= place.segment.visible or place.first_offset >= end:
                 return
             if place.is_part:
-                yield from self._slices(self.read_part(topic_id, place), offset)
+                yield from self._slices(self.read_part(topic_id, place), offset, end)
             else:
                 yield place
 
-    def _slices(self, part: PartKept, offset: int) -> Iterator[Slice]:
+    def _slices(self, part: PartKept, offset: int, end_offset: int) -> Iterator[Slice]:
         at = part.stage_offset + max(0, offset - part.first_offset)
-        end = part.stage_offset + part.count
+        end = part.stage_offset + min(part.count, end_offset - part.first_offset)
         for place in self.places(part.stage_id, at):
             if place.first_offset > at or at >= end:
                 break

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from oncemq.core.commit_records import Committed, Part, PartKept
-from oncemq.core.records import MessagesStored, Record
+from oncemq.core.names import Serial
+from oncemq.core.records import MessagesStored, Record, TopicCreated
 from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
+from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
-from oncemq.storage.framing import Bad, Frame, first_frame_after, frame_key
-from oncemq.storage.layout import read_format
-from oncemq.storage.segment import Header, read_header, scan_cold
+from oncemq.storage.forgiving import ForgivingFile
+from oncemq.storage.framing import INDEXED, Bad, Frame, first_frame_after, frame_key
+from oncemq.storage.index import MemoryIndex
+from oncemq.storage.layout import Format, read_format
+from oncemq.storage.recovery import replayed
+from oncemq.storage.segment import LOG, Header, Segment, read_header, scan_cold
 from oncemq.storage.verify import is_blank, verify
 
 
@@ -41,6 +46,17 @@ class Damage:
 
 
 @dataclass(slots=True)
+class Contents:
+    """What a log holds once it goes on without what is damaged."""
+
+    form: Format
+    catalog: Catalog
+    states: list[bytes]  # of the newest checkpoint that fits
+    replay: Iterator[tuple[Serial, Record]]
+    checkpoint_end: Serial
+
+
+@dataclass(slots=True)
 class Diagnosis:
     """The state of a log on disk."""
 
@@ -50,24 +66,12 @@ class Diagnosis:
     checkpoints: list[str] = field(default_factory=list[str])  # that do not fit the log
     beyond: list[str] = field(default_factory=list[str])  # segments behind the damage
     mendable: bool = True  # whether the log can go on without what is damaged
+    contents: Contents | None = None  # None: it cannot go on
+    names: dict[int, str] = field(default_factory=dict[int, str])  # of topics, as far as seen
 
     @property
     def healthy(self) -> bool:
         return not self.damages and not self.checkpoints
-
-    @property
-    def choices(self) -> list[str]:
-        """What a person may do, best first."""
-        if self.healthy:
-            return ["nothing to do: the log can be opened"]
-        found = ["restore the directory from a backup or a replica: nothing is lost"]
-        if self.mendable:
-            found.append(
-                f"`once repair --accept-loss`: go on with serial {self.last_serial}; what comes "
-                "after it is copied to quarantine/, and puts repeated by their publishers are "
-                "stored again"
-            )
-        return found
 
 
 def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
@@ -75,15 +79,16 @@ def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
     form = read_format(disk, directory)
     if form is None:
         raise Corrupt(f"{directory} has no FORMAT file; it is not the directory of a log")
-    return _Examination(disk, directory, form.identity).run()
+    return _Examination(disk, directory, form).run()
 
 
 class _Examination:
-    def __init__(self, disk: Disk, directory: str, identity: bytes) -> None:
+    def __init__(self, disk: Disk, directory: str, form: Format) -> None:
         self.disk = disk
         self.folder = f"{directory}/log"
-        self.identity = identity
-        self.key = frame_key(identity)
+        self.form = form
+        self.key = frame_key(form.identity)
+        self.segments: list[Segment] = []  # what would be left of each
         self.found = Diagnosis(directory)
         self.proofs: dict[int, int] = {}  # chain values at the ends of the checkpoints
 
@@ -102,22 +107,65 @@ class _Examination:
         for name in logs[:start]:
             self._covered(name)
         self._chain(logs[start:], [one.end for one in checkpoints])
-        self._judge(checkpoints, int(logs[0][:20]) if logs else 0)
+        fitting = self._judge(checkpoints, int(logs[0][:20]) if logs else 0)
+        if self.found.mendable:
+            self.found.contents = self._contents(fitting[-1] if fitting else None)
         return self.found
 
-    def _open(self, name: str) -> tuple[File, Header | None]:
-        file = self.disk.open(f"{self.folder}/{name}")
+    def _contents(self, checkpoint: Checkpoint | None) -> Contents:
+        """What is left, as the next opening will find it."""
+        catalog = Catalog(self.disk, self.key)
+        for segment in sorted(self.segments, key=lambda each: each.first_serial):
+            catalog.add(segment)
+        begin, end, states = 0, 0, list[bytes]()
+        if checkpoint is not None:
+            read = read_checkpoint(self.disk, checkpoint.path, self.form.identity)
+            assert read is not None
+            begin, end, states = checkpoint.begin, checkpoint.end, read[1]
+        replay = [
+            (each.path, each.end)
+            for each in catalog.segments
+            if each.header.form == LOG and each.last_serial > begin
+        ]
+        records = replayed(self.disk, replay, self.key, begin)
+        return Contents(self.form, catalog, states, records, Serial(end))
+
+    def _open(self, name: str) -> tuple[ForgivingFile, Header | None]:
+        file = ForgivingFile(self.disk.open(f"{self.folder}/{name}"))
         return file, read_header(file)
+
+    def _keep(self, name: str, header: Header, index: MemoryIndex, end: int, last: int) -> None:
+        path = f"{self.folder}/{name}"
+        self.segments.append(Segment(path, header, index, end, last, 0, end, end))
+
+    def _salvaged(self, file: File, name: str, header: Header | None) -> None:
+        """What repair would put in the place of a covered segment: every batch that holds."""
+        index, last = MemoryIndex(), int(name[:20]) - 1
+        for frame in valid_frames(file, 0, self.key):
+            body_holds = frame.holds(file.read(frame.body_position, frame.body_bytes))
+            if frame.kind in INDEXED and body_holds:
+                record = frame.record()
+                assert isinstance(record, MessagesStored | Committed | PartKept)
+                index.note(record, frame.position, frame.size)
+            last = max(last, frame.serial)
+        header = header or Header(LOG, self.form.identity, int(name[:20]))
+        self._keep(name, header, index, file.size(), last)
 
     def _cold(self, name: str) -> tuple[str, ...]:
         file, header = self._open(name)
         try:
             if header is None:
                 self._damage(file, name, Bad(0, "the header does not hold"), covered=True)
+                self._salvaged(file, name, None)
                 return ()
             index = scan_cold(file, header, self.key)
+            if not isinstance(index, Bad) and file.trouble is not None:
+                index = Bad(0, f"it cannot be read: {file.trouble}")
             if isinstance(index, Bad):
                 self._damage(file, name, index, covered=True)
+                self._salvaged(file, name, header)
+            else:
+                self._keep(name, header, index, header.file_bytes, header.last_serial)
             return header.sources
         finally:
             file.close()
@@ -127,9 +175,15 @@ class _Examination:
         try:
             bad = Bad(0, "the header does not hold")
             if header is not None:
-                bad = verify(file, header, self.key).bad
+                whole = verify(file, header, self.key)
+                bad = whole.bad
+                if bad is None and file.trouble is not None:
+                    bad = Bad(whole.end, f"it cannot be read: {file.trouble}")
+                if bad is None:
+                    self._keep(name, header, whole.index, whole.end, whole.last_serial)
             if bad is not None:
                 self._damage(file, name, bad, covered=True)
+                self._salvaged(file, name, header)
         finally:
             file.close()
 
@@ -162,8 +216,11 @@ class _Examination:
                     expected = whole.last_serial + 1, whole.chain
                     if ends and whole.proof is not None:
                         self.proofs[ends[-1]] = whole.proof
+                    self._keep(name, header, whole.index, whole.end, whole.last_serial)
                     bad = whole.bad
                     torn = whole.after is None and whole.last_serial + 1 > proven
+                    if file.trouble is not None:
+                        bad, torn = Bad(whole.end, f"it cannot be read: {file.trouble}"), False
                     if bad is not None and torn and number == len(logs) - 1:
                         return
                 if bad is not None:
@@ -178,25 +235,40 @@ class _Examination:
         first = int(name[:20]) if covered else self.found.last_serial + 1
         damage = Damage(f"{self.folder}/{name}", bad.position, bad.why, first, covered)
         if not covered:  # a covered segment is salvaged around the damage
-            damage.lost = lost_in(valid_frames(file, bad.position, self.key), [])
+            damage.lost = self._lost_in(file, bad.position, [])
         self.found.damages.append(damage)
 
     def _lost_beyond(self) -> None:
         damage = self.found.damages[-1]
         for name in self.found.beyond:
-            file = self.disk.open(f"{self.folder}/{name}")
+            file = ForgivingFile(self.disk.open(f"{self.folder}/{name}"))
             try:
-                damage.lost = lost_in(valid_frames(file, 0, self.key), damage.lost)
+                damage.lost = self._lost_in(file, 0, damage.lost)
             finally:
                 file.close()
+
+    def _lost_in(self, file: File, start: int, known: list[Lost]) -> list[Lost]:
+        """The messages of a file from `start` on, by topic, added to those known to be lost."""
+        spans = {lost.topic_id: (lost.first_offset, lost.end_offset) for lost in known}
+        for frame in valid_frames(file, start, self.key):
+            record = frame.record()
+            if isinstance(record, TopicCreated):
+                self.found.names[record.topic_id] = record.name
+            for each in messages_of(record):
+                end = each.first_offset + each.count
+                low, high = spans.get(each.topic_id, (each.first_offset, end))
+                spans[each.topic_id] = min(low, each.first_offset), max(high, end)
+        return [Lost(topic_id, *span) for topic_id, span in sorted(spans.items())]
 
     def _checkpoints(self) -> list[Checkpoint]:
         folder = f"{self.found.directory}/checkpoints"
         names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
-        read = [read_checkpoint(self.disk, f"{folder}/{name}", self.identity) for name in names]
+        read = [
+            read_checkpoint(self.disk, f"{folder}/{name}", self.form.identity) for name in names
+        ]
         return [found[0] for found in read if found is not None]
 
-    def _judge(self, checkpoints: list[Checkpoint], first_serial: int) -> None:
+    def _judge(self, checkpoints: list[Checkpoint], first_serial: int) -> list[Checkpoint]:
         """Which checkpoints fit what is left, and whether that is enough to go on."""
         last = self.found.last_serial
         misfits = [
@@ -207,6 +279,7 @@ class _Examination:
         self.found.checkpoints = [one.path for one in misfits]
         fits = [one for one in checkpoints if one not in misfits]
         self.found.mendable = last > 0 and (first_serial == 1 or bool(fits))
+        return fits
 
 
 def valid_frames(file: File, start: int, key: int) -> Iterator[Frame]:
@@ -215,17 +288,6 @@ def valid_frames(file: File, start: int, key: int) -> Iterator[Frame]:
     while (frame := first_frame_after(file, start, end, key, serial_min=0)) is not None:
         yield frame
         start = frame.end if frame.end <= end else frame.position + 1
-
-
-def lost_in(frames: Iterator[Frame], known: list[Lost]) -> list[Lost]:
-    """The messages in these frames, by topic, added to what is known to be lost already."""
-    spans = {lost.topic_id: (lost.first_offset, lost.end_offset) for lost in known}
-    for frame in frames:
-        for each in messages_of(frame.record()):
-            end = each.first_offset + each.count
-            low, high = spans.get(each.topic_id, (each.first_offset, end))
-            spans[each.topic_id] = min(low, each.first_offset), max(high, end)
-    return [Lost(topic_id, *span) for topic_id, span in sorted(spans.items())]
 
 
 def messages_of(record: Record) -> Iterator[MessagesStored | Part | PartKept]:

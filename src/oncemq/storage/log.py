@@ -28,6 +28,7 @@ from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.disk import Buffer, Disk, Lock
 from oncemq.storage.entries import Extent
 from oncemq.storage.framing import encode, frame_key
+from oncemq.storage.gaps import Gap, gaps
 from oncemq.storage.index import BlockCache, MemoryIndex
 from oncemq.storage.layout import Format
 from oncemq.storage.moments import moments
@@ -342,6 +343,10 @@ class Log:
     def staged_from(self, topic_id: TopicId, offset: int, stage_id: TopicId) -> int | None:
         """Where in a stage the first of a topic's messages from `offset` on lies; None: nowhere."""
         return self._catalog.staged_from(topic_id, offset, stage_id)
+
+    def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
+        """The offsets from `low` up to `end` that no segment holds; reads every index."""
+        return gaps(self._catalog, topic_id, low, end)
 
     def extents(self, topic_id: TopicId) -> list[Extent]:
         """What each segment holds of the topic, oldest first."""

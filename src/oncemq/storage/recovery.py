@@ -121,8 +121,7 @@ class _Opening:
         self.report.segments = len(catalog.segments)
         self.report.replayed = log.last_serial - begin
         ends = [(segment.path, segment.end) for segment in tail]
-        light = _frames(self.disk, ends, self.key, begin, bodies=False)
-        replay = ((Serial(frame.serial), frame.record()) for frame in light)
+        replay = replayed(self.disk, ends, self.key, begin)
         frames = _frames(self.disk, ends, self.key, begin, bodies=True)
         end = Serial(newest.end if newest else 0)
         return Opened(log, states, replay, frames, end, self.report)
@@ -309,6 +308,14 @@ def _must_be_torn(path: str, found: Verified, proven: int) -> None:
             f"{where}; serials {expected} to {proven} are lost, which were durable; "
             "run `once repair`"
         )
+
+
+def replayed(
+    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int
+) -> Iterator[tuple[Serial, Record]]:
+    """Every record after `begin`, from files just verified."""
+    for frame in _frames(disk, segments, key, begin, bodies=False):
+        yield Serial(frame.serial), frame.record()
 
 
 def _frames(

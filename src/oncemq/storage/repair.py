@@ -15,6 +15,7 @@ from oncemq.errors import StorageRefused
 from oncemq.storage.compaction import ColdWriter, Moved
 from oncemq.storage.diagnosis import Damage, Diagnosis, diagnose_files, valid_frames
 from oncemq.storage.disk import Disk, LockingDisk
+from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
 from oncemq.storage.layout import raise_generation, read_format, save_copy
@@ -33,13 +34,21 @@ def diagnose(disk: LockingDisk, directory: str) -> Diagnosis:
 
 
 def accept_loss(
-    disk: LockingDisk, directory: str, *, random_bytes: Callable[[int], bytes]
+    disk: LockingDisk,
+    directory: str,
+    *,
+    random_bytes: Callable[[int], bytes],
+    missing: bool = False,
 ) -> Diagnosis:
-    """Go on without what is damaged; what that was, as diagnosed before."""
+    """Go on without what is damaged; what that was, as diagnosed before.
+
+    `missing`: the log may be sound in itself, but its topics have holes. The raised generation
+    tells the next server that they are agreed to.
+    """
     lock = disk.lock(f"{directory}/lock")
     try:
         found = diagnose_files(disk, directory)
-        if found.healthy:
+        if found.healthy and not missing:
             return found
         if not found.mendable:
             raise StorageRefused(
@@ -76,7 +85,7 @@ def _cut(disk: Disk, directory: str, damage: Damage) -> None:
         _quarantine(disk, directory, damage.path)
         return
     name = damage.path.rpartition("/")[2]
-    file = disk.open(damage.path)
+    file = ForgivingFile(disk.open(damage.path))
     try:
         copy = f"{directory}/quarantine/{name}-{damage.position}.cut"
         save_copy(disk, file, damage.position, copy)
@@ -91,7 +100,7 @@ def _salvage(disk: Disk, directory: str, damage: Damage) -> None:
     form = read_format(disk, directory)
     assert form is not None
     folder, _, name = damage.path.rpartition("/")
-    file = disk.open(damage.path)
+    file = ForgivingFile(disk.open(damage.path))
     try:
         save_copy(disk, file, 0, f"{directory}/quarantine/{name}")
         kept = [

@@ -71,3 +71,18 @@ def test_any_is_known_once_all_were_surveyed_and_until_one_is_forgotten() -> Non
     assert inbox.knows("")
     inbox.forget(["orders"])
     assert (inbox.knows("orders"), inbox.knows("")) == (False, False)
+
+
+def test_a_hole_that_the_server_names_is_passed_over() -> None:
+    holes = {"orders": (Offset(8), Offset(14))}
+
+    def over(topic: str, offset: Offset) -> Offset:
+        first, end = holes[topic]
+        return end if first <= offset < end else offset
+
+    inbox = Inbox(over)
+    inbox.took("orders", Mark(SUBSCRIPTION, 3, Offset(10), Offset(12)))
+    assert inbox.behind("orders") is None  # what it lacks is lost
+    assert inbox.misfits([span(14, 20)]) == []
+    assert inbox.misfits([span(15, 20)]) == ["orders"]  # it lacks @14
+    assert inbox.moves([span(14, 20)]) == [Move("orders", SUBSCRIPTION, 3, Offset(10), Offset(20))]

@@ -44,12 +44,16 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """The walk went on at `until`: the rest was let go meanwhile, or (with `damage`) is broken."""
+    """The walk went on at `until`: the rest was let go meanwhile, or (with `damage`) is broken.
+
+    `accepted`: the server names it as lost, and a person agreed to that.
+    """
 
     topic: str
     until: Offset
     damage: str = ""
     replica: str = ""
+    accepted: bool = False
 
 
 class Put(msgspec.Struct, frozen=True, kw_only=True):

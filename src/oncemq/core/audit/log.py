@@ -56,6 +56,7 @@ class TopicLog:
         self._producers: set[str] = set()
         self._promised: dict[int, bytes] = {}
         self.known_from = held.low  # everything from here on was walked
+        self.lost: list[tuple[Offset, Offset]] = []  # holes that the server names
 
     @property
     def producers(self) -> int:
@@ -101,6 +102,8 @@ class TopicLog:
     def skipped(self, skipped: Skipped) -> None:
         """The walk goes on further up: whose numbers were in between is not known."""
         count = skipped.until - self._next
+        if skipped.accepted:
+            self.lost.append((self._next, skipped.until))
         if skipped.damage:
             self._findings.add("corrupt", skipped.topic, self._next, skipped.damage, count)
         for offset in [each for each in self._promised if each < skipped.until]:

@@ -1,0 +1,78 @@
+"""A data directory looked at as its server would: is it sound, and does it hold what is kept?
+
+Laws: looking changes nothing. Nothing is called sound that a server refuses: the log is folded
+and compared with what its segments hold, as at a start.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from oncemq.core import snapshot
+from oncemq.core.shard import Shard
+from oncemq.server import inventory
+from oncemq.server.inventory import Missing
+from oncemq.storage import repair
+from oncemq.storage.catalog import Catalog
+from oncemq.storage.diagnosis import Contents, Diagnosis
+from oncemq.storage.disk import LockingDisk
+from oncemq.storage.gaps import gaps
+
+
+@dataclass(slots=True)
+class Examination:
+    """What is wrong with a directory; `missing` is what its topics would lack."""
+
+    diagnosis: Diagnosis
+    missing: list[Missing] = field(default_factory=list[Missing])
+
+    @property
+    def sound(self) -> bool:
+        return self.diagnosis.healthy and not self.missing
+
+
+class _Shelves:
+    """What the segments hold, for the inventory."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.extents = catalog.extents
+        self.staged_from = catalog.staged_from
+        self._catalog = catalog
+
+    def gaps(self, topic_id: int, low: int, end: int) -> list[tuple[int, int]]:
+        return list(gaps(self._catalog, topic_id, low, end))
+
+
+def examine(disk: LockingDisk, directory: str) -> Examination:
+    """Verify every byte, then compare what is left with what the state says is kept."""
+    found = Examination(repair.diagnose(disk, directory))
+    contents = found.diagnosis.contents
+    if contents is not None:
+        try:
+            shard = _fold(contents)
+            found.missing = inventory.missing(shard, _Shelves(contents.catalog))
+        finally:
+            contents.catalog.close()
+        found.diagnosis.names.update({each.id: each.name for each in shard.topics.values()})
+    return found
+
+
+def accept_loss(
+    disk: LockingDisk, directory: str, *, random_bytes: Callable[[int], bytes]
+) -> Examination:
+    """Go on without what is damaged or missing; what that was, as found before."""
+    found = examine(disk, directory)
+    if not found.sound:
+        missing = bool(found.missing)
+        repair.accept_loss(disk, directory, random_bytes=random_bytes, missing=missing)
+    return found
+
+
+def _fold(contents: Contents) -> Shard:
+    shard = Shard(contents.form.tag)
+    for blob in contents.states:
+        snapshot.restore(shard, blob)
+    shard.checkpointed = contents.checkpoint_end
+    for serial, record in contents.replay:
+        shard.apply(record, serial)
+    shard.recovered()
+    return shard
