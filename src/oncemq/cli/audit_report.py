@@ -125,6 +125,7 @@ def _log_object(line: LogLine) -> dict[str, object]:
         "end": line.end,
         "messages": line.messages,
         "producers": line.producers,
-        "lost": [{"from": first, "to": end} for first, end in line.lost],
     }
+    if line.lost:
+        found["lost"] = [{"from": first, "to": end} for first, end in line.lost]
     return found | ({"in": line.holder} if line.holder else {})
