@@ -324,9 +324,10 @@ def test_the_log_has_one_line_for_an_event_and_no_payload(
         mq.put("notes", b"my secret")
         until(lambda: failed.is_set() and cursor(mq, "shop.notes") == 1)
     lines = [each.getMessage() for each in caplog.records]
-    assert "handler failed handler=shop.notes message=notes@0 attempt=1 error=ValueError" in (
-        "\n".join(lines)
-    )
+    assert (
+        "handler failed handler=shop.notes message=notes@0 attempt=1 error=ValueError: cannot "
+        "handle … at=test_app.py:"
+    ) in "\n".join(lines)
     assert not [each for each in lines if "secret" in each or "\n" in each]
 
 

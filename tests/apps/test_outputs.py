@@ -180,3 +180,55 @@ def test_outputs_are_inputs_through_all_chaos(app: App, mq: Client, oncemq_chaos
         oncemq_chaos.calm()
         assert bills(mq, 200) == list(range(200))
     assert sum(oncemq_chaos.injected.values()) > 20, oncemq_chaos
+
+
+# ------------------------------------------------------------------ what nobody would get
+
+
+def waits(log: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in log.records if "handler waits" in each.getMessage()]
+
+
+async def through_a_transaction(order: Order, transaction: Any) -> None:
+    await transaction.put("late", msgspec.json.encode(Bill(order.id)))
+
+
+@pytest.mark.parametrize(
+    ("function", "to"), [(one, "late"), (one_awaitably, "late"), (through_a_transaction, None)]
+)
+def test_an_output_that_nobody_would_get_waits_and_is_no_dead_letter(
+    app: App, mq: Client, caplog: pytest.LogCaptureFixture, function: Any, to: str | None
+) -> None:
+    app.handler("orders", to=to, retries=0)(function)
+    with app.running():
+        mq.put_many("orders", [order(n) for n in (1, 3, 5)])
+        until(lambda: len(waits(caplog)) == 1)
+        assert "Subscribe first" in waits(caplog)[0]
+        assert mq.subscriptions("orders")[0].cursor == 0
+        mq.subscribe("late")
+        assert bills(mq, 3, "late") == [1, 3, 5]
+        until(lambda: mq.subscriptions("orders")[0].cursor == 3)
+    assert [each.name for each in mq.topics() if each.name.endswith(".dead")] == []
+
+
+def test_restarts_while_an_output_waits_are_no_crashes_of_the_message(
+    app: App, mq: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.handler("orders", to="late", crashes=0)(one)
+    with app.running():
+        mq.put("orders", order(1))
+        until(lambda: len(waits(caplog)) == 1)
+    with app.running():
+        until(lambda: len(waits(caplog)) == 2)
+    mq.subscribe("late")
+    with app.running():
+        assert bills(mq, 1, "late") == [1]
+    assert [each.name for each in mq.topics() if each.name.endswith(".dead")] == []
+
+
+def test_an_output_that_is_not_required_may_be_discarded(app: App, mq: Client) -> None:
+    app.handler("orders", to="late", required=False)(one)
+    with app.running():
+        mq.put("orders", order(1))
+        until(lambda: mq.subscriptions("orders")[0].cursor == 1)
+    assert mq.topic("late").topic.end == 0

@@ -33,8 +33,9 @@ class AsyncHands:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
         if self._handler.kind == TRANSACTIONAL:
+            required = self._handler.options.required
             with suppress(Nothing):
-                async with self._client.transaction() as transaction:
+                async with self._client.transaction(required=required) as transaction:
                     messages = await transaction.get(topic, limit=limit, wait=wait)
                     yield Taken(messages, transaction=transaction)
                     if not messages:
@@ -69,6 +70,7 @@ class AsyncHands:
                 key=letter.key,
                 headers=letter.headers,
                 idempotency_key=letter.idempotency_key,
+                required=True,
             )
         except Refused as refused:
             if refused.code != "payload_conflict":

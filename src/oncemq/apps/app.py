@@ -79,6 +79,7 @@ class App:
         *,
         name: str | None = None,
         to: str | None = None,
+        required: bool = True,
         into: Any = None,
         limit: int = 100,
         retries: int = 5,
@@ -96,7 +97,9 @@ class App:
         annotation, and for `connection` or `transaction` by name. It may be `async`.
 
         `into`: a connection, a function that opens one, or a URL: handle in its transactions.
-        `to`: put what it returns (or yields) into this topic, together with the settling.
+        `to`: put what it returns (or yields) into this topic, together with the settling. While
+        nobody subscribes to that topic and it keeps nothing, the handler waits, and its messages
+        with it; `required=False` lets such a topic discard what it is given.
         `limit`: messages in one transaction, or in one list, at most.
         `retries`: how often to try again when it raises; `backoff`: seconds before the first
         retry, growing and jittered, or a function of (attempt, chance); those of `give_up_on`
@@ -110,6 +113,7 @@ class App:
         options = Options(
             name=name,
             to=to,
+            required=required,
             into=into,
             limit=limit,
             retries=retries,

@@ -42,7 +42,8 @@ class BlockingHands:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
         if self._handler.kind == TRANSACTIONAL:
-            with suppress(Nothing), self._client.transaction() as transaction:
+            required = self._handler.options.required
+            with suppress(Nothing), self._client.transaction(required=required) as transaction:
                 messages = transaction.get(topic, limit=limit, wait=wait)
                 yield Taken(messages, transaction=transaction)
                 if not messages:
@@ -72,6 +73,7 @@ class BlockingHands:
                 key=letter.key,
                 headers=letter.headers,
                 idempotency_key=letter.idempotency_key,
+                required=True,
             )
         except Refused as refused:
             if refused.code != "payload_conflict":

@@ -22,6 +22,7 @@ class Options:
 
     name: str | None = None
     to: str | None = None
+    required: bool = True
     into: Any = None
     limit: int = 100
     retries: int = 5

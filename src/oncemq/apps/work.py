@@ -5,7 +5,8 @@ event loop (see `blocking.drive`); under an awaitable one it is a task.
 
 Laws: a message leaves by success or by a dead letter; a verdict is on disk before it is carried
 out and is not taken back, so that a letter and an effect exclude each other; a failure that is not
-the handler's (no server, no database) counts against no message.
+the handler's (no server, no database, nobody who would get its output) counts against no message,
+however often the app is restarted meanwhile.
 """
 
 import logging
@@ -23,10 +24,11 @@ from oncemq.apps.handler import INBOX, Handler
 from oncemq.apps.notes import Notes
 from oncemq.apps.retrying import Backoff, Trouble, Verdict
 from oncemq.apps.signature import CONNECTION, MESSAGE, TRANSACTION
+from oncemq.apps.wording import in_words
 from oncemq.client.values import Message
-from oncemq.errors import OnceMQError, StorageFull, Unreachable
+from oncemq.errors import OnceMQError, StorageFull, Unreachable, Unwanted
 
-NOBODYS_FAULT = (Unreachable, StorageFull)  # in the handler, too: no message is to blame
+NOBODYS_FAULT = (Unreachable, StorageFull, Unwanted)  # in the handler, too: no message is to blame
 HERE = Path(__file__).parent
 AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
 
@@ -106,8 +108,12 @@ class Work:
             self._away += 1
             if self._away == 1:
                 logger.warning("handler waits handler=%s because=%s", self._client, error)
+            if self._trouble.note is not None:  # a stop during the wait is no crash of the message
+                self._notes.write(self._trouble.note)
             await self._hands.pause(AWAY(self._away, random.random()))
             return False
+        if self._away:
+            logger.info("handler goes on handler=%s", self._client)
         self._away = 0
         return True
 
@@ -205,25 +211,40 @@ class Work:
 
     async def _failed(self, messages: list[Message], place: int, error: Exception) -> None:
         if not messages:
-            raise Away(f"{type(error).__name__}: {error}")  # the database, before any message
+            raise Away(in_words(error, ()))  # the database, before any message
         note = self._trouble.note
         if not await self._hands.sound() or (note is not None and note.verdict is not None):
-            raise Away(type(error).__name__)  # no words: a payload may be among them
+            raise Away(in_words(error, messages))
         if len(messages) > 1:
             suspects = len(messages) if self._handler.signature.batch else place + 1
             self._trouble.failed_among(suspects)
-            _log_failure("handler failed among others", self._client, messages[place], error)
+            self._log_failure("handler failed among others", messages, place, error)
             return
         final = isinstance(error, (payloads.Malformed, *self._handler.options.give_up_on))
         last = self._trouble.failed(final=final)
         note = self._trouble.note
         assert note is not None
-        _log_failure("handler failed", self._client, messages[0], error, attempt=note.attempts)
+        self._log_failure("handler failed", messages, 0, error, attempt=note.attempts)
         if last:
             self._judge(Verdict(_reason(error), _traceback(error), note.attempts, _now()))
             return
         self._notes.write(note)
         await self._hands.pause(self._handler.backoff(note.attempts, random.random()))
+
+    def _log_failure(
+        self, what: str, messages: list[Message], place: int, error: Exception, *, attempt: int = 0
+    ) -> None:
+        frames = traceback.extract_tb(error.__traceback__)
+        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
+        logger.warning(
+            "%s handler=%s message=%s attempt=%d error=%s at=%s",
+            what,
+            self._client,
+            messages[place].id,
+            attempt,
+            in_words(error, messages),
+            where,
+        )
 
     def _judge(self, verdict: Verdict) -> Verdict:
         """From here on the message goes to the dead letters, whatever crashes."""
@@ -257,20 +278,3 @@ def _traceback(error: Exception) -> str:
     while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == HERE:
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace))
-
-
-def _log_failure(
-    what: str, client: str, message: Message, error: Exception, *, attempt: int = 0
-) -> None:
-    """Which error and where, never its words: a payload may be among them."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
-    logger.warning(
-        "%s handler=%s message=%s attempt=%d error=%s at=%s",
-        what,
-        client,
-        message.id,
-        attempt,
-        type(error).__name__,
-        where,
-    )
