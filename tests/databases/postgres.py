@@ -134,6 +134,11 @@ class Postgres:
                     raise Missing(f"postgres did not start: {self.log[-500:]}") from None
                 time.sleep(0.02)
 
+    @property
+    def runs(self) -> bool:
+        """Whether the server was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def kill(self) -> None:
         """End it at once, as a power cut of its machine would, but for what the kernel holds."""
         assert self._process is not None

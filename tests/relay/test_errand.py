@@ -121,15 +121,95 @@ def test_a_duplicate_that_the_server_has_long_forgotten_is_not_ours() -> None:
     assert "another copy of this database" in committed(errand).stopped
 
 
-@pytest.mark.parametrize("reply", [
-    accepted(4, duplicate=True), accepted(NO_OFFSET, stored=False),
-    accepted(NO_OFFSET, stored=False, duplicate=True),
-])  # fmt: skip
-def test_other_receipts_free_the_rows(reply: PutAccepted) -> None:
+def test_the_receipt_of_a_duplicate_frees_the_rows() -> None:
     errand = sure(UNDER_WAY)
+    errand.accepted(accepted(4, duplicate=True))
+    assert errand.change is not None
+    assert errand.change.freed == (5, 6)
+
+
+NOT_STORED = [
+    accepted(NO_OFFSET, stored=False),
+    accepted(NO_OFFSET, stored=False, duplicate=True),
+]
+
+
+@pytest.mark.parametrize("reply", NOT_STORED)
+def test_rows_that_were_discarded_are_freed_where_that_was_asked_for(reply: PutAccepted) -> None:
+    errand = sure(UNDER_WAY, required=False)
     errand.accepted(reply)
     assert errand.change is not None
     assert errand.change.freed == (5, 6)
+
+
+@pytest.mark.parametrize("reply", [*NOT_STORED, Refused("discarded", "")])
+def test_rows_that_were_discarded_get_other_numbers(reply: PutAccepted | Refused) -> None:
+    errand = sure(UNDER_WAY)
+    if isinstance(reply, Refused):
+        errand.refused(reply)
+    else:
+        errand.accepted(reply)
+    assert errand.change is not None
+    assert errand.change.freed == ()
+    after = committed(errand)
+    assert (after.acknowledged, after.planned, after.waits) == (12, (), True)
+    errand.put_off = False
+    assert errand.next() == Plan()
+
+
+def test_rows_that_nobody_would_get_wait_and_go_out_by_themselves() -> None:
+    errand = sure(UNDER_WAY)
+    errand.sends = 1
+    errand.refused(Refused("unwanted", "…"))
+    assert errand.change is not None
+    assert errand.change.freed == ()
+    after = committed(errand)
+    assert (after.planned, after.waits) == ((5, 6), True)
+    assert "once topic create orders" in after.stopped
+    assert errand.next() is None
+    errand.put_off = False
+    assert errand.next() == Send(11, (5, 6)), "the same rows under the same numbers"
+    errand.sends += 1
+    errand.refused(Refused("unwanted", "…"))
+    assert errand.change is None, "it is said once"
+    errand.put_off = False
+    errand.accepted(accepted())
+    assert committed(errand).stopped == ""
+
+
+def test_a_relay_that_finds_a_topic_waiting_tries_it() -> None:
+    waiting = Standing("orders", b"p", planned=(5,), stopped="unwanted: …")
+    errand = Errand(waiting)
+    assert errand.next() == Ask()
+    errand.resumed(Resumed(0, 0))
+    assert errand.next() == Send(1, (5,))
+
+
+def test_a_topic_made_again_while_its_rows_wait_gets_them() -> None:
+    """Every copy was answered: none can be in the topic that was deleted."""
+    errand = sure(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand.plan(ROWS, rows_max=2, bytes_max=100)
+    committed(errand)
+    for _ in range(3):
+        errand.put_off = False
+        errand.sends += 1
+        errand.refused(Refused("unwanted", "…"))
+        if errand.change is not None:
+            committed(errand)
+    errand.put_off = False
+    errand.refused(Refused("topic_changed", ""))
+    errand.resumed(Resumed(8, 0))
+    assert committed(errand).topic_id == 8
+    assert errand.next() == Send(1, (5, 6))
+
+
+def test_waits_between_tries_are_counted_until_a_receipt() -> None:
+    errand = sure(UNDER_WAY)
+    for _ in range(3):
+        errand.refused(Refused("storage_full", ""))
+    assert errand.put_offs == 3
+    errand.accepted(accepted())
+    assert errand.put_offs == 0
 
 
 def test_a_full_server_is_tried_again_later() -> None:

@@ -17,12 +17,13 @@ from oncemq.relay.errand import Change, Errand, Row, Send, Standing
 SCHEDULES = st.lists(st.integers(0, 1_000_000), max_size=120)
 
 
-@given(SCHEDULES, st.booleans(), st.booleans())
+@given(SCHEDULES, st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=300)
 def test_each_committed_row_is_published_once(
-    schedule: list[int], sets_aside: bool, own_ids: bool
+    schedule: list[int], sets_aside: bool, own_ids: bool, old_server: bool
 ) -> None:
-    World(sets_aside=sets_aside, own_ids=own_ids).play(schedule).end().check()
+    world = World(sets_aside=sets_aside, own_ids=own_ids, old_server=old_server)
+    world.play(schedule).end().check()
 
 
 # The same world with one rule broken.
@@ -131,6 +132,29 @@ class SetAsideAtOnce(World):
         super().hear(relay, reply)  # type: ignore[arg-type]
 
 
+class NothingIsRequired(World):
+    """Rows that nobody would get are discarded, and freed."""
+
+    def make_errand(self, standing: Standing) -> Errand:
+        return Errand(standing, sets_aside=self.sets_aside, required=False)
+
+
+class NumbersOfDiscardedRowsKept(World):
+    """Rows that were discarded under their numbers are sent under the same ones again."""
+
+    def __init__(self, **how: bool) -> None:
+        super().__init__(**how, old_server=True)
+
+    def make_errand(self, standing: Standing) -> Errand:
+        return _Insisting(standing)
+
+
+@dataclass(slots=True)
+class _Insisting(Errand):
+    def _discarded(self, topic_id: int) -> None:
+        self._put_off()
+
+
 def _versioned(standing: Standing, version: int) -> Standing:
     return msgspec.structs.replace(standing, version=version)
 
@@ -143,6 +167,8 @@ PLANTED: list[tuple[Callable[..., World], bool, bool]] = [
     (TransactionsBrokenOff, False, False),
     (NobodyLooksWhoWasHere, False, True),
     (SetAsideAtOnce, True, False),
+    (NothingIsRequired, False, False),
+    (NumbersOfDiscardedRowsKept, False, False),
 ]
 
 
@@ -169,8 +195,11 @@ def _goes_wrong(world: World, seed: int) -> bool:
 @pytest.mark.parametrize(
     ("sets_aside", "own_ids"), [(False, False), (False, True), (True, False), (True, True)]
 )
-def test_the_same_schedules_do_no_harm_with_it(sets_aside: bool, own_ids: bool) -> None:
+@pytest.mark.parametrize("old_server", [False, True])
+def test_the_same_schedules_do_no_harm_with_it(
+    sets_aside: bool, own_ids: bool, old_server: bool
+) -> None:
     for seed in range(300):
         chance = random.Random(seed)
-        world = World(sets_aside=sets_aside, own_ids=own_ids)
+        world = World(sets_aside=sets_aside, own_ids=own_ids, old_server=old_server)
         world.play(chance.randrange(1_000_000) for _ in range(150)).end().check()

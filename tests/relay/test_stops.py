@@ -154,19 +154,43 @@ def test_a_server_restored_from_a_backup_stops_and_says_so(home: Home, tmp_path:
             until(lambda: payloads(client) == [b"1", b"3"], what="it goes on")
 
 
-def test_what_nobody_keeps_is_said(
+def test_rows_that_nobody_would_get_wait_until_somebody_does(
     home: Home, oncemq_server: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "oncemq.relay")
+    caplog.set_level(logging.INFO, "oncemq.relay")
+    home.write("orders", [b"1", b"2"])
+    home.write("refunds", [b"r"])
+    with Client(oncemq_server) as client, Relay(home.connect, server=oncemq_server):
+        client.create_topic("refunds", FOREVER)
+        until(lambda: "topic waits topic=orders" in caplog.text, what="it is said")
+        until(lambda: home.left == 2, what="another topic goes on")
+        with closing(Desk(home.connect)) as desk:
+            (orders, refunds) = desk.run(overview(Ledger(desk.kind)))
+        assert (orders.unwanted, orders.stopped, orders.waiting) == (True, False, 2)
+        assert "nobody would get the messages" in orders.reason
+        assert (refunds.unwanted, refunds.reason) == (False, "")
+        client.subscribe("orders")
+        until(lambda: home.left == 0, what="they are published")
+        got = [each.payload for each in client.get("orders", limit=9, wait=5)]
+        assert got == [b"1", b"2"]
+    assert caplog.text.count("topic waits topic=orders") == 1
+    assert "topic goes on topic=orders" in caplog.text
+
+
+def test_rows_that_nobody_would_get_are_discarded_on_purpose(
+    home: Home, oncemq_server: str, caplog: pytest.LogCaptureFixture
+) -> None:
     home.write("orders", [b"1"])
-    with Relay(home.connect, server=oncemq_server):
-        until(lambda: home.left == 0, what="it is published")
-    assert "published and not kept topic=orders" in caplog.text
+    with Relay(home.connect, server=oncemq_server, required=False):
+        until(lambda: home.left == 0, what="it is discarded")
+    assert "put discarded topic=orders" in caplog.text
 
 
 def test_rows_that_someone_removed_while_they_had_numbers_stop_the_topic(
     home: Home, oncemq_server: str
 ) -> None:
+    with Client(oncemq_server) as client:
+        client.create_topic("orders", FOREVER)
     home.write("orders", [b"1", b"2"])
     with closing(Desk(home.connect)) as desk:
         desk.run(Ledger(desk.kind).standing("orders", ProducerId(b"0123456789abcdef")))

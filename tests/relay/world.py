@@ -12,11 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
+import msgspec
+
 from oncemq.core.broker import Broker
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import MessagesStored, Retention
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed, Welcome
-from oncemq.core.requests import CreateTopic, Hello, Put, Request, Resume
+from oncemq.core.requests import ConfigureTopic, CreateTopic, Hello, Put, Request, Resume
 from oncemq.core.shard import Shard
 from oncemq.core.step import Caller, Deliver
 from oncemq.relay.errand import Ask, Change, Errand, Plan, Row, Send, Standing
@@ -65,9 +67,13 @@ class Database:
 
 
 class Server:
-    """The real broker, always synced, that refuses poison, and everything while it is full."""
+    """The real broker, always synced, that refuses poison, and everything while it is full.
 
-    def __init__(self) -> None:
+    `old`: it does not know that a put may be required.
+    """
+
+    def __init__(self, *, old: bool = False) -> None:
+        self.old = old
         self.shard = Shard(7)
         self.broker = Broker(self.shard)
         self.broker.recovered(Micros(0))
@@ -77,8 +83,14 @@ class Server:
         self._tokens = count(1)
         self.ask(CreateTopic(TOPIC, Retention(forever=True)), None)
 
+    def keep(self, *, keeps: bool) -> None:
+        """Whether the topic, to which nobody subscribes, keeps what is put."""
+        self.ask(ConfigureTopic(TOPIC, Retention(forever=keeps)), None)
+
     def ask(self, request: Request, body: bytes | None) -> Reply | Deliver:
         if isinstance(request, Put):
+            if self.old:
+                request = msgspec.structs.replace(request, required=False)
             payloads = batch.payloads_of(body or b"", request.count, request.columns)
             if any(payload.endswith(b"poison") for payload in payloads):
                 return Refused("too_large", "poison")
@@ -115,9 +127,11 @@ class Envelope:
 class World:
     """Writers, relays, wire, server. `own_ids`: no relay is fenced by the server."""
 
-    def __init__(self, *, sets_aside: bool = False, own_ids: bool = False) -> None:
+    def __init__(
+        self, *, sets_aside: bool = False, own_ids: bool = False, old_server: bool = False
+    ) -> None:
         self.database = Database()
-        self.server = Server()
+        self.server = Server(old=old_server)
         self.sets_aside = sets_aside
         self.own_ids = own_ids
         self.relays: list[Relay] = []
@@ -223,7 +237,7 @@ class World:
             relay.request = (
                 Put(relay.client, relay.client_epoch, TOPIC, standing.topic_id, standing.producer,
                     True, first, len(payloads), 0, batch.checksum(body, seed),
-                    relay.errand.permit),
+                    relay.errand.permit, required=relay.errand.required),
                 body,
             )  # fmt: skip
         relay.token = next(self._tokens)
@@ -262,6 +276,10 @@ class World:
     def fill(self, choice: int) -> None:
         self.server.full = choice % 2 == 0
 
+    def want(self, choice: int) -> None:
+        """Somebody would get the messages from now on, or nobody would."""
+        self.server.keep(keeps=choice % 2 == 0)
+
     def _answer(self, token: int, reply: Reply) -> None:
         for relay in self.relays:
             if relay.token == token and relay.errand.under_way:
@@ -284,7 +302,8 @@ class World:
     # The whole
 
     ACTIONS = (write, write, prepare, commit, roll_back, start, start, crash,
-               act, act, act, act, send_again, deliver, deliver, deliver, lose, fill)  # fmt: skip
+               act, act, act, act, send_again, deliver, deliver, deliver, lose, fill,
+               want)  # fmt: skip
 
     def play(self, schedule: Iterable[int]) -> "World":
         for number in schedule:
@@ -295,6 +314,7 @@ class World:
     def end(self) -> "World":
         """Everybody commits, late copies arrive, and one relay finishes what is left."""
         self.server.full = False
+        self.server.keep(keeps=True)
         for writer in list(self.open):
             if not writer.place:
                 self.prepare([each for each in self.open if not each.place].index(writer))
@@ -315,7 +335,8 @@ class World:
 
     def _at_rest(self) -> bool:
         left = [key for key in self.database.rows if key not in self.database.failed]
-        return not left or bool(self.database.standing.stopped)
+        standing = self.database.standing
+        return not left or bool(standing.stopped and not standing.waits)
 
     def check(self) -> None:
         """Each committed row once, a transaction's together and in order, what it saw before it."""

@@ -1,8 +1,10 @@
 """`once relay DATABASE`, and `once relay status|retry|schema`."""
 
+import logging
 import secrets
 import signal
 import sys
+import threading
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -16,9 +18,13 @@ from oncemq.errors import DatabaseRefused, Refused
 
 if TYPE_CHECKING:
     from oncemq.relay.desk import Desk
+    from oncemq.relay.overview import TopicOverview
 
 HEADS = ("topic", "waiting", "set aside", "published", "state")
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between looks for a database that is away
 database = click.argument("database", metavar="DATABASE")
+
+logger = logging.getLogger("oncemq.relay")
 
 
 class RelayGroup(OnceGroup):
@@ -52,28 +58,42 @@ def relay() -> None:
     is_flag=True,
     help="Set aside a row that the server refuses, and go on; else its topic stops.",
 )
-def run(session: Session, database: str, set_aside: bool) -> None:
+@click.option(
+    "--discard-unwanted",
+    is_flag=True,
+    help="Delete rows for a topic that nobody subscribes to and that keeps nothing; else they "
+    "wait until somebody would get them.",
+)
+def run(session: Session, database: str, set_aside: bool, discard_unwanted: bool) -> None:
     """Relay until Ctrl-C or SIGTERM; several may run, one works.
 
-    Prints one line on stdout when the database is there, and logs to stderr. It needs no state
-    of its own: run it anywhere, end it anyhow, start it again.
+    Prints one line on stdout when the database is there, and logs to stderr. A database that is
+    away, or just starting, is waited for. It needs no state of its own: run it anywhere, end it
+    anyhow, start it again.
     """
     from oncemq.cli import logs
-    from oncemq.databases.outbox_schema import make_tables
     from oncemq.relay.places import connector
     from oncemq.relay.relay import Relay
 
     config = session.config
     logs.start(config.log_level, config.log_format)
-    with _desk(database) as desk:  # what is wrong with the database is said at once
-        desk.run(make_tables(desk.kind))
-    worker = Relay(connector(database), server=config.server, id=config.id, set_aside=set_aside)
+    worker = Relay(
+        connector(database),
+        server=config.server,
+        id=config.id,
+        set_aside=set_aside,
+        required=not discard_unwanted,
+    )
+    stopping = threading.Event()
 
     def stop(*_: object) -> None:
+        stopping.set()
         worker.stop()
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
+    if not _is_there(database, stopping):
+        return
     text = f"relaying {_shown(database)} to {session.servers}"
     session.answer({"ready": True, "detail": text}, f"once relay: {text}")
     session.flush()
@@ -90,10 +110,8 @@ def status(session: Session, database: str) -> None:
     with _outbox(database) as desk:
         found = desk.run(overview(Ledger(desk.kind)))
     rows = [
-        (each.topic, each.waiting, each.set_aside, each.published,
-         output.painted("stopped", sys.stdout, 31) if each.stopped else "going on")
-        for each in found
-    ]  # fmt: skip
+        (each.topic, each.waiting, each.set_aside, each.published, _state(each)) for each in found
+    ]
     session.listing(found, HEADS, rows)
     if session.json:
         return
@@ -141,12 +159,18 @@ def schema(session: Session, kind: str) -> None:
     session.answer({"schema": outbox_schema(kind)}, outbox_schema(kind).rstrip("\n"))
 
 
+def _state(topic: "TopicOverview") -> str:
+    if topic.stopped:
+        return output.painted("stopped", sys.stdout, 31)
+    return output.painted("nobody subscribes", sys.stdout, 33) if topic.unwanted else "going on"
+
+
 @contextmanager
 def _desk(place: str) -> "Generator[Desk]":
     """The database, reached; or why not, in words."""
+    from oncemq.relay.absence import of_the_database
     from oncemq.relay.desk import Desk
     from oncemq.relay.places import connector
-    from oncemq.relay.relay import of_the_database
 
     connect = connector(place)
     try:
@@ -157,6 +181,26 @@ def _desk(place: str) -> "Generator[Desk]":
         raise DatabaseRefused(f"cannot use the database {_shown(place)}: {error}") from error
     with closing(desk):
         yield desk
+
+
+def _is_there(place: str, stopping: threading.Event) -> bool:
+    """Wait for a database that is away; what waiting cannot mend is raised. False: stopped."""
+    from oncemq.databases.outbox_schema import make_tables
+    from oncemq.relay.absence import is_away
+
+    pause = FIRST_PAUSE
+    while not stopping.is_set():
+        try:
+            with _desk(place) as desk:
+                desk.run(make_tables(desk.kind))
+            return True
+        except DatabaseRefused as refused:
+            if not is_away(refused):
+                raise
+            logger.warning("database away, trying again in %g s: %s", pause, refused.detail)
+        stopping.wait(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    return False
 
 
 @contextmanager

@@ -19,6 +19,7 @@ _KINDS: dict[str, type[OnceMQError]] = {
     "not_subscribed": NotSubscribed,
     "no_such_topic": NoSuchTopic,
     "unwanted": Unwanted,
+    "discarded": Unwanted,
     "fenced": Fenced,
     "stale_state": StaleState,
     "storage_full": StorageFull,

@@ -188,7 +188,7 @@ def _numbered_by_key(put: Put) -> bool:
 def _discarded(put: Put) -> Refused:
     """A required put repeats one that was not: the messages are gone, which is no receipt."""
     return Refused(
-        "unwanted",
+        "discarded",
         f"{put.topic!r}: this was put before without required, when nobody would get it, and was "
         "discarded; put it again as a new message"
         + (", under another idempotency key" if put.idempotency_key else ""),

@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
+from oncemq.client.discards import Discards
 from oncemq.client.engine import Engine
 from oncemq.client.settings import Settings, servers_from
 from oncemq.client.state import Standing as Found
 from oncemq.client.state import State
 from oncemq.client.turns import Turns, monotonic_clock
+from oncemq.client.values import receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Offset, SubscriptionId
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
@@ -84,7 +86,7 @@ class Courier:
         self._resumes = count(1)
         self._answers = 0
         self._silent = False
-        self._unkept: set[str] = set()
+        self._discards = Discards()
         self.under_way = 0
 
     @property
@@ -129,6 +131,7 @@ class Courier:
                 columns=columns,
                 checksum=checksum,
                 permit=errand.permit,
+                required=errand.required,
             )
             return put, body
 
@@ -168,7 +171,7 @@ class Courier:
             self._silent = False
         match reply:
             case PutAccepted():
-                self._note_unkept(errand.standing.topic, reply)
+                self._discards.note(receipts_of(errand.standing.topic, reply)[0])
                 errand.accepted(reply)
             case Resumed():
                 errand.resumed(reply)
@@ -178,10 +181,3 @@ class Courier:
                 errand.refused(reply)
             case _:
                 raise OnceMQError(f"no answer to a put: {reply!r}")
-
-    def _note_unkept(self, topic: str, reply: PutAccepted) -> None:
-        if not reply.stored and topic not in self._unkept:
-            self._unkept.add(topic)
-            logger.warning(
-                "published and not kept topic=%s: nobody subscribes, and nothing is retained", topic
-            )

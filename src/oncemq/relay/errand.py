@@ -4,7 +4,8 @@ Laws:
 - Numbers are tied to rows in the database before they are sent (`Standing.planned`), so that
   whoever sends after a crash sends the same rows in the same batch under the same numbers, and
   the server absorbs the repeat (G2).
-- Rows are freed by the same commit that notes their receipt, and by no other.
+- Rows are freed by the same commit that notes their receipt, and by no other. A receipt that says
+  "not stored" frees nothing where the rows are required: they wait until somebody would get them.
 - One batch of a topic is under way at a time: its order holds (G3), and the server knows its
   receipt word for word.
 - No number is given before the server has said where the producer stands on the topic. What does
@@ -24,6 +25,7 @@ from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
 
 ASK_AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})
 SEND_AGAIN = frozenset({"checksum", "storage_full"})  # nothing is wrong with the rows
+UNWANTED = "unwanted: "  # with it begins why a topic waits, and goes on by itself
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -52,6 +54,11 @@ class Standing(msgspec.Struct, frozen=True):
     def again(self) -> "Standing":
         """Stopped no more."""
         return msgspec.structs.replace(self, stopped="", version=self.version + 1)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is tried again by itself: nobody would get its messages yet."""
+        return self.stopped.startswith(UNWANTED)
 
     @property
     def first_sequence(self) -> Sequence:
@@ -104,12 +111,14 @@ class Errand:
 
     standing: Standing
     sets_aside: bool = False  # poison is put aside; else it stops the topic
+    required: bool = True  # rows that nobody would get wait; else the server discards them
     sure: bool = False  # the server has told this relay where it stands
     permit: int = 0  # which the server gave with that: copies from before it are void
     inherited: bool = False  # the planned rows may have been sent by an earlier relay
     sends: int = 0  # of the planned rows, by this one
     under_way: bool = False
-    put_off: bool = False  # the server has no room: later
+    put_off: bool = False  # the server has no room, or nobody wants the rows: later
+    put_offs: int = 0  # in a row
     refusal: str = ""  # of the planned rows: believed once a resume does not find them
     singly: int = 0  # so many rows go one by one: a refused one is among them
     change: Change | None = None  # decided, not yet committed
@@ -124,7 +133,9 @@ class Errand:
 
     def next(self) -> Ask | Plan | Send | None:
         """What to do now; None while something is under way, put off, or the topic is stopped."""
-        if self.standing.stopped or self.under_way or self.put_off or self.change is not None:
+        if self.under_way or self.put_off or self.change is not None:
+            return None
+        if self.standing.stopped and not self.standing.waits:
             return None
         if not self.sure:
             return Ask()
@@ -195,19 +206,34 @@ class Errand:
             )
             return
         self.refusal = ""
+        if self.required and not reply.stored:  # by a server that does not know what is required
+            self._discarded(reply.topic_id)
+            return
+        self.put_offs = 0
         self._set(
             freed=self.standing.planned,
             topic_id=reply.topic_id,
             acknowledged=self.standing.last_sequence,
             planned=(),
             last_place=self.standing.planned_place,
+            stopped="",
         )
 
     def refused(self, refused: Refused) -> None:
         """The server said no: later, or ask again, or never."""
         self.under_way = False
         if refused.code in SEND_AGAIN:
-            self.put_off = True
+            self._put_off()
+            return
+        if refused.code == "unwanted":
+            self._put_off()
+            if self.sends == 1:
+                self.sends = 0  # the one copy was answered: none is unaccounted for
+            if not self.standing.waits:
+                self._set(stopped=self._why_it_waits())
+            return
+        if refused.code == "discarded":
+            self._discarded(self.standing.topic_id)
             return
         self.sure = False
         if refused.code not in ASK_AGAIN:
@@ -241,6 +267,29 @@ class Errand:
             return
         self.sure, self.sends = True, 0
         self._set(topic_id=reply.topic_id, acknowledged=reply.last_sequence)
+
+    def _put_off(self) -> None:
+        self.put_off = True
+        self.put_offs += 1
+
+    def _discarded(self, topic_id: TopicId) -> None:
+        """The rows' numbers are used up, and nobody got the messages: they get others, later."""
+        self._put_off()
+        self._set(
+            topic_id=topic_id,
+            acknowledged=self.standing.last_sequence,
+            planned=(),
+            stopped=self._why_it_waits(),
+        )
+
+    def _why_it_waits(self) -> str:
+        name = self.standing.topic
+        return (
+            f"{UNWANTED}nobody would get the messages: {name!r} has no subscription and keeps "
+            "nothing. Its rows wait, and go out by themselves once somebody subscribes or the "
+            f"topic keeps messages (once topic create {name} --retain 7d). To have the server "
+            "discard them, run `once relay --discard-unwanted`"
+        )
 
     def _reject(self, rows: tuple[int, ...], reason: str) -> None:
         if len(rows) > 1:  # which one? They are numbered again, one by one

@@ -15,7 +15,7 @@ _COUNTS = """
 
 
 class TopicOverview(msgspec.Struct, frozen=True):
-    """One topic of an outbox. `reason`: why it is stopped, or why a row was set aside."""
+    """One topic of an outbox. `reason`: why it is stopped or waits, or why a row was set aside."""
 
     topic: str
     waiting: int
@@ -24,6 +24,7 @@ class TopicOverview(msgspec.Struct, frozen=True):
     stopped: bool
     reason: str
     oldest: str  # when the oldest row was written, as the database says it
+    unwanted: bool = False  # it waits until somebody would get its messages
 
 
 def overview(ledger: Ledger) -> Work[list[TopicOverview]]:
@@ -34,15 +35,18 @@ def overview(ledger: Ledger) -> Work[list[TopicOverview]]:
     for topic in sorted({*standings, *counts}):
         standing = standings.get(topic) or Standing(topic, ProducerId(b""))
         waiting, set_aside, reason, oldest = counts.get(topic, (0, 0, "", ""))
+        unwanted = standing.waits and waiting > 0
+        stopped = bool(standing.stopped) and not standing.waits
         found.append(
             TopicOverview(
                 topic,
                 waiting,
                 set_aside,
                 published=standing.acknowledged,
-                stopped=bool(standing.stopped),
-                reason=standing.stopped or reason or "",
+                stopped=stopped,
+                reason=standing.stopped if stopped or unwanted else reason or "",
                 oldest=str(oldest or ""),
+                unwanted=unwanted,
             )
         )
     return found

@@ -15,7 +15,8 @@ from typing import Self
 
 from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.databases.outbox_schema import make_tables
-from oncemq.errors import Fenced, OnceMQError, StaleState
+from oncemq.errors import Fenced, StaleState
+from oncemq.relay.absence import is_away, of_the_database
 from oncemq.relay.courier import Courier
 from oncemq.relay.desk import Connect, Desk
 from oncemq.relay.ledger import Ledger, Overtaken
@@ -33,7 +34,9 @@ class Relay:
     `connect` gives a new connection for the relay alone, or something to await for one. With
     `with` or `async with` it works in a thread until the block ends; `run` works right here.
     `id` is its name at the server; without one the outbox has a name of its own. `set_aside`:
-    a row that the server refuses is put aside and its topic goes on, instead of stopping.
+    a row that the server refuses is put aside and its topic goes on, instead of stopping. Rows for
+    a topic that nobody subscribes to and that keeps nothing wait, and go out once it is otherwise;
+    with `required=False` the server discards them, and they are deleted.
     """
 
     def __init__(
@@ -43,11 +46,13 @@ class Relay:
         server: str | Sequence[str] = DEFAULT_SERVER,
         id: str | None = None,
         set_aside: bool = False,
+        required: bool = True,
     ) -> None:
         self._connect = connect
         self._server = server
         self._id = id
         self._sets_aside = set_aside
+        self._required = required
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: BaseException | None = None  # what ended it
@@ -62,7 +67,7 @@ class Relay:
             except (Overtaken, StaleState) as error:
                 logger.warning("another relay was here, beginning again: %s", error)
             except Exception as error:
-                if not of_the_database(error):
+                if not of_the_database(error) and not is_away(error):
                     raise
                 logger.warning("database away, beginning again: %s", error)
             well = time.monotonic() - began > LONGEST_PAUSE
@@ -120,7 +125,10 @@ class Relay:
             courier = Courier(self._server, name)
             try:
                 logger.info("relay at work id=%s database=%s", name, desk.kind)
-                Session(desk, courier, sets_aside=self._sets_aside).serve(self._stopping)
+                session = Session(
+                    desk, courier, sets_aside=self._sets_aside, required=self._required
+                )
+                session.serve(self._stopping)
             except Fenced:
                 desk.ask("SELECT 1")  # a relay that lost its database lost its turn with it
                 raise
@@ -140,11 +148,3 @@ class Relay:
             waited = True
             self._stopping.wait(TURN_SECONDS)
         return False
-
-
-def of_the_database(error: Exception) -> bool:
-    """Whether the database or the way to it failed, which time may mend."""
-    if isinstance(error, OnceMQError):
-        return False
-    library = type(error).__module__.split(".")[0]
-    return library in ("sqlite3", "psycopg", "asyncpg", "sqlalchemy") or isinstance(error, OSError)

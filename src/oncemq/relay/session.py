@@ -12,12 +12,12 @@ import time
 from oncemq.core.names import PRODUCER_BYTES, ProducerId
 from oncemq.relay.courier import Courier
 from oncemq.relay.desk import Desk
-from oncemq.relay.errand import Ask, Errand, Plan, Send
+from oncemq.relay.errand import Ask, Errand, Plan, Send, Standing
 from oncemq.relay.ledger import Ledger
 from oncemq.relay.watch import LOOK_SECONDS, watch
 
 ACTIVE_MAX = 16  # topics under way at once: each has a batch in memory
-ROOM_SECONDS = 1.0  # until a put is tried again on a full server
+AGAIN_FIRST, AGAIN_LONGEST = 0.25, 5.0  # seconds until a put that was put off is tried again
 
 logger = logging.getLogger("oncemq.relay")
 
@@ -25,15 +25,16 @@ logger = logging.getLogger("oncemq.relay")
 class Session:
     """A desk, a courier, and the errands between them."""
 
-    def __init__(self, desk: Desk, courier: Courier, *, sets_aside: bool) -> None:
+    def __init__(self, desk: Desk, courier: Courier, *, sets_aside: bool, required: bool) -> None:
         self._desk = desk
         self._courier = courier
         self._sets_aside = sets_aside
+        self._required = required
         self._ledger = Ledger(desk.kind)
         self._watch = watch(desk)
         self._errands: dict[str, Errand] = {}
         self._last_topic = ""
-        self._try_again_at = 0.0
+        self._again_at: dict[str, float] = {}  # topics that were put off
 
     def serve(self, stopping: threading.Event) -> None:
         """Until told to stop, or something fails."""
@@ -49,10 +50,7 @@ class Session:
     def _due(self) -> list[Errand]:
         """The errands to see to now: those that have something to commit, and the next in turn."""
         topics = sorted(self._desk.run(self._ledger.topics()))  # the database's order may differ
-        if time.monotonic() >= self._try_again_at:
-            self._try_again_at = time.monotonic() + ROOM_SECONDS
-            for errand in self._errands.values():
-                errand.put_off = False
+        self._try_again(time.monotonic())
         changed = [each for each in self._errands.values() if each.change is not None]
         room = ACTIVE_MAX - self._courier.under_way - len(changed)
         later = [topic for topic in topics if topic > self._last_topic]
@@ -66,15 +64,28 @@ class Session:
                 due.append(errand)
         return [*changed, *due]
 
+    def _try_again(self, now: float) -> None:
+        """Let go on what was put off long enough, after waits that grow."""
+        for topic, errand in self._errands.items():
+            if errand.put_off and topic not in self._again_at:
+                pause = min(AGAIN_FIRST * 2 ** min(errand.put_offs - 1, 30), AGAIN_LONGEST)
+                self._again_at[topic] = now + pause
+            elif errand.put_off and now >= self._again_at[topic]:
+                del self._again_at[topic]
+                errand.put_off = False
+
     def _errand(self, topic: str) -> Errand:
         errand = self._errands.get(topic)
-        if errand is not None and not errand.standing.stopped:
+        if errand is not None and (not errand.standing.stopped or errand.put_off):
             return errand
         fresh = ProducerId(secrets.token_bytes(PRODUCER_BYTES))
         standing = self._desk.run(self._ledger.standing(topic, fresh))
         if errand is None or standing != errand.standing:  # a person let it go on
-            errand = self._errands[topic] = Errand(standing, sets_aside=self._sets_aside)
-            self._report(errand)
+            if errand is not None or standing.stopped:
+                self._report(standing)
+            errand = self._errands[topic] = Errand(
+                standing, sets_aside=self._sets_aside, required=self._required
+            )
         return errand
 
     def _turn(self, due: list[Errand]) -> bool:
@@ -82,12 +93,13 @@ class Session:
         wanted = [each for each in due if each.change or isinstance(each.next(), Plan)]
         if not wanted:
             return False
-        versions = [each.standing.version for each in wanted]
+        before = [each.standing for each in wanted]
         limit = self._courier.message_bytes
         self._desk.run(self._ledger.turn(wanted, message_bytes=limit))
-        for errand in wanted:
-            self._report(errand)
-        return versions != [each.standing.version for each in wanted]
+        for errand, old in zip(wanted, before, strict=True):
+            if errand.standing.stopped != old.stopped:
+                self._report(errand.standing)
+        return before != [each.standing for each in wanted]
 
     def _send(self, due: list[Errand]) -> None:
         for errand in due:
@@ -103,7 +115,10 @@ class Session:
                 case _:
                     pass
 
-    def _report(self, errand: Errand) -> None:
-        standing = errand.standing
-        if standing.stopped:
+    def _report(self, standing: Standing) -> None:
+        if standing.waits:
+            logger.warning("topic waits topic=%s: %s", standing.topic, standing.stopped)
+        elif standing.stopped:
             logger.error("topic stopped topic=%s: %s", standing.topic, standing.stopped)
+        else:
+            logger.info("topic goes on topic=%s", standing.topic)

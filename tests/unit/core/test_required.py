@@ -56,7 +56,7 @@ def test_a_required_put_does_not_take_a_discarded_one_for_its_receipt(desk) -> N
     assert not desk.put_keyed("orders", "k", b"a").stored
     desk.subscribe("orders")
     answer = desk.put_keyed("orders", "k", b"a", required=True)
-    assert refusal(answer) == "unwanted"
+    assert refusal(answer) == "discarded"
     assert "another idempotency key" in answer.detail
     again = desk.put_keyed("orders", "k", b"a")
     assert (again.stored, again.duplicate) == (False, True)
