@@ -3,8 +3,6 @@
 Where it cannot be told, the database counts as away: a relay that waits says why in its log.
 """
 
-import sqlite3
-
 from oncemq.errors import OnceMQError
 
 _LIBRARIES = ("sqlite3", "psycopg", "asyncpg", "sqlalchemy")
@@ -36,7 +34,7 @@ def is_away(error: BaseException) -> bool:
         state = getattr(seen, "sqlstate", None)
         if isinstance(state, str):
             return state.startswith(_AWAY)
-        if isinstance(seen, sqlite3.Error):
+        if _library(seen) == "sqlite3":
             return "locked" in str(seen)
         if _library(seen) == "psycopg" and type(seen).__name__ in _REFUSALS:
             return not any(words in str(seen) for words in _LASTING)
