@@ -258,7 +258,7 @@ SETTINGS: dict[str, Setting] = {
     "idempotency_ttl": Setting(_at_least_a_day, "how long an idempotency key is remembered"),
     "idempotency_keys_max": Setting(_count, "most idempotency keys that a topic remembers"),
     "stage_ttl": Setting(_at_least_a_minute, "how long an open stage may be silent"),
-    "stages_max": Setting(_count, "most stages, open or with messages that are kept"),
+    "stages_max": Setting(_count, "most open stages"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }

@@ -113,7 +113,7 @@ class Model(Machine):
         body = batch.encode_payloads(payloads)
         checksum = batch.checksum(body, batch.seed("", name, first, count))
         put = StagePut(ME, Epoch(0), name, Sequence(first), count, 0, checksum)
-        assert self.now_and(put, body) == Staged(Offset(len(held) + count), False, 0)
+        assert self.now_and(put, body) == Staged(Offset(len(held) + count), False, 0, 86_400_000)
         held += payloads
 
     def do_publish(self, pieces: list[tuple[str, bytes]], closing: bool) -> None:

@@ -14,7 +14,7 @@ from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Until
 from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId
 from oncemq.core.names import Sequence as Number
-from oncemq.core.replies import Refused, Reply
+from oncemq.core.replies import Refused, Reply, Staged
 from oncemq.core.requests import DropStage, Request, StagePut
 from oncemq.core.stages import NAME
 from oncemq.core.step import Body
@@ -43,6 +43,7 @@ class StageLine:
         self.count = 0
         self.bytes = 0
         self.error: OnceMQError | None = None
+        self.silence_ms = 0  # after which the server gives the stage up; 0: it did not say
         self._engine = engine
         self._under_way: dict[int, int] = {}  # token: bytes
 
@@ -68,6 +69,8 @@ class StageLine:
         self._under_way.pop(place[0], None)
         if isinstance(reply, Refused):
             self.error = self.error or error_of(reply)
+        elif isinstance(reply, Staged):
+            self.silence_ms = reply.stage_ms
 
     @property
     def flows(self) -> Until:

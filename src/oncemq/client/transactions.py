@@ -14,7 +14,7 @@ from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Commit as CommitReceipt
 from oncemq.client.values import Message, commit_receipt, input_of
-from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros, Offset, ProducerId, name_fault
+from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_fault
 from oncemq.core.replies import CommitDone, Refused, Reply
 from oncemq.core.requests import Commit, Input, Piece, Request
 from oncemq.core.step import Body
@@ -31,7 +31,7 @@ STAGE_BYTES = 1 << 20  # outputs gathered here go into a stage
 STAGE_MESSAGES = 5_000
 ROTATE_BYTES = 64 << 20  # a stage of this size is left for another: it is freed as a whole
 ROTATE_COMMITS = 1_000
-SILENT_MICROS = Micros(30_000_000)
+SILENT_MS = 60_000  # how long a stage is taken to live where the server does not say
 NOT_THERE_YET = ("stage_unknown", "stage_incomplete")  # a commit that overtook its stage
 
 
@@ -48,9 +48,13 @@ class Session:
         self.stage = self._new_stage()
 
     def refresh(self) -> None:
-        """A stage that was silent for long may have been given up by the server."""
+        """A stage that was silent for long is left before the server gives it up.
+
+        Not sooner than that: each stage that was published from stays on the server for a while.
+        """
         now = self._engine.now()
-        if now - self._used > SILENT_MICROS and self.stage.count:
+        lives_ms = self.stage.silence_ms or SILENT_MS
+        if now - self._used > lives_ms * 1_000 // 2 and self.stage.count:
             self.stage.drop()
             self.stage = self._new_stage()
         self._used = now
@@ -244,9 +248,11 @@ class Transaction:
             if session.stage.error is None:
                 reply = yield from ask_once(engine, make)
         if isinstance(reply, Refused):
+            # Why a batch was refused says more than that the commit misses it.
+            error = session.stage.error or error_of(reply)
             yield from self.resolve()  # another copy may be on its way yet
             if self.result is None:
-                raise session.stage.error or error_of(reply)
+                raise error
         elif not self._resolved:
             assert isinstance(reply, CommitDone)
             self._committed(reply)

@@ -5,14 +5,23 @@ see a message only after `synced` said so; every request gets exactly one answer
 The clock and the body's bytes are arguments; nothing here waits or reads.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from oncemq.core import catalog, upkeep
+from oncemq.core.commit_records import StagesEnded
 from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
 from oncemq.core.listeners import Listeners
 from oncemq.core.membership import Membership
-from oncemq.core.names import SYSTEM_TOPICS, ClientId, Micros, Offset, Serial, is_anonymous
+from oncemq.core.names import (
+    SYSTEM_TOPICS,
+    ClientId,
+    Micros,
+    Offset,
+    Serial,
+    TopicId,
+    is_anonymous,
+)
 from oncemq.core.records import Marked, MessagesLost, Retention, TopicConfigured, TopicDeleted
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
@@ -45,6 +54,8 @@ from oncemq.core.shard import Shard
 from oncemq.core.step import Body, Caller, Step
 from oncemq.core.topic import Topic
 from oncemq.core.transactions import Transactions
+
+STAGES_A_RECORD = 1_000
 
 
 class Broker:
@@ -152,6 +163,15 @@ class Broker:
         for record in self._upkeep.due(now, Micros(now + self.calendar.ages)):
             self._scribe.write(step, record)
         self.listeners.note(step)
+        return step
+
+    def end_stages(self, stage_ids: Sequence[TopicId]) -> Step:
+        """Compaction has copied what topics keep of these stages into the topics."""
+        step = Step()
+        known = [each for each in stage_ids if each in self.shard.stages.by_id]
+        for start in range(0, len(known), STAGES_A_RECORD):
+            ended = tuple(known[start : start + STAGES_A_RECORD])
+            self._scribe.write(step, StagesEnded(ended))
         return step
 
     def stored_before(self, request: Put | StagePut | Commit) -> bool:

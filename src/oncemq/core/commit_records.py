@@ -36,6 +36,13 @@ class StageDropped(Record, frozen=True, array_like=True):
     stage_id: TopicId
 
 
+class StagesEnded(Record, frozen=True, array_like=True):
+    """Closed stages whose messages now lie in their topics, where compaction copied them."""
+
+    kind = 43
+    stage_ids: tuple[TopicId, ...]
+
+
 class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages a topic got by a commit: `count` from `stage_offset` of a stage on.
 

@@ -15,6 +15,7 @@ from oncemq.core.commit_records import (
     PartKept,
     StageDropped,
     StageMade,
+    StagesEnded,
 )
 from oncemq.core.names import (
     ClientId,
@@ -249,6 +250,7 @@ RECORDS: dict[int, type[Record]] = {
         StageMade,
         MessagesStaged,
         StageDropped,
+        StagesEnded,
         Committed,
         ContentsCommitted,
         PartKept,

@@ -248,12 +248,16 @@ class Ends(Reply, frozen=True, array_like=True):
 
 
 class Staged(Reply, frozen=True, array_like=True):
-    """A batch is in its stage, which holds `end` messages now."""
+    """A batch is in its stage, which holds `end` messages now.
+
+    `stage_ms`: the stage is given up when nothing is put into it for so long; 0: not said.
+    """
 
     opcode = 76
     end: Offset
     duplicate: bool
     sync_ms: int
+    stage_ms: int = 0
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):

@@ -43,6 +43,7 @@ from oncemq.core.records import (
     Run,
     StageDropped,
     StageMade,
+    StagesEnded,
     SubscriptionDerived,
     SubscriptionEnded,
     SubscriptionMade,
@@ -131,6 +132,8 @@ class Shard:
                 self.owners.note(record, serial)
             case MessagesLost() if record.topic_id in self.stages.by_id:
                 self.stages.lost(record, serial)
+            case StagesEnded():
+                self.stages.ended(record, serial)
             case StageMade() | MessagesStaged() | StageDropped() | Committed():
                 known = self._apply_together(record, serial)
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
@@ -200,12 +203,20 @@ class Shard:
         topic = self.topics.get(topic_id)
         return STAGE_NAME if topic is None else topic.name
 
-    def live(self, topic_id: TopicId) -> tuple[str, Offset] | None:
-        """The name in the checksums of a topic's or a stage's batches, and from where it lives."""
+    def live(self, topic_id: TopicId) -> tuple[str, Offset, Offset, Serial] | None:
+        """The name in the checksums of a topic's or a stage's batches, and from where it lives.
+
+        Of a stage of which nothing more will be published also where it ends, and the last record
+        that published some of it; else 0.
+        """
         if topic := self.topics.get(topic_id):
-            return topic.name, topic.low
+            return topic.name, topic.low, Offset(0), Serial(0)
         stage = self.stages.by_id.get(topic_id)
-        return (STAGE_NAME, stage.low(self.low_of)) if stage else None
+        if stage is None:
+            return None
+        movable = not (stage.is_open or stage.lost) and stage.given <= stage.end
+        published = stage.published_at if movable else Serial(0)
+        return STAGE_NAME, stage.low(self.low_of), stage.end, published
 
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
         awaited = len(record.clients) if isinstance(record, TopicAwaited) else 0

@@ -7,6 +7,8 @@ stay where they are.
 Laws: a stage's numbers are 1, 2, 3 … like a producer's; a range is published once, in order;
 what a topic still keeps of a stage lives (`low`), and so does what may still be published. A stage
 that is closed and of which nothing lives is forgotten: that needs no record, for it is so for good.
+A closed stage does not stay for as long as a topic keeps its messages: compaction copies them into
+the topic, and says so with a record (`StagesEnded`).
 """
 
 from bisect import bisect_right
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from oncemq.core.commit_records import Committed, Part, StageDropped, StageMade
+from oncemq.core.commit_records import Committed, Part, StageDropped, StageMade, StagesEnded
 from oncemq.core.holes import Holes
 from oncemq.core.names import Micros, Offset, ProducerId, Sequence, Serial, TopicId
 from oncemq.core.producers import Producer, Recent
@@ -70,6 +72,8 @@ class Stage:
     end: Offset = Offset(0)
     published: Offset = Offset(0)  # everything below is published, or never will be
     tail_bytes: int = 0  # of what is above
+    given: int = 0  # messages that topics got; one that went to two topics counts twice
+    published_at: Serial = Serial(0)  # the last record that published some of it
     is_open: bool = True
     shares: dict[TopicId, Share] = field(default_factory=dict[TopicId, Share])
     lost: Holes = field(default_factory=Holes)
@@ -80,8 +84,10 @@ class Stage:
 
     def publish(self, parts: list[Part]) -> None:
         """Topics got these of it."""
+        self.published_at = self.last_serial
         for part in parts:
             if part.first_offset != NO_OFFSET:
+                self.given += part.count
                 self.shares.setdefault(part.topic_id, Share()).add(part)
         published = max(Offset(part.stage_offset + part.count) for part in parts)
         self.tail_bytes = self.bytes_of(self.end - published)
@@ -119,6 +125,8 @@ class StageState(msgspec.Struct, frozen=True, array_like=True, tag=5):
     is_open: bool
     shares: tuple[tuple[TopicId, list[Offset], list[Offset], Offset, int, int], ...]
     lost: tuple[tuple[Offset, Offset], ...] = ()
+    given: int = 0
+    published_at: Serial = Serial(0)
 
 
 class Stages:
@@ -132,6 +140,11 @@ class Stages:
 
     def __len__(self) -> int:
         return len(self.by_id)
+
+    @property
+    def opened(self) -> int:
+        """How many are open: those that a client may leave behind."""
+        return len(self._silent)
 
     # the fold
 
@@ -192,6 +205,14 @@ class Stages:
                 self._close(stage)
         return stage is not None
 
+    def ended(self, record: StagesEnded, serial: Serial) -> None:
+        """What topics keep of these lies in the topics now."""
+        for stage_id in record.stage_ids:
+            stage = self.by_id.get(stage_id)
+            if stage is not None and serial > stage.last_serial:
+                assert not stage.is_open, f"stage {stage_id} may still be published"
+                del self.by_id[stage_id]
+
     def _add(self, stage: Stage) -> None:
         self.by_id[stage.id] = stage
         if stage.is_open:
@@ -226,11 +247,11 @@ class Stages:
     def release(self, low_of: LowOf, most: int = RELEASED_A_SWEEP) -> None:
         """Forget closed stages of which nothing lives; looks at a few of them in turn."""
         for _ in range(min(most, len(self._closed))):
-            stage_id = self._closed.popleft()
-            if self.by_id[stage_id].is_over(low_of):
-                del self.by_id[stage_id]
-            else:
-                self._closed.append(stage_id)
+            stage = self.by_id.get(self._closed.popleft())  # None: it has ended
+            if stage is not None and stage.is_over(low_of):
+                del self.by_id[stage.id]
+            elif stage is not None:
+                self._closed.append(stage.id)
 
     # checkpoints
 
@@ -253,6 +274,8 @@ class Stages:
                 for topic_id, each in stage.shares.items()
             ),
             stage.lost.above(0),
+            stage.given,
+            stage.published_at,
         )
 
     def restore(self, state: StageState) -> None:
@@ -265,6 +288,7 @@ class Stages:
         stage = Stage(state.stage_id, state.name, state.last_serial, numbers)
         stage.end, stage.published = state.end, state.published
         stage.tail_bytes, stage.is_open = state.tail_bytes, state.is_open
+        stage.given, stage.published_at = state.given, state.published_at
         stage.shares = {
             topic_id: Share(list(offsets), list(places), end, parts, stride)
             for topic_id, offsets, places, end, parts, stride in state.shares

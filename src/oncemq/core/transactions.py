@@ -79,11 +79,11 @@ class Transactions:
             case New():
                 stage = stage or self._make_stage(step, put.stage, now)
                 self._store(step, stage, put, body, now)
-                return Staged(stage.end, False, self._rules.sync_ms)
+                return Staged(stage.end, False, self._rules.sync_ms, self._rules.stage_ms)
             case Duplicate():
                 assert stage is not None
                 self._counters.duplicates += put.count
-                return Staged(stage.end, True, self._rules.sync_ms)
+                return Staged(stage.end, True, self._rules.sync_ms, self._rules.stage_ms)
             case Gap(expected):
                 detail = f"the stage expects sequence {expected}, got {put.first_sequence}"
                 return Refused("sequence_gap", f"{detail}: send what is missing first")
@@ -102,14 +102,12 @@ class Transactions:
             return None
         if put.first_sequence > 1:
             return _stage_unknown(put.stage, "nothing was stored; begin another stage")
-        stages, most = self._shard.stages, self._rules.stages_max
-        if len(stages) >= most:
-            stages.release(self._shard.low_of)
-        if len(stages) >= most:
+        most = self._rules.stages_max
+        if self._shard.stages.opened >= most:
             return Refused(
                 "limit",
-                f"this server has its {most} stages, open or with messages that topics still "
-                "keep; let subscribers catch up, keep less, or raise stages_max",
+                f"this server has its {most} open stages; commit or drop those that are there, or "
+                "raise stages_max",
             )
         return None
 

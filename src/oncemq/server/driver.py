@@ -12,7 +12,7 @@ from itertools import count
 import msgspec
 
 from oncemq.core.broker import Broker
-from oncemq.core.names import Micros, Serial
+from oncemq.core.names import Micros, Serial, TopicId
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
@@ -108,6 +108,13 @@ class Driver:
             self._carry_out(self.broker.retain(topic, extents, now), now)  # type: ignore[arg-type]
         if self.log.durable_serial == self.log.last_serial > self._marked:
             self.mark(now)
+
+    def end_stages(self, stage_ids: Sequence[TopicId], now: Micros) -> bool:
+        """Let the log say that these stages are not needed any more; False when it has no room."""
+        if not self.log.has_room(GATHER_BYTES // 4, now_ms=now // 1000, fact=True):
+            return False
+        self._carry_out(self.broker.end_stages(stage_ids), now)
+        return True
 
     def mark(self, now: Micros) -> None:
         """Let the log say that what is in it is durable."""

@@ -21,6 +21,7 @@ from oncemq.storage.segment import DISK_FULL
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
 UPKEEP_MICROS = 1_000_000
+ENDED_A_TURN = 10_000  # stages: about 100 KB of records
 
 logger = logging.getLogger("oncemq.server")
 
@@ -40,6 +41,7 @@ class Housekeeping:
         self._hurries = False  # a checkpoint found no room, and was lent some
         self._completed = 0  # jobs
         self._at_rest: tuple[int, int] | None = None  # serial and jobs when nothing was to be done
+        self._ended = _ended_before(driver)  # stages that compaction has copied into their topics
 
     @property
     def busy(self) -> bool:
@@ -60,6 +62,7 @@ class Housekeeping:
         elif now >= self._next_upkeep:
             self._next_upkeep = Micros(now + UPKEEP_MICROS)
             self._driver.upkeep(now)
+            self._end_stages(now)
             if self._checkpoint_due(now):
                 self._last_checkpoint = now
                 self._capture = snapshot.capture(self._driver.broker.shard)
@@ -78,6 +81,12 @@ class Housekeeping:
         planned = self._driver.log.plan(self._live)
         self._at_rest = now if planned is None and self._driver.log.planned_all else None
         return planned
+
+    def _end_stages(self, now: Micros) -> None:
+        """Some of the stages that are not needed any more; more of them at the next turn."""
+        some = self._ended[:ENDED_A_TURN]
+        if some and self._driver.end_stages(some, now):
+            del self._ended[: len(some)]
 
     def _checkpoint_due(self, now: Micros) -> bool:
         log = self._driver.log
@@ -126,6 +135,8 @@ class Housekeeping:
                 if not isinstance(job, FlushJob):
                     log.complete(job)
                     janitor.give(job.clean, lambda: None)
+                if isinstance(job, CompactionJob):
+                    self._ended.extend(map(TopicId, sorted(job.dissolved)))
                 return
             if isinstance(trouble, Corrupt):  # its segment is left alone, the others go on
                 logger.error("compaction given up reason=corrupt detail=%s", trouble.detail)
@@ -142,3 +153,15 @@ class Housekeeping:
     def _live(self, topic_id: TopicId) -> Live | None:
         live = self._driver.broker.shard.live(topic_id)
         return None if live is None else Live(*live)
+
+
+def _ended_before(driver: Driver) -> list[TopicId]:
+    """Stages that the log has nothing of: they were copied, and the stop came before the record.
+
+    The inventory has seen to it that no topic needs them.
+    """
+    return [
+        stage.id
+        for stage in driver.broker.shard.stages.by_id.values()
+        if not stage.is_open and not driver.log.extents(stage.id)
+    ]

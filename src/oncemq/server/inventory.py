@@ -30,7 +30,7 @@ class Holdings(Protocol):
     """The part of the log that knows what it holds."""
 
     def extents(self, topic_id: TopicId) -> Sequence[Extent]: ...
-    def staged_from(self, topic_id: TopicId, offset: int, stage_id: TopicId) -> int | None: ...
+    def staged_from(self, topic_id: TopicId, offset: int) -> dict[int, int]: ...
     def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterable[tuple[int, int]]: ...
 
 
@@ -66,11 +66,13 @@ def check(shard: Shard, log: Holdings) -> None:
                 f"{topic.name}@{missing} is in no segment: a file of the log is missing. Put it "
                 "back from a backup, or run `once repair`"
             )
+    looked_up: dict[TopicId, dict[int, int]] = {}  # very many stages may have been copied before
     for stage in shard.stages.by_id.values():
         low = stage.low(shard.low_of)
         missing = _hole(log, stage.id, low, stage.end, stage.lost)
         if missing is not None:  # the stage knows only a bound: ask the log what is needed
-            missing = _hole(log, stage.id, _needed_from(shard, log, stage), stage.end, stage.lost)
+            needed = _needed_from(shard, log, stage, looked_up)
+            missing = _hole(log, stage.id, needed, stage.end, stage.lost)
         if missing is not None:
             raise Corrupt(
                 f"message {missing} of a stage is in no segment, but topics keep it (published "
@@ -85,8 +87,9 @@ def missing(shard: Shard, log: Holdings) -> list[Missing]:
     for topic in shard.topics.values():
         gaps = log.gaps(topic.id, topic.low, topic.end)
         found += [Missing(each, topic.name) for each in _unknown(topic.id, gaps, topic.lost)]
+    looked_up: dict[TopicId, dict[int, int]] = {}
     for stage in shard.stages.by_id.values():
-        gaps = log.gaps(stage.id, _needed_from(shard, log, stage), stage.end)
+        gaps = log.gaps(stage.id, _needed_from(shard, log, stage, looked_up), stage.end)
         name = f"a stage published to {_published_to(shard, stage)}"
         found += [Missing(each, name) for each in _unknown(stage.id, gaps, stage.lost)]
     return found
@@ -115,12 +118,15 @@ def _hole(log: Holdings, topic_id: TopicId, low: Offset, end: Offset, lost: Hole
     return offset if offset < end else None
 
 
-def _needed_from(shard: Shard, log: Holdings, stage: Stage) -> Offset:
+def _needed_from(
+    shard: Shard, log: Holdings, stage: Stage, looked_up: dict[TopicId, dict[int, int]]
+) -> Offset:
     """From where on a stage is really needed: what topics keep of it, what may be published."""
     lowest = int(stage.published if stage.is_open else stage.end)
     for topic_id, share in stage.shares.items():
         low = shard.low_of(topic_id)
         if low is not None and low < share.end:
-            needed = log.staged_from(topic_id, low, stage.id)
-            lowest = lowest if needed is None else min(lowest, needed)
+            if topic_id not in looked_up:
+                looked_up[topic_id] = log.staged_from(topic_id, low)
+            lowest = min(lowest, looked_up[topic_id].get(stage.id, lowest))
     return Offset(lowest)

@@ -256,14 +256,15 @@ class Catalog:
                 f"{part.first_offset + at - part.stage_offset} of topic {part.topic_id} is kept"
             )
 
-    def staged_from(self, topic_id: int, offset: int, stage_id: int) -> int | None:
-        """Where in a stage the first of a topic's messages from `offset` on lies; None: nowhere."""
+    def staged_from(self, topic_id: int, offset: int) -> dict[int, int]:
+        """Where in each stage the first of a topic's messages from `offset` on lies."""
+        found: dict[int, int] = {}
         for place in self.places(topic_id, offset):
             if place.is_part:
                 part = self.read_part(topic_id, place)
-                if part.stage_id == stage_id:
-                    return part.stage_offset + max(0, offset - part.first_offset)
-        return None
+                first = part.stage_offset + max(0, offset - part.first_offset)
+                found.setdefault(part.stage_id, first)
+        return found
 
     def read_part(self, topic_id: int, place: Place) -> PartKept:
         """What the commit at a place says about a topic."""

@@ -1,5 +1,8 @@
 """Giving back the room of settled messages: the jobs that carry out what `planning` chose.
 
+A stage that lies in the sources as a whole ends with a rewriting: what topics keep of it is copied
+into the topics, so that no stage stays in memory for as long as its messages are kept.
+
 Laws: only segments the older kept checkpoint covers are touched. Neighbours are rewritten
 together, so a topic's offsets stay in order over the segments. Every body is verified before
 it is written again; damage raises Corrupt and leaves the sources alone. A cold segment gets
@@ -13,12 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from oncemq.core.records import MessagesStored, PartKept, Run
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Buffer, Disk, File
 from oncemq.storage.framing import Frame, encode, frame_key
 from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex, entries_from
-from oncemq.storage.parts import Parts, Stored
+from oncemq.storage.parts import Parts, Stored, published
 from oncemq.storage.places import Place, place_of, read_frame, read_parts
 from oncemq.storage.planning import Plan
 from oncemq.storage.segment import COLD, Header, Segment, remove_segment, save_index
@@ -37,6 +42,7 @@ class CompactionJob:
         self, disk: Disk, folder: str, identity: bytes, cache: BlockCache, planned: Plan
     ) -> None:
         self.sources = planned.sources
+        self.dissolved = planned.dissolved  # stages that nobody needs once it is complete
         self.result: Segment | None = None
         self.damaged: tuple[Segment, str] | None = None  # the source that `run` gave up at, and why
         self._disk = disk
@@ -99,14 +105,45 @@ class CompactionJob:
             for entry in entries_from(self._index(source), topic_id, low, again):
                 place = place_of(source, entry)
                 if entry.is_part:
-                    yield self._part(file, topic_id, place)
+                    serial, part = self._part(file, topic_id, place)
+                    if part.stage_id in self.dissolved:
+                        yield from self._copied(part, serial, low, files)
+                        self._source = source
+                    else:
+                        yield Moved(serial, part, 0, 0, b"")
                     continue
                 frame, stored = read_frame(file, place, key, verify=True)
                 if stored.record.topic_id != topic_id:
                     raise Corrupt(f"{source.path}: another topic at byte {entry.position}")
                 yield Moved.of(frame, stored)
 
-    def _part(self, file: File, topic_id: int, place: Place) -> "Moved":
+    def _copied(
+        self, part: PartKept, serial: int, low: int, files: list[File]
+    ) -> Iterator["Moved"]:
+        """The messages of a part from `low` on, out of its stage: the topic's own from now on."""
+        name = self._plan.live[part.topic_id].name
+        at = part.stage_offset + max(0, low - part.first_offset)
+        end = part.stage_offset + part.count
+        for staged in self._staged(part.stage_id, at, files):
+            if staged.record.first_offset > at or at >= end:
+                break
+            stop = min(end, staged.record.first_offset + staged.record.count)
+            yield Moved.copied(name, serial, published(part, staged, start=at, stop=stop))
+            at = stop
+        if at < end:
+            raise Corrupt(f"{self._source.path}: message {at} of stage {part.stage_id} is missing")
+
+    def _staged(self, stage_id: int, offset: int, files: list[File]) -> Iterator[Stored]:
+        """A stage's batches from the one holding `offset` on, each verified."""
+        key = frame_key(self._identity)
+        for source, file in zip(self.sources, files, strict=True):
+            again = partial(self._remade, source, file)
+            for entry in entries_from(self._index(source), stage_id, offset, again):
+                self._source = source
+                yield read_frame(file, place_of(source, entry), key, verify=True)[1]
+                offset = entry.first_offset + entry.count
+
+    def _part(self, file: File, topic_id: int, place: Place) -> tuple[int, PartKept]:
         """A part of a commit as it stands alone; a commit is read once, however many it has."""
         key = place.segment.name, place.position
         if self._commit is None or self._commit[0] != key:
@@ -116,7 +153,7 @@ class CompactionJob:
         part = parts.get((topic_id, place.first_offset))
         if part is None:
             raise Corrupt(f"{place.segment.path}: another topic at byte {place.position}")
-        return Moved(serial, part, 0, 0, b"")
+        return serial, part
 
     def _index(self, source: Segment) -> Index:
         """An index the janitor may use: it has its own cache, the loop's is not for it."""
@@ -151,6 +188,15 @@ class Moved:
     @classmethod
     def of(cls, frame: Frame, stored: Stored) -> "Moved":
         return cls(frame.serial, stored.record, stored.seed, frame.body_checksum, stored.body)
+
+    @classmethod
+    def copied(cls, name: str, serial: int, stored: Stored) -> "Moved":
+        """Messages out of a stage, with a checksum as the topic's own batches have it."""
+        record, run = stored.record, stored.record.runs[0]
+        seed = batch.seed(name, run.producer, run.first_sequence, run.count)
+        checksum = batch.checksum(stored.body, seed)
+        record = msgspec.structs.replace(record, checksum=checksum)
+        return cls(serial, record, seed, checksum, stored.body)
 
 
 def _joins(waiting: list[Moved], moved: Moved) -> bool:

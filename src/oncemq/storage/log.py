@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncemq.core.names import Offset, Serial, TopicId
-from oncemq.core.records import Committed, MessagesStored, Record
+from oncemq.core.records import Committed, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import (
     KEPT,
@@ -56,6 +56,8 @@ class LogOptions:
     checkpoint_bytes: int = 32 * MEBIBYTE
     checkpoint_records: int = 50_000
     checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
+    segment_stages: int = 10_000  # of one segment; planning looks at all of them in one go
+    stages_kept: int = 1_000  # closed ones of one segment; with more, it is rewritten without them
 
 
 class Log:
@@ -159,6 +161,7 @@ class Log:
             assert isinstance(index, MemoryIndex)
             if index.add(record, position, size):
                 self._catalog.hold(record.topic_id, record.first_offset, current)
+                current.stages += isinstance(record, MessagesStaged)
         elif isinstance(record, Committed):
             index = current.index
             assert isinstance(index, MemoryIndex)
@@ -257,7 +260,12 @@ class Log:
             return None
         covered = self._checkpoints[0].begin
         weighed = self._scales.weigh(self._catalog.segments, covered, live_of, self._last_serial)
-        planned = plan(weighed, live_of, merged_bytes_max=self.options.segment_bytes)
+        planned = plan(
+            weighed,
+            live_of,
+            merged_bytes_max=self.options.segment_bytes,
+            stages_max=self.options.stages_kept,
+        )
         if planned is not None:
             self._compacting = CompactionJob(
                 self._disk, f"{self._directory}/log", self.identity, self._cache, planned
@@ -340,9 +348,9 @@ class Log:
         offset = self._catalog.offset_at(topic_id, timestamp)
         return None if offset is None else Offset(offset)
 
-    def staged_from(self, topic_id: TopicId, offset: int, stage_id: TopicId) -> int | None:
-        """Where in a stage the first of a topic's messages from `offset` on lies; None: nowhere."""
-        return self._catalog.staged_from(topic_id, offset, stage_id)
+    def staged_from(self, topic_id: TopicId, offset: int) -> dict[int, int]:
+        """Where in each stage the first of a topic's messages from `offset` on lies."""
+        return self._catalog.staged_from(topic_id, offset)
 
     def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
         """The offsets from `low` up to `end` that no segment holds; reads every index."""

@@ -2,7 +2,8 @@
 
 Laws: nothing is rewritten in vain. What counts as free is what a rewriting really frees: a
 batch that is settled in part is moved whole. A rewriting of mostly dead segments frees more
-than it writes; a merging of small neighbours writes no segment that is not twice as large as
+than it writes; so does one of a segment with very many stages in memory, and when it was rewritten
+it has none; a merging of small neighbours writes no segment that is not twice as large as
 the largest it is made of, so a byte is merged a logarithmic number of times, and both come to
 rest. A log segment is rewritten once at most: it is a cold one then.
 """
@@ -26,6 +27,18 @@ class Live:
 
     name: str
     low: int
+    end: int = 0  # of a stage of which nothing more will be published
+    published: int = 0  # the last record that published some of it; 0: a topic, or another stage
+
+    def lies_in(self, segments: Sequence[Segment], extents: Sequence[Extent | None]) -> bool:
+        """Whether neighbours, with these extents of a stage, hold all that is needed of it.
+
+        Then its parts are in them as well: a part comes after the messages it is made of.
+        """
+        if not self.published or self.published > segments[-1].last_serial:
+            return False
+        held = [extent for extent in extents if extent is not None]
+        return held[0].first_offset <= self.low and held[-1].end_offset >= self.end
 
 
 LiveOf = Callable[[TopicId], Live | None]
@@ -38,6 +51,7 @@ class Plan:
     sources: tuple[Segment, ...]
     live: dict[int, Live]  # empty: nothing in the sources lives
     rewrite: bool
+    dissolved: frozenset[int] = frozenset()  # stages whose messages are copied into their topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +61,19 @@ class Weighed:
     segment: Segment
     live: int
     usable: bool  # not in use, and covered by the older kept checkpoint
+    stages: int = 0  # that a rewriting ends
 
     @property
     def mostly_dead(self) -> bool:
-        return self._movable and 2 * self.live < self.segment.end - self.segment.header.size
+        return self.movable and 2 * self.live < self.segment.end - self.segment.header.size
 
     @property
     def mergeable(self) -> bool:
-        return self._movable and self.segment.header.form == COLD
+        return self.movable and self.segment.header.form == COLD
 
     @property
-    def _movable(self) -> bool:
+    def movable(self) -> bool:
+        """Whether it may be rewritten."""
         return self.usable and self.live > 0 and not self.segment.damage
 
 
@@ -67,7 +83,8 @@ class Scales:
     """
 
     def __init__(self) -> None:
-        self._weights: OrderedDict[str, int] = OrderedDict()  # by name, longest not looked at first
+        # bytes and stages by name, longest not looked at first
+        self._weights: OrderedDict[str, tuple[int, int]] = OrderedDict()
         self._looked: set[str] = set()
         self._serial = -1
         self.looked_at_all = False  # while nothing was appended
@@ -94,37 +111,50 @@ class Scales:
             rows += own
             if rows > max(own, ROWS_A_LOOK):
                 break
-            self._weights[name] = live_bytes(usable[name], live_of)
+            self._weights[name] = weight_of(usable[name], live_of)
             self._weights.move_to_end(name)
             self._looked.add(name)
         self.looked_at_all = usable.keys() <= self._looked
         return [
-            Weighed(each, self._weights.get(each.name, 0), each.name in self._weights)
+            Weighed(each, live, each.name in self._weights, stages)
             for each in segments
+            for live, stages in (self._weights.get(each.name, (0, 0)),)
         ]
 
 
-def plan(weighed: Sequence[Weighed], live_of: LiveOf, *, merged_bytes_max: int) -> Plan | None:
-    """The next thing worth doing, if any: drop what is dead, rewrite what is mostly so, merge."""
+def plan(
+    weighed: Sequence[Weighed], live_of: LiveOf, *, merged_bytes_max: int, stages_max: int
+) -> Plan | None:
+    """The next thing worth doing, if any: drop what is dead, rewrite what is mostly so, or what has
+    many stages, merge. A rewriting ends every stage that lies in its sources as a whole."""
     dead = tuple(one.segment for one in weighed if one.usable and not one.live)
     if dead:
         return Plan(dead, {}, rewrite=False)
-    chosen = _mostly_dead(weighed) or _small(weighed, merged_bytes_max)
+    chosen = (
+        _neighbours(weighed, lambda one: one.mostly_dead)
+        or _neighbours(weighed, lambda one: one.movable and one.stages > stages_max)
+        or _small(weighed, merged_bytes_max)
+    )
     if not chosen:
         return None
     found: dict[int, Live] = {}
+    dissolved: set[int] = set()
     for topic_id in {topic_id for segment in chosen for topic_id in segment.index.topics()}:
-        live_topic = live_of(TopicId(topic_id))
-        if live_topic is not None:
-            found[topic_id] = live_topic
-    return Plan(tuple(chosen), found, rewrite=True)
+        live = live_of(TopicId(topic_id))
+        if live is None:
+            continue
+        if live.lies_in(chosen, [segment.index.extent(topic_id) for segment in chosen]):
+            dissolved.add(topic_id)
+        else:
+            found[topic_id] = live
+    return Plan(tuple(chosen), found, rewrite=True, dissolved=frozenset(dissolved))
 
 
-def _mostly_dead(weighed: Sequence[Weighed]) -> list[Segment]:
-    """The first neighbours of which more than half is free."""
+def _neighbours(weighed: Sequence[Weighed], wanted: Callable[[Weighed], bool]) -> list[Segment]:
+    """The first neighbours that are all of this kind."""
     run: list[Segment] = []
     for one in weighed:
-        if one.mostly_dead and len(run) < SOURCES_MAX:
+        if wanted(one) and len(run) < SOURCES_MAX:
             run.append(one.segment)
         elif run:
             break
@@ -146,25 +176,28 @@ def _small(weighed: Sequence[Weighed], bytes_max: int) -> list[Segment]:
     return []
 
 
-def live_bytes(segment: Segment, live_of: LiveOf) -> int:
-    """How many bytes of a segment a compaction has to move; 0 exactly when nothing lives.
+def weight_of(segment: Segment, live_of: LiveOf) -> tuple[int, int]:
+    """How many bytes of a segment a compaction has to move, and how many stages it would end.
 
-    Exact for a cold segment; for a log segment about right, by the share of the offsets.
+    No bytes exactly when nothing lives. Exact for a cold segment; for a log segment about right, by
+    the share of the offsets.
     """
-    total = 0
+    total = stages = 0
     for topic_id in segment.index.topics():
         live = live_of(TopicId(topic_id))
         extent = segment.index.extent(topic_id)
         if live is None or extent is None or extent.end_offset <= live.low:
             segment.weights.pop(topic_id, None)
-        elif live.low <= extent.first_offset:
+            continue
+        stages += live.lies_in([segment], [extent])
+        if live.low <= extent.first_offset:
             total += extent.bytes
         elif segment.header.form == COLD:
             total += _moved_bytes(segment, topic_id, extent, live.low)
         else:
             share = extent.end_offset - live.low
             total += max(1, extent.bytes * share // (extent.end_offset - extent.first_offset))
-    return total
+    return total, stages
 
 
 def _moved_bytes(segment: Segment, topic_id: int, extent: Extent, low: int) -> int:

@@ -63,7 +63,7 @@ class Room:
         kept = 0 if fact else self.reserve
         current = self._catalog.segments[-1]
         fits = current.end + size + kept <= current.size
-        if fits and current.end + size <= self._options.segment_bytes:
+        if fits and not self._is_full(current, size):
             return True
         if not self._lent and now_ms - self._refused_ms >= RETRY_MS:
             if self._take(size):
@@ -102,7 +102,7 @@ class Room:
         """
         options, current = self._options, self._catalog.segments[-1]
         empty = current.last_serial < current.first_serial
-        rolls = not (last or empty) and current.end + size > options.segment_bytes
+        rolls = not (last or empty) and self._is_full(current, size)
         start, have = (HEADER_BYTES, 0) if rolls else (current.end, current.size)
         given_back = current.size - current.end if rolls else 0  # by sealing the old one
         needed = start + size + (0 if last else self.reserve)
@@ -121,6 +121,11 @@ class Room:
         if self._allocate(wanted, rolls=rolls):
             return True
         return needed < wanted and self._allocate(needed, rolls=rolls)
+
+    def _is_full(self, segment: Segment, more: int) -> bool:
+        """Whether a segment has no place for so many bytes, or for another stage."""
+        options = self._options
+        return segment.end + more > options.segment_bytes or segment.stages > options.segment_stages
 
     def _allocate(self, size: int, *, rolls: bool) -> bool:
         try:

@@ -4,10 +4,11 @@ import contextlib
 from itertools import count
 
 import pytest
+from msgspec import structs
 
 from oncemq.client import stages, verbs
 from oncemq.client.staging import StageLine
-from oncemq.client.transactions import ROTATE_COMMITS, SILENT_MICROS, STAGE_MESSAGES, Transaction
+from oncemq.client.transactions import ROTATE_COMMITS, STAGE_MESSAGES, Transaction
 from oncemq.errors import Fenced, InvalidRequest, Refused
 from oncemq.wire import batch
 
@@ -217,11 +218,34 @@ def test_transactions_share_a_stage_and_leave_it_in_time(world, job) -> None:
     assert session.stage is not first
     job.turn()
     assert len(stages_known.by_name) == 0
-    session.stage.put(1, 0, batch.encode_payloads([b"x"]))
-    world.server.now += SILENT_MICROS + 1
-    second = session.stage
-    session.refresh()
-    assert session.stage is not second
+
+
+def test_a_stage_is_used_for_half_of_the_time_that_the_server_keeps_it(world, job) -> None:
+    stages_known = world.server.driver.broker.shard.stages
+    half = world.server.driver.broker.rules.stage_ms * 1_000 // 2
+    for _ in range(3):
+        work = Transaction(job.engine)
+        job.run(work.put(["out"], items(b"x")))
+        job.run(work.commit())
+        world.server.now += half - 60_000_000
+    assert len(stages_known) == 1
+    world.server.now += 120_000_000
+    work = Transaction(job.engine)
+    job.run(work.put(["out"], items(b"x")))
+    job.run(work.commit())
+    job.turn()
+    assert len(stages_known.by_name) == 1  # the first was dropped at the server, not left open
+    assert world.server.stored("out") == [b"x"] * 4
+
+
+def test_why_a_batch_was_refused_is_said_and_not_that_it_is_missing(world, job) -> None:
+    deciding = world.server.driver.broker._transactions
+    deciding._rules = structs.replace(deciding._rules, stages_max=0)
+    work = Transaction(job.engine)
+    job.run(work.put(["out"], items(b"x")))
+    with pytest.raises(Refused, match="open stages") as refused:
+        job.run(work.commit())
+    assert refused.value.code == "limit"
 
 
 def test_two_transactions_at_once_do_not_disturb_each_other(world, job) -> None:

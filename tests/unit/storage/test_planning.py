@@ -12,7 +12,7 @@ from oncemq.errors import Corrupt
 from oncemq.storage import compaction, planning
 from oncemq.storage.compaction import ColdWriter
 from oncemq.storage.log import LogOptions
-from oncemq.storage.planning import Live, live_bytes
+from oncemq.storage.planning import Live, weight_of
 from oncemq.storage.segment import COLD
 
 JOBS_MAX = 50
@@ -73,14 +73,14 @@ def test_of_a_cold_segment_the_bytes_that_stay_are_known_exactly(
     (segment,) = cold(roomy)
     total = segment.end - segment.header.size
     for low in range(8):
-        before = live_bytes(segment, lambda _, low=low: Live("t1", low))
+        before = weight_of(segment, lambda _, low=low: Live("t1", low))[0]
         assert before == total - sum(
             entry.size
             for entry in segment.index.entries_from(1, 0)
             if entry.first_offset + entry.count <= low
         )
-    assert live_bytes(segment, lambda _: Live("t1", 8)) == 0
-    assert live_bytes(segment, lambda _: None) == 0
+    assert weight_of(segment, lambda _: Live("t1", 8)) == (0, 0)
+    assert weight_of(segment, lambda _: None) == (0, 0)
     assert segment.weights == {}
 
 

@@ -125,7 +125,7 @@ ALL_REPLIES = [
     TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
     SubscriptionList((SUBSCRIPTION,), False),
     StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
-    Staged(Offset(4), True, 50),
+    Staged(Offset(4), True, 50, 1000),
     CommitDone(True, (Result("orders", TopicId(5), Offset(-1), 2),), 50, 6, 7),
     Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
     Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
