@@ -67,6 +67,7 @@ class Dealer(Machine):
     """A server driven by hand, and the one client whose commits are watched."""
 
     options = LogOptions(
+        stages_kept=0,
         segment_bytes=16384,
         allocate_bytes=8192,
         reserve_bytes=256,
