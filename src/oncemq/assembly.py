@@ -58,7 +58,7 @@ class Server:
         opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
         self._log = opened.log
         try:
-            shard = Shard(opened.log.tag)
+            shard = Shard(opened.log.tag, opened.log.identity)
             for blob in opened.states:
                 snapshot.restore(shard, blob)
             shard.checkpointed = opened.checkpoint_end
@@ -84,6 +84,7 @@ class Server:
         self.address = way_in.address
         self.feed = broker.listeners.feed = live.address if live else ""
         driver = Driver(broker, opened.log)
+        driver.begin(clock())
         self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
         for copy in opened.report.torn:

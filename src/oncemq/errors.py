@@ -9,6 +9,7 @@ OnceMQError
 ├── Unreachable         no server answered in time; what was recorded goes out later
 ├── Fenced              a newer client with the same id took over
 │   └── StaleState      the state directory is an old copy
+├── HistoryLost         the server has lost what this client knows it had: a person must accept
 ├── OutboxFull          the limit of unsent puts is reached
 ├── StorageRefused      the disk is full, or what is on it cannot be trusted
 │   ├── StorageUnreadable  the server's disk did not give what is stored; try again
@@ -80,6 +81,12 @@ class StaleState(Fenced):
     """The client's state is an older copy of what the server has seen."""
 
     code = "stale_state"
+
+
+class HistoryLost(OnceMQError):
+    """The server does not have what this client saw it have; it goes on once a person said so."""
+
+    code = "history_lost"
 
 
 class OutboxFull(OnceMQError):

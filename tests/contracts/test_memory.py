@@ -7,7 +7,8 @@ import pytest
 
 from oncemq.client.journal import Journal
 from oncemq.client.state import Memory
-from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.greeting import NO_LOG, LogSeen
+from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.errors import Fenced
 from oncemq.testing.memory_journal import MemoryJournal
 
@@ -27,16 +28,20 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
 
 def test_a_new_one_knows_nothing(memory: Memory) -> None:
     assert (memory.last_epoch(), memory.cursors()) == (0, {})
-    assert memory.claim(7) == (0, ())
+    assert memory.claim(7) == (0, (), NO_LOG)
 
 
 def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
     found = [memory.claim(nonce) for nonce in (30, 10, 20)]
-    assert found == [(0, ()), (0, (30,)), (0, (30, 10))]  # what stood before each
+    assert [each[:2] for each in found] == [
+        (0, ()),
+        (0, (30,)),
+        (0, (30, 10)),
+    ]  # what stood before each
     memory.granted(Epoch(4), 10)
-    assert memory.claim(40) == (4, (20,))
+    assert memory.claim(40) == (4, (20,), NO_LOG)
     memory.granted(Epoch(3), 99)
-    assert memory.claim(50) == (4, (20, 40))
+    assert memory.claim(50) == (4, (20, 40), NO_LOG)
     assert memory.last_epoch() == 4
 
 
@@ -51,6 +56,14 @@ def test_cursors_are_moved_by_the_current_epoch_only(memory: Memory) -> None:
         with pytest.raises(Fenced):
             memory.settle(Epoch(other), [("a", SubscriptionId(7), Offset(9))] * 2)
     assert memory.cursors() == {"a": (7, 3), "b": (8, 1)}
+
+
+def test_the_log_that_a_state_is_about_is_found_by_the_next_claim(memory: Memory) -> None:
+    here = LogSeen(b"log", Generation(3))
+    memory.know(here)
+    assert memory.claim(1).log == here
+    memory.know(LogSeen(b"log", Generation(4)))
+    assert memory.claim(2).log.generation == 4
 
 
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:

@@ -51,6 +51,7 @@ EXITS: list[tuple[type[errors.OnceMQError], int]] = [
     (OutputFailed, OUTPUT),
     (errors.Unreachable, UNREACHABLE),
     (errors.Fenced, FENCED),
+    (errors.HistoryLost, FENCED),
     (errors.StorageRefused, STORAGE),
     (errors.OutboxFull, STORAGE),
     (errors.ConfigError, USAGE),

@@ -95,7 +95,7 @@ EXIT_CODES = """
 Exit codes:
   0  done (a duplicate that was absorbed included)
   1  refused: not subscribed, already subscribed, not stored, no such topic
-  2  wrong usage or settings      5  fenced, or not allowed
+  2  wrong usage or settings      5  fenced, or history lost
   3  no server answered           6  an audit found a gap or a duplicate
   4  nothing new to get           7  the storage refused: corrupt or full
                                   8  standard output could not be written

@@ -2,21 +2,29 @@
 
 Laws: a refusal ends this start only after its own claim was asked about. Where another start went
 ahead of it meanwhile, it claims anew; where that was a later one on the same disk, it is fenced;
-only a state that was out of date from the beginning is called so.
+only a state that was out of date from the beginning is called so. A state that knows more than
+the server has is told what, and not let in: a person decides (`once client accept`).
 """
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from oncemq.client.lost import what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
-from oncemq.core.greeting import Greeting
+from oncemq.core.greeting import Greeting, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch
-from oncemq.core.replies import Refused, Reply, Taken, Welcome
+from oncemq.core.replies import Compared, LostCursor, Refused, Reply, Taken, Welcome
+from oncemq.core.requests import Compare, Settled
 from oncemq.core.step import Body
-from oncemq.errors import Fenced
+from oncemq.errors import Fenced, HistoryLost
 
 if TYPE_CHECKING:
     from oncemq.client.engine import Engine
+
+COMPARED_MAX = 1_000  # cursors in one question
+
+logger = logging.getLogger("oncemq.client")
 
 
 class Arrival:
@@ -46,8 +54,7 @@ class Arrival:
         assert isinstance(reply, Welcome | Taken | Refused)
         if isinstance(reply, Welcome):
             if greeting.welcomed(reply):
-                self._greeting = None
-                engine.let_in(reply, greeting.claim)
+                self._welcomed(greeting, reply)
             else:
                 self._say_hello(greeting)
         elif greeting.refused(reply):
@@ -57,7 +64,54 @@ class Arrival:
         elif reply.code == "stale_state" and self._was_overtaken(greeting):
             self._claim_anew(greeting)
         else:
-            engine.fail(error_of(reply))
+            engine.fail(with_way_out(error_of(reply), engine))
+
+    def _welcomed(self, greeting: Greeting, welcome: Welcome) -> None:
+        """It has its epoch, which is on disk first; if the log went back, it compares."""
+        state = self._engine.state
+        state.granted(welcome.client_epoch, greeting.claim)
+        known = [Settled(topic, *place) for topic, place in sorted(state.cursors().items())]
+        if welcome.generation == greeting.log.generation:
+            known = []
+        self._compare(greeting.log, welcome, known, [])
+
+    def _compare(
+        self, log: LogSeen, welcome: Welcome, known: list[Settled], lost: list[LostCursor]
+    ) -> None:
+        """Ask about some cursors, then about the others; then go on, or say what is lost."""
+        engine = self._engine
+        if not known:
+            self._compared(log, welcome, lost)
+            return
+        page, rest = tuple(known[:COMPARED_MAX]), known[COMPARED_MAX:]
+
+        def answered(reply: Reply, _: Sequence[Body]) -> None:
+            if engine.failure is not None:
+                return
+            if isinstance(reply, Refused):
+                engine.fail(error_of(reply))
+                return
+            assert isinstance(reply, Compared)
+            self._compare(log, welcome, rest, [*lost, *reply.cursors])
+
+        question = Compare(engine.client, log.generation, cursors=page)
+        self.token = engine.begin_put(lambda: (question, None), answered)
+
+    def _compared(self, log: LogSeen, welcome: Welcome, lost: list[LostCursor]) -> None:
+        engine = self._engine
+        if lost:
+            engine.fail(with_way_out(HistoryLost(what_is_lost(log, welcome, lost)), engine))
+            return
+        self._greeting = None
+        here = LogSeen(welcome.log_id, welcome.generation)
+        if here != log:
+            engine.state.know(here)
+            if log.generation != here.generation:
+                logger.warning(
+                    "server went back, nothing known is lost client=%s generation=%d before=%d",
+                    *(engine.client, here.generation, log.generation),
+                )
+        engine.let_in(welcome)
 
     def _was_overtaken(self, greeting: Greeting) -> bool:
         """Whether the state was good when this start read it, and another went ahead since."""

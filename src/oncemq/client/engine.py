@@ -22,7 +22,15 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.exchanges import Exchanges
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
+from oncemq.core.names import (
+    ANONYMOUS_EPOCH,
+    ClientId,
+    Epoch,
+    Generation,
+    Micros,
+    Offset,
+    SubscriptionId,
+)
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
@@ -65,6 +73,7 @@ class Engine:
         self.state = state
         self.client = ClientId(state.client)
         self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
+        self.generation = Generation(1)  # of the server's log, as it was told
         self.failure: OnceMQError | None = None
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
@@ -266,10 +275,10 @@ class Engine:
 
     # For its parts
 
-    def let_in(self, welcome: Welcome, claim: int) -> None:
-        """This start has its epoch."""
+    def let_in(self, welcome: Welcome) -> None:
+        """This start has its epoch, and knows nothing that the server does not have."""
         self.settings.limits = welcome.limits
-        self.state.granted(welcome.client_epoch, claim)  # nothing is done under it before
+        self.generation = welcome.generation
         self.client_epoch = welcome.client_epoch
         # An older process may have moved them since they were read; it is fenced now.
         self.subscriber.recall(self.state.cursors())
@@ -364,6 +373,7 @@ class Engine:
             if connected and not self._connected:
                 self.exchanges.retry_all()
                 self.listening.relinked()
+                self.subscriber.tell_again()
             self._connected = connected
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         silent = not self._connected and now > self._connect_deadline

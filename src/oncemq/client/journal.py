@@ -5,16 +5,18 @@ the current epoch may write it: a twin on the same directory is fenced here as w
 """
 
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
+from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oncemq.client.state import Standing
-from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.client.state import Accepted, Standing
+from oncemq.core.greeting import NO_LOG, LogSeen
+from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
-FORMAT = 1
+FORMAT = 2
 BUSY_SECONDS = 10
 
 _CLIENT = """
@@ -28,6 +30,18 @@ CREATE TABLE IF NOT EXISTS claims (number INTEGER PRIMARY KEY, nonce INTEGER NOT
 _CURSORS = """
 CREATE TABLE IF NOT EXISTS cursors (
     topic TEXT PRIMARY KEY, subscription_id INTEGER NOT NULL, cursor INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+# Format 2: which log the state is about, and what a person accepted as lost there.
+_LOG = """
+CREATE TABLE IF NOT EXISTS log (
+    one INTEGER PRIMARY KEY CHECK (one = 1), log_id BLOB NOT NULL, generation INTEGER NOT NULL
+)
+"""
+_ACCEPTED = """
+CREATE TABLE IF NOT EXISTS accepted (
+    topic TEXT NOT NULL, producer BLOB NOT NULL, last_sequence INTEGER NOT NULL,
+    PRIMARY KEY (topic, producer)
 ) WITHOUT ROWID
 """
 _SETTLE = """
@@ -66,10 +80,11 @@ class Journal:
                 f"this one knows {FORMAT}. Upgrade, or use another state directory",
                 code="format_too_new",
             )
-        if version == 0:
+        if version < FORMAT:  # a new one, or one of format 1: what it has stays as it is
             with self._transaction():
-                for statement in (_CLIENT, _CLAIMS, _CURSORS, f"PRAGMA user_version = {FORMAT}"):
+                for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG, _ACCEPTED):
                     self._rows(statement)
+                self._rows(f"PRAGMA user_version = {FORMAT}")
         self._rows("INSERT OR IGNORE INTO client VALUES (1, ?, 0)", client)
         ((owner,),) = self._rows("SELECT id FROM client")
         if owner != client:
@@ -91,7 +106,8 @@ class Journal:
         """
         with self._transaction():
             rows = self._rows("SELECT nonce FROM claims ORDER BY number")
-            standing = Standing(self.last_epoch(), tuple(nonce for (nonce,) in rows))
+            claims = tuple(nonce for (nonce,) in rows)
+            standing = Standing(self.last_epoch(), claims, self.log())
             self._rows("INSERT INTO claims (nonce) VALUES (?)", nonce)
         return standing
 
@@ -103,6 +119,44 @@ class Journal:
                 "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
                 claim,
             )
+
+    def log(self) -> LogSeen:
+        """The log that this state is about."""
+        rows = self._rows("SELECT log_id, generation FROM log")
+        return LogSeen(bytes(rows[0][0]), Generation(rows[0][1])) if rows else NO_LOG
+
+    def know(self, log: LogSeen) -> None:
+        """What this state knows is no more than the server has, in this generation of its log."""
+        self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?)", *log)
+
+    def accepted(self) -> Accepted:
+        """How far the server had come with a producer's puts when a person accepted a loss."""
+        rows = self._rows("SELECT topic, producer, last_sequence FROM accepted")
+        return {(topic, ProducerId(bytes(whose))): Sequence(last) for topic, whose, last in rows}
+
+    def accept(
+        self,
+        log: LogSeen,
+        *,
+        cursors: Iterable[tuple[str, Offset | None]],
+        numbers: Iterable[tuple[str, ProducerId, Sequence]],
+    ) -> None:
+        """A person said so: go on with what the server has. No process may use the state now.
+
+        The epoch begins anew, and so do the claims: this state takes its id over again. A cursor
+        is moved to where its topic agrees, or forgotten with its subscription (None).
+        """
+        with self._transaction():
+            self._rows("UPDATE client SET epoch = 0")
+            self._rows("DELETE FROM claims")
+            for topic, cursor in cursors:
+                if cursor is None:
+                    self._rows("DELETE FROM cursors WHERE topic = ?", topic)
+                else:
+                    self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
+            for each in numbers:
+                self._rows("INSERT OR REPLACE INTO accepted VALUES (?, ?, ?)", *each)
+            self.know(log)
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""
@@ -193,6 +247,6 @@ class Journal:
         return StorageRefused(f"{self.path} cannot be used: {error}. Is its disk in order?")
 
 
-def _all_moved(changed: int, rows: Sequence[object]) -> None:
+def _all_moved(changed: int, rows: Many[object]) -> None:
     if changed != len(rows):
         raise Fenced("a newer client with the same id uses this state; this one must stop")

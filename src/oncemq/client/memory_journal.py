@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable
 
 from oncemq.client.state import Standing, State
+from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.errors import Fenced
 
@@ -18,6 +19,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._client_epoch = Epoch(0)
         self._claims: list[int] = []
+        self._log = NO_LOG
         self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
 
     def last_epoch(self) -> Epoch:
@@ -26,7 +28,7 @@ class MemoryJournal:
 
     def claim(self, nonce: int) -> Standing:
         """This nonce will be sent: remember it first; what stood before, as of the same moment."""
-        standing = Standing(self._client_epoch, tuple(self._claims))
+        standing = Standing(self._client_epoch, tuple(self._claims), self._log)
         self._claims.append(nonce)
         return standing
 
@@ -35,6 +37,10 @@ class MemoryJournal:
         self._client_epoch = max(self._client_epoch, client_epoch)
         if claim in self._claims:
             del self._claims[: self._claims.index(claim) + 1]
+
+    def know(self, log: LogSeen) -> None:
+        """The log that the cursors are of."""
+        self._log = log
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncemq.client.discards import Discards
 from oncemq.client.gathering import Gathering
+from oncemq.client.lost import numbers_in_words, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.unsent import Unsent, unsent
@@ -21,7 +22,7 @@ from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
-from oncemq.errors import InvalidRequest, OnceMQError, OutboxFull
+from oncemq.errors import HistoryLost, InvalidRequest, OnceMQError, OutboxFull
 from oncemq.wire import batch
 
 if TYPE_CHECKING:
@@ -280,7 +281,7 @@ class Outflow:
 
     def _answered(self, parcel: Parcel, reply: Reply, _: Many[Body]) -> None:
         if isinstance(reply, PutAccepted):
-            self._publisher.accepted(parcel, reply)
+            self._publisher.accepted(parcel, reply, self._engine.now())
             self._finish(parcel, receipts_of(parcel.topic, reply))
             return
         assert isinstance(reply, Refused)
@@ -325,7 +326,8 @@ class Outflow:
 
         def make() -> tuple[Request, None]:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            return Resume(engine.client, epoch, lane.topic, producer, number), None
+            about = lane.topic, producer, number, lane.topic_id
+            return Resume(engine.client, epoch, *about), None
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
 
@@ -334,6 +336,9 @@ class Outflow:
             lane.resume_token = 0
             return
         assert isinstance(reply, Resumed)
+        if lost := self._lost(lane, producer, reply):
+            self._engine.fail(lost)
+            return
         before = lane.next_sequences[producer]
         refused = self._publisher.resumed(lane, producer, reply)
         for parcel in lane.parcels:
@@ -345,6 +350,18 @@ class Outflow:
         for parcel in refused:
             assert parcel.refusal is not None
             self._refuse(parcel, parcel.refusal)
+
+    def _lost(self, lane: Lane, producer: ProducerId, reply: Resumed) -> OnceMQError | None:
+        """Why a producer may not go on: the server lost puts of it that have receipts."""
+        missing = self._publisher.missing(lane, producer, reply)
+        if missing is None:
+            return None
+        accepted = self._engine.state.accepted.get((lane.topic, producer))
+        if accepted is not None and accepted < missing[0]:
+            return None  # a person said so
+        if not lane.parcels[0].lasting and lane.is_long_ago(self._engine.now()):
+            return None  # the server forgets guests after a day
+        return with_way_out(HistoryLost(numbers_in_words(lane.topic, *missing)), self._engine)
 
     def _rewrite(self, producer: ProducerId) -> None:
         lanes: dict[str, tuple[TopicId, Sequence]] = {}

@@ -4,6 +4,7 @@ from oncemq.core.replies import Refused as RefusedReply
 from oncemq.errors import (
     Corrupt,
     Fenced,
+    HistoryLost,
     InvalidRequest,
     NoSuchTopic,
     NotSubscribed,
@@ -22,6 +23,8 @@ _KINDS: dict[str, type[OnceMQError]] = {
     "discarded": Unwanted,
     "fenced": Fenced,
     "stale_state": StaleState,
+    "history_lost": HistoryLost,
+    "cursor_beyond_end": HistoryLost,
     "storage_full": StorageFull,
     "corrupt": Corrupt,
     "storage_unreadable": StorageUnreadable,

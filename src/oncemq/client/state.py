@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncemq.client.paths import state_directory
-from oncemq.core.greeting import Greeting
+from oncemq.core.greeting import NO_LOG, Greeting, LogSeen
 from oncemq.core.names import (
     ANONYMOUS,
     ANONYMOUS_EPOCH,
@@ -15,17 +15,20 @@ from oncemq.core.names import (
     Epoch,
     Offset,
     ProducerId,
+    Sequence,
     SubscriptionId,
     is_system,
     name_fault,
 )
-from oncemq.core.requests import Hello, Request
+from oncemq.core.requests import Compare, Hello, Request
 from oncemq.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from oncemq.client.outbox import Slot
 
 RandomBytes = Callable[[int], bytes]
+# Puts with a receipt that the server lost, and a person accepted: a producer goes on from here.
+Accepted = dict[tuple[str, ProducerId], Sequence]
 
 
 class Standing(NamedTuple):
@@ -33,6 +36,7 @@ class Standing(NamedTuple):
 
     last_epoch: Epoch
     claims: tuple[int, ...]  # oldest first
+    log: LogSeen = NO_LOG
 
 
 class Memory(Protocol):
@@ -41,6 +45,7 @@ class Memory(Protocol):
     def last_epoch(self) -> Epoch: ...
     def claim(self, nonce: int) -> Standing: ...
     def granted(self, client_epoch: Epoch, claim: int) -> None: ...
+    def know(self, log: LogSeen) -> None: ...
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
     def settle(
         self,
@@ -64,6 +69,7 @@ class State:
         directory: str,
         random_bytes: RandomBytes,
         close: Callable[[], None],
+        accepted: Accepted | None = None,
     ) -> None:
         self.client = client
         self.journal = journal
@@ -71,6 +77,7 @@ class State:
         self.directory = directory
         self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
         self.random_bytes = random_bytes
+        self.accepted = accepted or {}
         self._close = close
 
     @property
@@ -85,9 +92,14 @@ class State:
         """
         assert self.journal is not None
         claim = int.from_bytes(self.random_bytes(8)) >> 2
-        last_epoch, earlier = self.journal.claim(claim)
+        last_epoch, earlier, log = self.journal.claim(claim)
         return Greeting(
-            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
+            ClientId(self.client),
+            last_epoch=last_epoch,
+            earlier=earlier,
+            claim=claim,
+            over=over,
+            log=log,
         )
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
@@ -95,13 +107,18 @@ class State:
         assert self.journal is not None
         self.journal.granted(client_epoch, claim)
 
+    def know(self, log: LogSeen) -> None:
+        """What this state knows is no more than the server has, in this generation of its log."""
+        assert self.journal is not None
+        self.journal.know(log)
+
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where the last start stopped."""
         return self.journal.cursors() if self.journal is not None else {}
 
     def opens(self, request: Request) -> bool:
         """Whether a request may be sent before the client has its epoch."""
-        return isinstance(request, Hello)
+        return isinstance(request, Hello | Compare)
 
     def close(self) -> None:
         """Let go of the disk."""
@@ -145,6 +162,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         directory=str(path),
         random_bytes=random_bytes,
         close=journal.close,
+        accepted=journal.accepted(),
     )
 
 

@@ -7,7 +7,7 @@ The clock and the body's bytes are arguments; nothing here waits or reads.
 
 from collections.abc import Iterable, Sequence
 
-from oncemq.core import catalog, upkeep
+from oncemq.core import catalog, comparing, upkeep
 from oncemq.core.commit_records import StagesEnded
 from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
@@ -16,6 +16,7 @@ from oncemq.core.membership import Membership
 from oncemq.core.names import (
     SYSTEM_TOPICS,
     ClientId,
+    Generation,
     Micros,
     Offset,
     Serial,
@@ -26,13 +27,16 @@ from oncemq.core.records import Marked, MessagesLost, Retention, TopicConfigured
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
     Commit,
+    Compare,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
     DropStage,
+    ForgetClient,
     Get,
     Hello,
     Leave,
+    ListClients,
     Listen,
     ListSubscriptions,
     ListTopics,
@@ -136,7 +140,11 @@ class Broker:
                 return self._configure_topic(step, request)
             case DeleteTopic():
                 return self._delete_topic(step, request)
-            case ListTopics() | ShowTopic() | ListSubscriptions() | Status():
+            case Compare():
+                return comparing.compare(self.shard, request)
+            case ForgetClient():
+                return self._membership.forget(step, request)
+            case ListTopics() | ShowTopic() | ListSubscriptions() | ListClients() | Status():
                 return catalog.answer(self.shard, self.waiting, self.counters, request)
             case _:
                 raise AssertionError(f"no rule for {request!r}")
@@ -214,6 +222,13 @@ class Broker:
         record = upkeep.trim(topic, upkeep.retained_from(topic, extents, aged))
         if record is not None:
             self._scribe.write(step, record)
+        return step
+
+    def begin_generation(self, generation: Generation, now: Micros) -> Step:
+        """The server starts on a log of this generation: note it, if that is news."""
+        step = Step()
+        if generation > self.shard.generation:
+            self._membership.begin_generation(step, generation, now)
         return step
 
     def recovered(self, now: Micros) -> None:

@@ -9,6 +9,8 @@ from itertools import islice
 from oncemq.core.names import ClientId, Offset
 from oncemq.core.patterns import is_pattern
 from oncemq.core.replies import (
+    ClientInfo,
+    ClientList,
     Refused,
     Reply,
     StatusReport,
@@ -18,7 +20,7 @@ from oncemq.core.replies import (
     TopicList,
     TopicShown,
 )
-from oncemq.core.requests import ListSubscriptions, ListTopics, ShowTopic, Status
+from oncemq.core.requests import ListClients, ListSubscriptions, ListTopics, ShowTopic, Status
 from oncemq.core.shard import Shard
 from oncemq.core.topic import Subscription, Topic
 from oncemq.core.waiting import Waiting
@@ -27,7 +29,7 @@ PAGE_MAX = 1_000
 SHOWN_MAX = 1_000  # subscriptions in one answer about a topic
 HOLES_SHOWN = 1_000  # of a topic, likewise
 
-Question = ListTopics | ShowTopic | ListSubscriptions | Status
+Question = ListTopics | ShowTopic | ListSubscriptions | ListClients | Status
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
             return _topic(shard, waiting, question)
         case ListSubscriptions():
             return _subscriptions(shard, waiting, question)
+        case ListClients():
+            return _clients(shard, question)
         case Status():
             facts: dict[str, str | int | float | bool] = {
                 "topics": len(shard.topics),
@@ -61,6 +65,7 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
                 "clients": len(shard.clients.entries),
                 "waiting": len(waiting),
                 "last_serial": shard.serial,
+                "generation": shard.generation,
                 "stages": len(shard.stages),
                 "owners": len(shard.owners.entries),
                 "idempotency_keys": sum(map(len, shard.keys.values())),
@@ -83,6 +88,17 @@ def _topics(shard: Shard, question: ListTopics) -> TopicList:
     more = first + limit < len(names)
     found = tuple(_info(shard, shard.by_name[name]) for name in page)
     return TopicList(found, more, shard.deleted)
+
+
+def _clients(shard: Shard, question: ListClients) -> ClientList:
+    limit = min(max(1, question.limit), PAGE_MAX)
+    names = (each for each in shard.clients.entries if each > question.after)
+    page = heapq.nsmallest(limit + 1, names)
+    found = tuple(
+        ClientInfo(each, shard.clients.granted(each), len(shard.by_client.get(each, ())))
+        for each in page[:limit]
+    )
+    return ClientList(found, more=len(page) > limit)
 
 
 def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:

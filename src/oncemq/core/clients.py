@@ -8,7 +8,7 @@ let in takes over only when it says from which epoch: a late copy of its first h
 import msgspec
 
 from oncemq.core.names import ClientId, Epoch, is_anonymous
-from oncemq.core.records import ClientOpened
+from oncemq.core.records import ClientForgotten, ClientOpened
 from oncemq.core.replies import Refused, Taken
 from oncemq.core.requests import Hello
 
@@ -19,6 +19,7 @@ class ClientState(msgspec.Struct, frozen=True, array_like=True, tag=2):
     client: ClientId
     client_epoch: Epoch
     nonce: int
+    must_say_hello: bool = False
 
 
 class Clients:
@@ -26,17 +27,28 @@ class Clients:
 
     def __init__(self) -> None:
         self.entries: dict[ClientId, ClientOpened] = {}
+        self._outdated: set[ClientId] = set()  # let in before the log's generation began
+
+    def granted(self, client: ClientId) -> Epoch:
+        """The newest epoch of a client; 0: it was never let in."""
+        entry = self.entries.get(client)
+        return entry.client_epoch if entry else Epoch(0)
+
+    def is_repeat(self, hello: Hello) -> bool:
+        """Whether this start was let in before."""
+        entry = self.entries.get(hello.client)
+        return entry is not None and entry.nonce == hello.nonce
 
     def judge(self, hello: Hello) -> ClientOpened | Taken | Refused:
         """The fact that lets this client in (the known one, when repeated), or why not."""
         entry = self.entries.get(hello.client)
-        if entry is not None and entry.nonce == hello.nonce:
+        if entry is not None and self.is_repeat(hello):
             return entry
-        granted = entry.client_epoch if entry else 0
-        if hello.last_epoch >= granted:
-            return ClientOpened(hello.client, Epoch(hello.last_epoch + 1), hello.nonce)
+        granted = self.granted(hello.client)
+        if hello.last_epoch == granted:  # who knows a higher one was refused before
+            return ClientOpened(hello.client, Epoch(granted + 1), hello.nonce)
         if hello.last_epoch == 0:
-            return Taken(Epoch(granted))
+            return Taken(granted)
         return Refused(
             "stale_state",
             f"client {hello.client!r} comes with epoch {hello.last_epoch}, but {granted} was "
@@ -44,11 +56,21 @@ class Clients:
             "its id. Give this one another id, or remove its state directory to start afresh",
         )
 
-    def apply(self, record: ClientOpened) -> None:
-        """A client was let in: everything below its epoch is fenced."""
-        before = self.entries.get(record.client)
-        if before is None or before.client_epoch < record.client_epoch:
+    def apply(self, record: ClientOpened | ClientForgotten) -> None:
+        """A client was let in: everything below its epoch is fenced. Or it is new to us again."""
+        if isinstance(record, ClientForgotten):
+            self.entries.pop(record.client, None)
+            self._outdated.discard(record.client)
+            return
+        granted = self.granted(record.client)
+        if granted < record.client_epoch:
             self.entries[record.client] = record  # else a checkpoint knew it already
+        if granted <= record.client_epoch:
+            self._outdated.discard(record.client)
+
+    def must_say_hello(self) -> None:
+        """The log went back in time: whoever was let in before compares what it knows first."""
+        self._outdated.update(self.entries)
 
     def refusal(self, client: ClientId, client_epoch: Epoch) -> Refused | None:
         """Why a client with this epoch may not act, or None."""
@@ -57,6 +79,9 @@ class Clients:
         entry = self.entries.get(client)
         if entry is None or client_epoch > entry.client_epoch:
             return Refused("unknown_client", f"client {client!r} has not said hello here")
+        if client_epoch == entry.client_epoch and client in self._outdated:
+            detail = f"client {client!r} has not said hello since the log's generation began"
+            return Refused("unknown_client", detail)
         if client_epoch < entry.client_epoch:
             return Refused(
                 "fenced",
@@ -68,8 +93,10 @@ class Clients:
     def capture(self, client: ClientId) -> ClientState:
         """The client as a value."""
         entry = self.entries[client]
-        return ClientState(client, entry.client_epoch, entry.nonce)
+        return ClientState(client, entry.client_epoch, entry.nonce, client in self._outdated)
 
     def restore(self, state: ClientState) -> None:
         """The client a checkpoint kept."""
         self.apply(ClientOpened(state.client, state.client_epoch, state.nonce))
+        if state.must_say_hello:
+            self._outdated.add(state.client)

@@ -163,8 +163,9 @@ class Delivery:
                 return Refused(
                     "cursor_beyond_end",
                     f"cursor {topic.name}/{client}@{each.cursor} is beyond the end "
-                    f"@{topic.end}: this server has lost messages it once gave out; "
-                    "unsubscribe and subscribe again to go on from what is there",
+                    f"@{topic.end}: this server has lost messages it once gave out. End this "
+                    "client, see what is lost, and go on with what is there: "
+                    f"`once client accept --id {client}`",
                 )
             before = moves[topic.id].cursor if topic.id in moves else subscription.cursor
             if each.cursor > before:

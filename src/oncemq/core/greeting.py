@@ -6,9 +6,24 @@ Laws: two clients never hold one epoch, because each ends with a claim of its ow
 granted an epoch has its claim, or the epoch, on the disk, so the next start is let in.
 """
 
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch
+from typing import NamedTuple
+
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Generation
 from oncemq.core.replies import Refused, Taken, Welcome
 from oncemq.core.requests import Hello
+
+
+class LogSeen(NamedTuple):
+    """The log that a client's state is about, and the newest generation of it that it knows.
+
+    A state from before logs had generations knows the first one, of whichever log.
+    """
+
+    log_id: bytes = b""
+    generation: Generation = Generation(1)
+
+
+NO_LOG = LogSeen()
 
 
 class Greeting:
@@ -22,8 +37,10 @@ class Greeting:
         earlier: tuple[int, ...],
         claim: int,
         over: Epoch = ANONYMOUS_EPOCH,
+        log: LogSeen = NO_LOG,
     ) -> None:
         self._client = client
+        self.log = log  # that the state knows
         self.recorded = last_epoch  # on the disk when the claim was made
         self._last_epoch = last_epoch or over  # a state never let in takes over from there
         self._earlier = list(earlier)  # newest last: asked first
@@ -34,7 +51,7 @@ class Greeting:
     def hello(self) -> Hello:
         """What to say now."""
         nonce = self._earlier[-1] if self._earlier else self.claim
-        return Hello(self._client, self._last_epoch, nonce)
+        return Hello(self._client, self._last_epoch, nonce, *self.log)
 
     def follows(self, before: "Greeting") -> bool:
         """Whether no later claim than that one's was granted: it would be cleared up then."""

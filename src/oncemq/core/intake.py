@@ -99,11 +99,12 @@ class Intake:
         if refusal:
             return refusal
         permit = self._permits.issue(resume)
+        lost = bool(resume.topic_id) and self._shard.identities.is_lost(resume.topic_id)
         topic = self._shard.by_name.get(resume.topic)
         if topic is None:  # whether it may be made is for the put to hear: each gets its answer
-            return Resumed(TopicId(0), Sequence(0), permit)
+            return Resumed(TopicId(0), Sequence(0), permit, lost)
         entry = topic.producers.get(resume.producer)
-        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0), permit)
+        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0), permit, lost)
 
     def _refusal(self, topic: Topic | None, put: Put) -> Refused | None:
         refusal = self._shard.clients.refusal(put.client, put.client_epoch)

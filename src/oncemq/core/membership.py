@@ -8,23 +8,34 @@ subscriptions is not undone by a copy of an earlier one that was delayed.
 from collections import OrderedDict
 from typing import NamedTuple
 
+from oncemq.core import comparing
 from oncemq.core.names import (
     EPOCH_MAX,
     ClientId,
     Epoch,
+    Generation,
     Micros,
     Offset,
     SubscriptionId,
+    is_anonymous,
     is_system,
     name_fault,
 )
 from oncemq.core.patterns import is_pattern
-from oncemq.core.records import ClientOpened, SubscriptionEnded, SubscriptionMade
-from oncemq.core.replies import Refused, Reply, Subscribed, Unsubscribed, Welcome
+from oncemq.core.records import (
+    ClientForgotten,
+    ClientOpened,
+    GenerationBegan,
+    PatternUnsubscribed,
+    SubscriptionEnded,
+    SubscriptionMade,
+)
+from oncemq.core.replies import Done, Refused, Reply, Subscribed, Unsubscribed, Welcome
 from oncemq.core.requests import (
     START_EARLIEST,
     START_NEW,
     START_OFFSET,
+    ForgetClient,
     Hello,
     Start,
     Subscribe,
@@ -69,13 +80,55 @@ class Membership:
             return Refused("name_invalid", fault)
         if not 0 <= hello.last_epoch < EPOCH_MAX:
             return Refused("malformed", f"no client was ever granted epoch {hello.last_epoch}")
+        if refusal := comparing.refusal(self._shard, hello):
+            return refusal
         verdict = self._shard.clients.judge(hello)
         if not isinstance(verdict, ClientOpened):
             return verdict
         if verdict is not self._shard.clients.entries.get(hello.client):
             self._scribe.write(step, verdict)
             self._fence(step, verdict)
-        return Welcome(verdict.client_epoch, self._scribe.rules.limits)
+        return self._welcome(verdict.client_epoch)
+
+    def forget(self, step: Step, forget: ForgetClient) -> Reply:
+        """Remember an id no longer that nobody uses."""
+        client, shard = forget.client, self._shard
+        if shard.subscribes(client) and not forget.ending:
+            names = sorted(topic.name for topic in shard.subscribed(client))
+            names += sorted(shard.patterns.of(client))
+            return Refused(
+                "in_use",
+                f"client {client!r} subscribes to {', '.join(names[:5])}"
+                f"{', …' if len(names) > 5 else ''}: what it has not settled would be let go. "
+                "End its subscriptions first, or have them ended with it",
+            )
+        known = client in shard.clients.entries
+        self._end_all(step, client)
+        if known:
+            self._scribe.write(step, ClientForgotten(client))
+        return Done(changed=bool(step.writes))
+
+    def begin_generation(self, step: Step, generation: Generation, now: Micros) -> None:
+        """The log went back in time. Guests have no state to compare, so theirs ends here."""
+        shard = self._shard
+        for client in [*shard.by_client, *shard.patterns.by_client]:
+            if is_anonymous(client):
+                self._end_all(step, client)
+        self._scribe.write(step, GenerationBegan(generation, shard.next_timestamp(now)))
+
+    def _end_all(self, step: Step, client: ClientId) -> None:
+        for pattern in list(self._shard.patterns.of(client)):
+            self._scribe.write(step, PatternUnsubscribed(client, pattern))
+        topics = self._shard.subscribed(client)
+        for waiter in self._waiting.of_client(client, [topic.name for topic in topics]):
+            ended = Refused("not_subscribed", f"the subscriptions of {client!r} have ended")
+            self._scribe.answer(step, waiter.caller, ended)
+        for topic in topics:
+            self._scribe.write(step, SubscriptionEnded(topic.id, client))
+
+    def _welcome(self, granted: Epoch) -> Welcome:
+        shard = self._shard
+        return Welcome(granted, self._scribe.rules.limits, shard.log_id, shard.generation)
 
     def subscribe(self, step: Step, subscribe: Subscribe, now: Micros, stamp: Micros) -> Reply:
         """Make a subscription, or say it is there already."""

@@ -2,7 +2,8 @@
 
 Laws: a topic's puts leave in the order they were given and keep their numbers through every
 retry; no more than RECENT_MAX are under way on a topic, so the server still knows each
-receipt word for word; numbers change only after the server said it never saw them. Numbers
+receipt word for word; numbers change only after the server said it never saw them, and never
+silently when it lacks some that it had given receipts for (`missing`). Numbers
 that come from a disk are used only after the server said where they stand: the disk may be a copy.
 """
 
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.replies import PutAccepted, Refused, Resumed
 from oncemq.core.step import Body
@@ -20,6 +21,9 @@ AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})  # ask where we
 RETRY = frozenset({"checksum", "unknown_client"})  # send the same again
 # Another copy may be stored where this one was not.
 LATER = frozenset({"storage_full", "limit", "unwanted"})
+
+NEVER = Micros(0)
+GUEST_MICROS = 43_200_000_000  # half of the day after which a server forgets a guest
 
 
 @dataclass(slots=True)
@@ -54,6 +58,11 @@ class Lane:
     resume_token: int = 0
     put_off: bool = False  # the server has no room: send nothing until told to try again
     sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
+    acknowledged_at: Micros = NEVER
+
+    def is_long_ago(self, now: Micros) -> bool:
+        """Whether the server may have forgotten a guest that put here last."""
+        return now - self.acknowledged_at > GUEST_MICROS
 
     def is_lost(self, from_disk: set[ProducerId]) -> bool:
         """Whether the server must be asked before the next parcel may leave."""
@@ -119,9 +128,10 @@ class Publisher:
                 parcel.tried = True
                 yield parcel
 
-    def accepted(self, parcel: Parcel, reply: PutAccepted) -> None:
+    def accepted(self, parcel: Parcel, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it."""
-        self.lane(parcel.topic).topic_id = reply.topic_id
+        lane = self.lane(parcel.topic)
+        lane.topic_id, lane.acknowledged_at = reply.topic_id, now
         self._drop(parcel)
 
     def refused(self, parcel: Parcel, refused: Refused) -> bool:
@@ -142,6 +152,17 @@ class Publisher:
             parcel.refusal = refused
             self._lose(lane)  # those behind it are numbered as if it had been stored
         return final
+
+    def missing(self, lane: Lane, producer: ProducerId, reply: Resumed) -> tuple[int, int] | None:
+        """Numbers that have receipts and are not on the server: from, up to; None: it has all.
+
+        On a topic that was deleted and made again they are not missing: it begins anew there.
+        """
+        first = next((each for each in lane.parcels if each.producer == producer), None)
+        acknowledged = first.first_sequence - 1 if first else 0
+        last = reply.last_sequence if reply.topic_id == lane.topic_id else 0
+        is_same = reply.lost or (lane.topic_id != 0 and reply.topic_id == lane.topic_id)
+        return (last + 1, acknowledged) if is_same and last < acknowledged else None
 
     def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
         """Where the server stands: what it has keeps its numbers, the rest is renumbered.

@@ -20,6 +20,7 @@ from oncemq.core.commit_records import (
 from oncemq.core.names import (
     ClientId,
     Epoch,
+    Generation,
     Micros,
     Offset,
     ProducerId,
@@ -228,6 +229,24 @@ class MessagesLost(Record, frozen=True, array_like=True):
     end_offset: Offset
 
 
+class ClientForgotten(Record, frozen=True, array_like=True):
+    """An id that nobody uses is remembered no longer: whoever comes with it is new."""
+
+    kind = 36
+    client: ClientId
+
+
+class GenerationBegan(Record, frozen=True, array_like=True):
+    """The log goes on from an earlier state: loss was accepted, or a backup restored.
+
+    Whatever clients saw of a topic beyond where it ends here is of a future that was lost.
+    """
+
+    kind = 32
+    generation: Generation
+    timestamp: Micros
+
+
 RECORDS: dict[int, type[Record]] = {
     record.kind: record
     for record in (
@@ -261,6 +280,8 @@ RECORDS: dict[int, type[Record]] = {
         PatternUnsubscribed,
         SubscriptionDerived,
         MessagesLost,
+        ClientForgotten,
+        GenerationBegan,
         OutboxLane,
         OutboxPut,
         OutboxDone,

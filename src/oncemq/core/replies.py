@@ -7,8 +7,10 @@ import msgspec
 from oncemq.core.names import (
     ClientId,
     Epoch,
+    Generation,
     Micros,
     Offset,
+    ProducerId,
     Sequence,
     Serial,
     SubscriptionId,
@@ -42,21 +44,30 @@ class Limits(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Welcome(Reply, frozen=True, array_like=True):
+    """Let in. `log_id` and `generation` say which log this is, and since when it was not set back.
+
+    A client whose state is of an older generation compares before it goes on (Compare).
+    """
+
     opcode = 65
     client_epoch: Epoch
     limits: Limits
+    log_id: bytes = b""
+    generation: Generation = Generation(1)
 
 
-class Resumed(Reply, frozen=True, array_like=True):
+class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     """`topic_id` 0: there is no such topic yet, and the first put makes it.
 
     `permit`: to be named by the producer's puts from now on; those under another are void.
+    `lost`: the topic that the Resume named was made in a future that this server has lost.
     """
 
     opcode = 66
     topic_id: TopicId
     last_sequence: Sequence
     permit: int = 0
+    lost: bool = False
 
 
 class PutAccepted(Reply, frozen=True, array_like=True):
@@ -232,12 +243,16 @@ class Taken(Reply, frozen=True, array_like=True):
 
 
 class TopicEnd(msgspec.Struct, frozen=True, array_like=True):
-    """What is held of a topic: offsets from `low` up to, not including, `end`."""
+    """What is held of a topic: offsets from `low` up to, not including, `end`.
+
+    `agreed`: below it, offsets mean what they meant in the generation that was asked about.
+    """
 
     name: str
     topic_id: TopicId
     low: Offset
     end: Offset
+    agreed: Offset = NO_OFFSET  # not asked about
 
 
 class Ends(Reply, frozen=True, array_like=True):
@@ -245,6 +260,8 @@ class Ends(Reply, frozen=True, array_like=True):
 
     opcode = 88
     topics: tuple[TopicEnd, ...]
+    log_id: bytes = b""
+    generation: Generation = Generation(1)
 
 
 class Staged(Reply, frozen=True, array_like=True):
@@ -284,6 +301,52 @@ class CommitDone(Reply, frozen=True, array_like=True):
     last: int = 0
 
 
+class LostCursor(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor beyond what this server has of the topic that the client knows.
+
+    `agreed`: below it both mean the same messages; -1: nobody can say, or the subscription is
+    gone. `cursor`: where the server has the subscription; -1: it has none of this id.
+    """
+
+    topic: str
+    known: Offset
+    agreed: Offset
+    cursor: Offset
+    end: Offset
+
+
+class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
+    """Puts with a receipt that this server does not have: those after `last_sequence`."""
+
+    topic: str
+    producer: ProducerId
+    acknowledged: Sequence
+    last_sequence: Sequence
+
+
+class Compared(Reply, frozen=True, array_like=True):
+    """What the client knows and this server does not have; `client_epoch` is the one granted."""
+
+    opcode = 85
+    log_id: bytes
+    generation: Generation
+    client_epoch: Epoch
+    cursors: tuple[LostCursor, ...] = ()
+    numbers: tuple[LostNumbers, ...] = ()
+
+
+class ClientInfo(msgspec.Struct, frozen=True, array_like=True):
+    client: ClientId
+    client_epoch: Epoch
+    subscriptions: int
+
+
+class ClientList(Reply, frozen=True, array_like=True):
+    opcode = 86
+    clients: tuple[ClientInfo, ...]
+    more: bool
+
+
 REPLIES: dict[int, type[Reply]] = {
     reply.opcode: reply
     for reply in (
@@ -305,5 +368,7 @@ REPLIES: dict[int, type[Reply]] = {
         Pushed,
         Taken,
         Ends,
+        Compared,
+        ClientList,
     )
 }

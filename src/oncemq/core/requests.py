@@ -1,13 +1,13 @@
 """What a client may ask. Any request may be repeated: put is idempotent by sequence,
 get by cursor, the others by their effect."""
 
-from typing import ClassVar
-
 import msgspec
 
+from oncemq.core.client_requests import Compare, ForgetClient, ListClients
 from oncemq.core.names import (
     ClientId,
     Epoch,
+    Generation,
     Offset,
     ProducerId,
     Sequence,
@@ -16,6 +16,7 @@ from oncemq.core.names import (
     TopicId,
 )
 from oncemq.core.records import Retention
+from oncemq.core.request import Request, Settled
 
 START_NEW = "new"
 START_EARLIEST = "earliest"
@@ -23,25 +24,25 @@ START_OFFSET = "offset"
 START_TIME = "time"
 
 
-class Request(msgspec.Struct, frozen=True, array_like=True):
-    """One question. `opcode` is its number on the wire, for good."""
-
-    opcode: ClassVar[int]
-
-
 class Hello(Request, frozen=True, array_like=True):
-    """A client with state starts; `nonce` makes a repeated Hello the same start."""
+    """A client with state starts; `nonce` makes a repeated Hello the same start.
+
+    `log_id` and `generation`: of the log that its state is about; empty: it knows of none.
+    """
 
     opcode = 1
     client: ClientId
     last_epoch: Epoch
     nonce: int
+    log_id: bytes = b""
+    generation: Generation = Generation(1)
 
 
 class Resume(Request, frozen=True, array_like=True):
     """Where did this producer stop on this topic? Copies of its puts from before are void then.
 
     `number` grows with each Resume of a client's start; a repeated one keeps it. 0: not numbered.
+    `topic_id`: the topic that the producer's numbers are of, as far as it knows.
     """
 
     opcode = 2
@@ -50,6 +51,7 @@ class Resume(Request, frozen=True, array_like=True):
     topic: str
     producer: ProducerId
     number: int = 0
+    topic_id: TopicId = TopicId(0)
 
 
 class Put(Request, frozen=True, array_like=True):
@@ -75,14 +77,6 @@ class Put(Request, frozen=True, array_like=True):
     permit: int = 0
     idempotency_key: str = ""
     required: bool = False
-
-
-class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Everything below `cursor` took effect at the subscriber."""
-
-    topic: str
-    subscription_id: SubscriptionId
-    cursor: Offset
 
 
 class Get(Request, frozen=True, array_like=True):
@@ -232,6 +226,7 @@ class Watch(Request, frozen=True, array_like=True):
     opcode = 24
     topics: tuple[tuple[str, Offset], ...]
     wait_ms: int = 0
+    generation: Generation = Generation(0)  # that the reader's cursors are of; 0: the server's own
 
 
 class Listen(Request, frozen=True, array_like=True):
@@ -357,5 +352,8 @@ REQUESTS: dict[int, type[Request]] = {
         Listen,
         Leave,
         Watch,
+        Compare,
+        ForgetClient,
+        ListClients,
     )
 }

@@ -9,10 +9,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from oncemq.core.clients import Clients
+from oncemq.core.identities import Identities
 from oncemq.core.keys import AboutKeys, AllKeys
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     ClientId,
+    Generation,
     Micros,
     Offset,
     ProducerId,
@@ -23,9 +25,11 @@ from oncemq.core.owners import Owners
 from oncemq.core.patterns import Patterns, is_pattern, matches
 from oncemq.core.producers import Recent
 from oncemq.core.records import (
+    ClientForgotten,
     ClientOpened,
     Committed,
     CursorMoved,
+    GenerationBegan,
     KeyedDiscarded,
     KeysForgotten,
     Marked,
@@ -62,11 +66,12 @@ from oncemq.core.topic import Subscription, Topic, made
 class Shard:
     """Topics, subscriptions, producers, clients: everything the log says."""
 
-    def __init__(self, tag: int) -> None:
-        self._tag = tag << 32
+    def __init__(self, tag: int, log_id: bytes = b"") -> None:
+        self.log_id = log_id
+        self.generation = Generation(1)  # of the log, as its records say
+        self.identities = Identities(tag)
         self.serial = Serial(0)  # of the last record applied
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
-        self.identities = 0
         self.last_timestamp = Micros(0)
         self.deleted = Serial(0)  # the newest record that deleted a topic
         self.clients = Clients()
@@ -84,7 +89,7 @@ class Shard:
 
     def next_identity(self) -> int:
         """A number no topic, no stage and no subscription of any log ever had."""
-        return self._tag | (self.identities + 1)
+        return self.identities.next()
 
     def next_timestamp(self, now: Micros) -> Micros:
         """`now`, but after every timestamp given before, so that time orders all topics."""
@@ -124,8 +129,10 @@ class Shard:
                 self.patterns.add(record.client, record.pattern, record.subscription_id)
             case PatternUnsubscribed():
                 self.patterns.remove(record.client, record.pattern)
-            case ClientOpened():
+            case ClientOpened() | ClientForgotten():
                 self.clients.apply(record)
+            case GenerationBegan():
+                self._generation_began(record, serial)
             case Marked():
                 pass
             case OwnersForgotten() | OwnerBound():
@@ -218,6 +225,15 @@ class Shard:
         published = stage.published_at if movable else Serial(0)
         return STAGE_NAME, stage.low(self.low_of), stage.end, published
 
+    def _generation_began(self, record: GenerationBegan, serial: Serial) -> None:
+        self._seen_time(record.timestamp)
+        self.generation = max(self.generation, record.generation)
+        self.clients.must_say_hello()
+        for topic in self.topics.values():
+            if serial > topic.last_serial:
+                topic.last_serial = serial
+                topic.began(record.generation)
+
     def _topic_created(self, record: TopicCreated, serial: Serial) -> None:
         awaited = len(record.clients) if isinstance(record, TopicAwaited) else 0
         self.seen_identity(record.topic_id + awaited)
@@ -285,9 +301,8 @@ class Shard:
         self.last_timestamp = max(self.last_timestamp, timestamp)
 
     def seen_identity(self, identity: int) -> None:
-        """This one is used."""
-        if identity >> 32 == self._tag >> 32:
-            self.identities = max(self.identities, identity & 0xFFFF_FFFF)
+        """The log has given this one."""
+        self.identities.seen(identity)
 
     def add(self, topic: Topic) -> None:
         """A topic is there from now on: made, or kept by a checkpoint."""

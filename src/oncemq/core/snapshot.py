@@ -10,7 +10,7 @@ import msgspec
 
 from oncemq.core.clients import ClientState
 from oncemq.core.keys import KeysState
-from oncemq.core.names import Micros, Serial
+from oncemq.core.names import Generation, Micros, Serial
 from oncemq.core.owners import OwnerState
 from oncemq.core.patterns import PatternState
 from oncemq.core.shard import Shard
@@ -24,6 +24,8 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     identities: int
     last_timestamp: Micros
     deleted: Serial = Serial(0)
+    generation: Generation = Generation(1)
+    counts: tuple[tuple[int, int], ...] = ()  # of identities, by tag
 
 
 State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
@@ -51,7 +53,15 @@ def capture(shard: Shard) -> Iterator[bytes]:
             yield _encode(shard.owners.capture(owner))
     for state in shard.keys.capture():
         yield _encode(state)
-    yield _encode(ShardState(shard.identities, shard.last_timestamp, shard.deleted))
+    yield _encode(
+        ShardState(
+            shard.identities.given,
+            shard.last_timestamp,
+            shard.deleted,
+            shard.generation,
+            shard.identities.capture(),
+        )
+    )
 
 
 def restore(shard: Shard, blob: bytes) -> None:
@@ -60,6 +70,7 @@ def restore(shard: Shard, blob: bytes) -> None:
     match state:
         case TopicState():
             topic = restore_topic(state)
+            shard.seen_identity(topic.id)
             shard.add(topic)
             for producer, entry in topic.producers.items():
                 if entry.anonymous:
@@ -77,6 +88,7 @@ def restore(shard: Shard, blob: bytes) -> None:
         case KeysState():
             shard.keys.restore(state)
         case ShardState():
-            shard.identities = max(shard.identities, state.identities)
+            shard.identities.restore(state.counts, state.identities)
             shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
             shard.deleted = max(shard.deleted, state.deleted)
+            shard.generation = max(shard.generation, state.generation)

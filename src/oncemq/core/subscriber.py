@@ -258,6 +258,15 @@ class Subscriber(Generic[M]):
                 if cursor.told >= cursor.next:
                     self._untold.pop(each.topic, None)
 
+    def tell_again(self) -> None:
+        """The server may have been set back meanwhile: it hears of every cursor once more.
+
+        One beyond its end is refused then, while it is: later the same offset is there again.
+        """
+        for topic, cursor in self._cursors.items():
+            cursor.told = Offset(0)
+            self._untold[topic] = None
+
     def known(self, moved: Iterable[tuple[str, SubscriptionId, Offset]]) -> None:
         """The server has these cursors, for it moved them itself."""
         self.told(tuple(Settled(*each) for each in moved))

@@ -11,6 +11,7 @@ import msgspec
 from oncemq.core.holes import Holes
 from oncemq.core.names import (
     ClientId,
+    Generation,
     Micros,
     Offset,
     ProducerId,
@@ -21,6 +22,8 @@ from oncemq.core.names import (
 )
 from oncemq.core.producers import Producer, Recent
 from oncemq.core.records import Retention, TopicAwaited, TopicCreated
+
+ENDS_KEPT = 16  # generations of the log whose beginnings a topic remembers one by one
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Topic:
     trimmed: Offset = Offset(0)  # retention let go of everything below
     last_serial: Serial = Serial(0)  # of the newest record about this topic
     configured: Serial = Serial(0)  # of the one that its retention is from
+    ends: tuple[tuple[Generation, Offset], ...] = ()  # where it ended when a generation began
     producers: dict[ProducerId, Producer] = field(default_factory=dict[ProducerId, Producer])
     subscriptions: dict[ClientId, Subscription] = field(
         default_factory=dict[ClientId, Subscription]
@@ -72,6 +76,18 @@ class Topic:
         if not self.subscriptions:
             return self.end
         return min(subscription.cursor for subscription in self.subscriptions.values())
+
+    def began(self, generation: Generation) -> None:
+        """The log goes on from here: what anyone saw of this topic beyond its end was lost."""
+        lower = [each for each in self.ends if each[1] < self.end]  # the others say no more now
+        ends = [*lower, (generation, self.end)]
+        if len(ends) > ENDS_KEPT:
+            ends[:2] = [(ends[1][0], ends[0][1])]  # who comes from so long ago is told too much
+        self.ends = tuple(ends)
+
+    def agreed(self, generation: Generation) -> Offset:
+        """Below this, offsets mean what they meant to who last knew that generation."""
+        return min([end for since, end in self.ends if since > generation], default=self.end)
 
     def accept(self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros) -> None:
         """Remember that a producer's put is in the log."""
@@ -145,6 +161,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     derived: tuple[ClientId, ...] = ()  # those of them that a pattern made
     configured: Serial = Serial(0)
     lost: tuple[tuple[Offset, Offset], ...] = ()
+    ends: tuple[tuple[Generation, Offset], ...] = ()
 
 
 def capture_topic(topic: Topic) -> TopicState:
@@ -167,6 +184,7 @@ def capture_topic(topic: Topic) -> TopicState:
         derived=tuple(each.client for each in topic.subscriptions.values() if each.derived),
         configured=topic.configured,
         lost=topic.lost.above(topic.low),
+        ends=topic.ends,
     )
 
 
@@ -182,6 +200,7 @@ def restore_topic(state: TopicState) -> Topic:
         trimmed=state.trimmed,
         last_serial=state.last_serial,
         configured=state.configured,
+        ends=state.ends,
         producers={
             each.producer: Producer(
                 each.anonymous,

@@ -7,11 +7,12 @@ the number of watchers is bounded by connections, not by requests.
 import heapq
 from typing import NamedTuple
 
-from oncemq.core.names import Micros
-from oncemq.core.replies import Ends, TopicEnd
+from oncemq.core.names import Micros, Offset
+from oncemq.core.replies import NO_OFFSET, Ends, TopicEnd
 from oncemq.core.requests import Watch
 from oncemq.core.scribe import Scribe
 from oncemq.core.step import Caller, Step
+from oncemq.core.topic import Topic
 
 
 class Watcher(NamedTuple):
@@ -81,11 +82,16 @@ class Watching:
         topics = (self._shard.by_name.get(name) for name, _ in watch.topics)
         return Ends(
             tuple(
-                TopicEnd(topic.name, topic.id, topic.low, topic.visible)
+                TopicEnd(topic.name, topic.id, topic.low, topic.visible, self._agreed(watch, topic))
                 for topic in topics
                 if topic is not None
-            )
+            ),
+            self._shard.log_id,
+            self._shard.generation,
         )
+
+    def _agreed(self, watch: Watch, topic: Topic) -> Offset:
+        return topic.agreed(watch.generation) if watch.generation else NO_OFFSET
 
     def _take(self, route: bytes) -> Watcher:
         watcher = self._watchers.pop(route)

@@ -19,6 +19,7 @@ from oncemq.client.state import Standing as Found
 from oncemq.client.state import State
 from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import receipts_of
+from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Offset, SubscriptionId
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
@@ -39,18 +40,22 @@ class Presence:
     def __init__(self) -> None:
         self._client_epoch = Epoch(0)
         self._claims: tuple[int, ...] = ()
+        self._log = NO_LOG
 
     def last_epoch(self) -> Epoch:
         return self._client_epoch
 
     def claim(self, nonce: int) -> Found:
-        found = Found(self._client_epoch, self._claims)
+        found = Found(self._client_epoch, self._claims, self._log)
         self._claims = (*self._claims, nonce)
         return found
 
     def granted(self, client_epoch: Epoch, claim: int) -> None:
         self._client_epoch = client_epoch
         self._claims = ()
+
+    def know(self, log: LogSeen) -> None:
+        self._log = log
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         return {}
@@ -105,6 +110,7 @@ class Courier:
                 standing.topic,
                 standing.producer,
                 number,
+                standing.topic_id,
             ), None
 
         self._begin(errand, make)

@@ -10,8 +10,10 @@ from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     Commit,
     CreateTopic,
+    Compare,
     Get,
     Leave,
+    ListClients,
     Listen,
     ListSubscriptions,
     ListTopics,
@@ -37,7 +39,18 @@ PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be ma
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
 # settled, the end of a subscription or of a topic, another retention.
 _GROWING = (Subscribe, CreateTopic, Commit)
-_WRITES_NOTHING = (Resume, Read, Watch, Leave, ListTopics, ShowTopic, ListSubscriptions, Status)
+_WRITES_NOTHING = (
+    Resume,
+    Read,
+    Watch,
+    Leave,
+    ListTopics,
+    ShowTopic,
+    ListSubscriptions,
+    ListClients,
+    Compare,
+    Status,
+)
 
 
 class Room(Protocol):

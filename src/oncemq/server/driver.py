@@ -12,7 +12,7 @@ from itertools import count
 import msgspec
 
 from oncemq.core.broker import Broker
-from oncemq.core.names import Micros, Serial, TopicId
+from oncemq.core.names import Generation, Micros, Serial, TopicId
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
 from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
@@ -64,6 +64,15 @@ class Driver:
         self._gathered_since: Micros | None = None
         self._unsynced_since: Micros | None = None  # with sync_ms: what was told and not synced
         self._marked = Serial(0)  # the newest mark of ours in the log
+
+    def begin(self, now: Micros) -> None:
+        """The server starts: when the log went back in time since, that is its first fact."""
+        before = self.broker.shard.generation
+        self._carry_out(self.broker.begin_generation(Generation(self.log.generation), now), now)
+        if self.log.generation > before:
+            logger.warning(
+                "log went back in time generation=%d before=%d", self.log.generation, before
+            )
 
     # Requests
 

@@ -43,6 +43,7 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other = MemoryJournal()
         other._client_epoch = self._client_epoch
         other._claims = list(self._claims)
+        other._log = self._log
         other._cursors = dict(self._cursors)
         other._synced = dict(self._cursors)
         return other

@@ -53,9 +53,14 @@ def _numbers_a_retry_anew(original: Any) -> Any:
 def _claims_without_recording(_: Any) -> Any:
     def greeting(self: Any, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
         claim = int.from_bytes(self.random_bytes(8)) >> 2
-        last_epoch, earlier = self.journal.copy().claim(claim)
+        last_epoch, earlier, log = self.journal.copy().claim(claim)
         return Greeting(
-            ClientId(self.client), last_epoch=last_epoch, earlier=earlier, claim=claim, over=over
+            ClientId(self.client),
+            last_epoch=last_epoch,
+            earlier=earlier,
+            claim=claim,
+            over=over,
+            log=log,
         )
 
     return greeting

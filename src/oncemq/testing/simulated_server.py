@@ -112,7 +112,7 @@ class SimulatedServer:
 
     def _open(self) -> None:
         opened = open_log(self.disk, DIRECTORY, self._options, random_bytes=self._chance.randbytes)
-        shard = Shard(opened.log.tag)
+        shard = Shard(opened.log.tag, opened.log.identity)
         for blob in opened.states:
             snapshot.restore(shard, blob)
         shard.checkpointed = opened.checkpoint_end
@@ -127,6 +127,7 @@ class SimulatedServer:
         broker.recovered(self._now())
         self.opened = opened
         self.driver = Driver(broker, opened.log)
+        self.driver.begin(self._now())
         self._housekeeping = Housekeeping(self.driver, self._now())
         broker.listeners.feed = FEED
         self._network.listen(self)

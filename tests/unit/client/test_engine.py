@@ -14,6 +14,7 @@ from oncemq.core.requests import CreateTopic
 from oncemq.errors import (
     Corrupt,
     Fenced,
+    HistoryLost,
     InvalidRequest,
     NotSubscribed,
     Refused,
@@ -565,11 +566,19 @@ def test_a_fenced_client_leaves_the_cursor_of_its_twin_alone(world, shop, reader
     assert after.engine.state.cursors()["orders"][1] == 1
 
 
-def test_a_client_unknown_to_the_server_says_hello_again_and_goes_on(world, shop) -> None:
-    world.server.driver.broker.shard.clients.entries.clear()
+def test_a_client_that_must_say_hello_again_does_so_and_goes_on(world, shop) -> None:
+    world.server.driver.broker.shard.clients.must_say_hello()
     ticket = shop.put("orders", b"a")
     shop.turn(10)
     assert ids(ticket) == ["orders@0"]
+
+
+def test_a_client_that_the_server_has_forgotten_is_told_and_shown_the_way_out(world, shop) -> None:
+    world.server.driver.broker.shard.clients.entries.clear()
+    ticket = shop.put("orders", b"a")
+    shop.turn(10)
+    with pytest.raises(HistoryLost, match=r"once client accept --id shop --state .* --server one"):
+        ticket.result()
 
 
 def test_a_twin_does_not_repeat_what_the_older_settled_before_it_was_fenced(world, shop) -> None:

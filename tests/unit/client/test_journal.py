@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncemq.client.journal import FORMAT, Journal
+from oncemq.core.greeting import NO_LOG
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
@@ -50,7 +51,7 @@ def test_a_claim_is_on_disk_before_it_is_sent(journal, directory) -> None:
     journal.claim(7)
     journal.claim(8)
     after = crashed(directory)
-    assert after.claim(9) == (0, (7, 8))
+    assert after.claim(9) == (0, (7, 8), NO_LOG)
     after.close()
 
 
@@ -59,7 +60,7 @@ def test_a_grant_settles_its_claim_and_every_one_before_it(journal, directory) -
         journal.claim(nonce)
     journal.granted(Epoch(4), 8)
     after = crashed(directory)
-    assert after.claim(10) == (4, (9,))
+    assert after.claim(10) == (4, (9,), NO_LOG)
     after.close()
 
 
@@ -68,7 +69,7 @@ def test_a_late_grant_does_not_take_the_epoch_back(journal) -> None:
         journal.claim(nonce)
     journal.granted(Epoch(5), 8)
     journal.granted(Epoch(4), 7)
-    assert journal.claim(9) == (5, ())
+    assert journal.claim(9) == (5, (), NO_LOG)
 
 
 def test_a_claim_sees_all_of_a_twins_grant_or_nothing_of_it(journal, directory) -> None:
@@ -84,7 +85,7 @@ def test_a_claim_sees_all_of_a_twins_grant_or_nothing_of_it(journal, directory) 
 
     journal._db.set_trace_callback(asked)
     vars(twin)["_db"].execute("PRAGMA busy_timeout = 0")
-    assert journal.claim(8) == (0, (7,))
+    assert journal.claim(8) == (0, (7,), NO_LOG)
     assert seen
     twin.close()
 
@@ -171,7 +172,7 @@ def test_damage_that_shows_later_is_told_as_such(journal, directory) -> None:
     journal.granted(Epoch(1), 0)
     journal.settle(Epoch(1), [place(f"t{number}", 3) for number in range(2_000)])
     journal.close()
-    damage(directory / "state.db", at=5 * 4096)
+    damage(directory / "state.db", at=8 * 4096)
     after = Journal(directory, "billing")
     with pytest.raises(Corrupt, match="is damaged"):
         after.cursors()

@@ -6,7 +6,7 @@ import pytest
 from oncemq.core import membership
 from oncemq.core.delivery import NOTHING_NEW
 from oncemq.core.membership import LATE_MICROS
-from oncemq.core.names import ClientId, Epoch, Offset, SubscriptionId, TopicId
+from oncemq.core.names import EPOCH_MAX, ClientId, Epoch, Offset, SubscriptionId, TopicId
 from oncemq.core.records import (
     ClientOpened,
     Retention,
@@ -280,8 +280,15 @@ def test_each_start_gets_a_higher_epoch(desk) -> None:
     assert granted == [1, 2, 3]
 
 
-def test_an_epoch_this_server_never_granted_is_topped(desk) -> None:
-    assert desk.hello("billing", last=41).client_epoch == 42
+@pytest.mark.parametrize("last", [2, 41, EPOCH_MAX - 1])
+def test_an_epoch_above_the_granted_one_is_refused_and_locks_nobody_out(desk, last) -> None:
+    desk.hello("billing")
+    refused = desk.hello("billing", last=last, nonce=99)
+    assert refused.code == "history_lost"
+    assert f"granted epoch {last}, and this server has granted it 1" in refused.detail
+    assert desk.hello("never-used", last=last).code == "history_lost"
+    assert desk.hello("billing", last=1).client_epoch == 2
+    assert desk.hello("never-used").client_epoch == 1
 
 
 def test_a_client_with_an_older_state_is_refused_and_told_what_to_do(desk) -> None:

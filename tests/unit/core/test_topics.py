@@ -297,6 +297,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "clients": 2,
             "waiting": 1,
             "last_serial": len(desk.records),
+            "generation": 1,
             "stages": 0,
             "owners": 0,
             "idempotency_keys": 0,

@@ -8,17 +8,23 @@ import struct
 import msgspec
 import pytest
 
-from oncemq.core.names import Offset, SubscriptionId, TopicId
+from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
+from oncemq.core.names import Generation, Offset, SubscriptionId, TopicId
 from oncemq.core.records import Retention, Run
 from oncemq.core.replies import (
     REPLIES,
     BatchHead,
+    ClientInfo,
+    ClientList,
     CommitDone,
+    Compared,
     Done,
     Ends,
     Heard,
     Limits,
     Listening,
+    LostCursor,
+    LostNumbers,
     Messages,
     Pushed,
     PutAccepted,
@@ -109,13 +115,16 @@ ALL_REQUESTS = [
     DropStage("me", 1, b"s" * 16),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
     Leave("me", 1, 8),
-    Watch((("orders", Offset(3)),), 500),
+    Watch((("orders", Offset(3)),), 500, Generation(2)),
+    Compare("me", Generation(2), 3, SETTLED, (Numbers("a", TopicId(5), b"p" * 16, 7),)),
+    ForgetClient("me", True),
+    ListClients("me", 10),
 ]
 
 ALL_REPLIES = [
     Refused("code", "detail"),
-    Welcome(3, Limits(1, 2, 3)),
-    Resumed(TopicId(5), 3),
+    Welcome(3, Limits(1, 2, 3), b"log", Generation(2)),
+    Resumed(TopicId(5), 3, 4, True),
     PutAccepted(TopicId(5), Offset(-1), 2, False, True, 50),
     Messages((HEAD, HEAD), True),
     Subscribed(True, TopicId(5), SubscriptionId(9), Offset(3)),
@@ -130,7 +139,15 @@ ALL_REPLIES = [
     Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
     Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
     Taken(3),
-    Ends((TopicEnd("orders", TopicId(5), Offset(1), Offset(3)),)),
+    Ends((TopicEnd("orders", TopicId(5), Offset(1), Offset(3), Offset(2)),), b"log", Generation(2)),
+    Compared(
+        b"log",
+        Generation(2),
+        3,
+        (LostCursor("a", Offset(9), Offset(5), Offset(4), Offset(8)),),
+        (LostNumbers("a", b"p" * 16, 7, 5),),
+    ),
+    ClientList((ClientInfo("me", 3, 1),), True),
 ]
 
 
@@ -151,8 +168,8 @@ def test_these_are_all_requests_and_replies() -> None:
 
 
 def test_opcodes_are_for_good() -> None:
-    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 19), 20, 21, 24]
-    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 78), 80, 81, 84, 88]
+    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 19), 20, 21, *range(24, 28)]
+    assert [each.opcode for each in ALL_REPLIES] == [*range(64, 78), 80, 81, 84, 88, 85, 86]
 
 
 @pytest.mark.parametrize("request_", ALL_REQUESTS, ids=lambda each: type(each).__name__)

@@ -1,0 +1,65 @@
+"""In words: what a client knows and its server has lost, and how a person lets it go on."""
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oncemq.core.greeting import LogSeen
+from oncemq.core.replies import NO_OFFSET, LostCursor, Welcome
+from oncemq.errors import HistoryLost, OnceMQError
+
+if TYPE_CHECKING:
+    from oncemq.client.engine import Engine
+
+NAMED_MAX = 5  # topics named in an error; `once client accept` shows all
+
+
+def with_way_out(error: OnceMQError, engine: "Engine") -> OnceMQError:
+    """The error with the full command that helps, where it is about lost history."""
+    if not isinstance(error, HistoryLost):
+        return error
+    if not engine.state.directory:
+        return HistoryLost(
+            f"{error.detail}. This client has no state on disk: start it again to go on with what "
+            "the server has"
+        )
+    command = [
+        *("once", "client", "accept", "--id", engine.client),
+        *("--state", engine.state.directory),
+        *("--server", ",".join(engine.settings.servers)),
+    ]
+    return HistoryLost(
+        f"{error.detail}. Nothing was changed. To see what is lost and go on with what the server "
+        f"has, end this client and run: {shlex.join(command)}"
+    )
+
+
+def what_is_lost(log: LogSeen, welcome: Welcome, lost: Sequence[LostCursor]) -> str:
+    """Which messages that this client took are not on the server any more."""
+    topics = "; ".join(map(cursor_in_words, lost[:NAMED_MAX]))
+    more = f"; and {len(lost) - NAMED_MAX} topics more" if len(lost) > NAMED_MAX else ""
+    return (
+        f"the server's log went back in time (generation {welcome.generation}, this client knows "
+        f"{log.generation}): loss was accepted there, or a backup restored. It does not have what "
+        f"this client took: {topics}{more}"
+    )
+
+
+def cursor_in_words(lost: LostCursor) -> str:
+    """One topic."""
+    if lost.cursor == NO_OFFSET:
+        return f"{lost.topic!r} (the subscription that stood at @{lost.known} is not there)"
+    if lost.agreed == NO_OFFSET:
+        return (
+            f"{lost.topic!r} (this client stands at @{lost.known}, the topic ends at @{lost.end})"
+        )
+    return f"{lost.topic}@{lost.agreed} to {lost.topic}@{lost.known - 1}"
+
+
+def numbers_in_words(topic: str, first: int, last: int) -> str:
+    """Puts of this client that the server acknowledged and lost."""
+    count = f"{last - first + 1} messages" if last > first else "1 message"
+    return (
+        f"the server went back in time: {count} that this client put to {topic!r} (its numbers "
+        f"{first} to {last}) have receipts, and the server does not have them any more"
+    )

@@ -1,0 +1,45 @@
+"""What may be asked about clients: what the server lost that one knows, who there is."""
+
+import msgspec
+
+from oncemq.core.names import ClientId, Epoch, Generation, ProducerId, Sequence, TopicId
+from oncemq.core.request import Request, Settled
+
+
+class Numbers(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A producer's puts on a topic have receipts up to `acknowledged`."""
+
+    topic: str
+    topic_id: TopicId
+    producer: ProducerId
+    acknowledged: Sequence
+
+
+class Compare(Request, frozen=True, array_like=True):
+    """What of all that a client knows does this server not have? Changes nothing.
+
+    `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
+    """
+
+    opcode = 25
+    client: ClientId
+    generation: Generation
+    last_epoch: Epoch = Epoch(0)
+    cursors: tuple[Settled, ...] = ()
+    numbers: tuple[Numbers, ...] = ()
+
+
+class ForgetClient(Request, frozen=True, array_like=True):
+    """Remember an id no longer that nobody uses: its epoch, and (`ending`) its subscriptions."""
+
+    opcode = 26
+    client: ClientId
+    ending: bool = False
+
+
+class ListClients(Request, frozen=True, array_like=True):
+    """Clients with state by id, a page at a time, from the first id after `after`."""
+
+    opcode = 27
+    after: str = ""
+    limit: int = 100
