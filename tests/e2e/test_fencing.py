@@ -5,6 +5,7 @@ is turned away before it has done anything.
 """
 
 import asyncio
+import secrets
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -15,7 +16,17 @@ from typing import Any
 import pytest
 from tests.e2e.processes import Nursery, Process, Serving, relay, running_nursery, until
 
-from oncemq import AsyncClient, Client, Fenced, InvalidRequest, StaleState, Unreachable, testing
+from oncemq import (
+    AsyncClient,
+    Client,
+    Fenced,
+    HistoryLost,
+    InvalidRequest,
+    StaleState,
+    Unreachable,
+    testing,
+)
+from oncemq.client.accepting import ClientFiles
 from oncemq.errors import StorageRefused
 
 
@@ -361,15 +372,20 @@ def test_an_id_outside_the_rules_is_refused_before_anything_is_made(
 # ------------------------------------------------------------------ another server
 
 
-def test_a_client_that_meets_another_server_under_the_same_address_is_let_in(
+def test_a_client_that_meets_another_server_under_the_same_address_is_told(
     tmp_path: Path, state: Path
 ) -> None:
-    """An empty server knows no epochs: the client says hello again, its puts are numbered anew."""
+    """An empty server knows nothing of what this client was told: a person has to say so."""
     with testing.server(tmp_path / "one") as address, ada(address, state) as client:
         client.subscribe("orders")
         client.put_many("orders", [b"1", b"2"])
-    with testing.server(tmp_path / "two") as address, ada(address, state) as client:
-        client.subscribe("orders")
-        receipt = client.put("orders", b"3")
-        assert (receipt.offset, receipt.duplicate) == (0, False)
-        assert [message.payload for message in client.get("orders")] == [b"3"]
+    with testing.server(tmp_path / "two") as address:
+        with pytest.raises(HistoryLost, match="another log"), ada(address, state) as client:
+            client.subscribe("orders")
+        with ClientFiles("ada", state, secrets.token_bytes) as files:
+            files.accept(files.look(address, 10))
+        with ada(address, state) as client:
+            client.subscribe("orders")
+            receipt = client.put("orders", b"3")
+            assert (receipt.offset, receipt.duplicate) == (0, False)
+            assert [message.payload for message in client.get("orders")] == [b"3"]

@@ -33,6 +33,7 @@ COMMANDS = {
     "topics": "List the topics.",
     "topic": "Show, create, configure or delete a topic.",
     "subscriptions": "List the subscriptions and how far each one is.",
+    "client": "List clients, accept a server's loss, forget an id.",
     "status": "Show how the server is doing.",
     "config": "Show each setting and where it comes from.",
     "bench": "Measure this machine.",

@@ -7,10 +7,10 @@ the server has is told what, and not let in: a person decides (`once client acce
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oncemq.client.lost import what_is_lost, with_way_out
+from oncemq.client.lost import went_back, what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.core.greeting import Greeting, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch
@@ -63,27 +63,41 @@ class Arrival:
             self._claim_anew(greeting, reply.client_epoch)
         elif reply.code == "stale_state" and self._was_overtaken(greeting):
             self._claim_anew(greeting)
+        elif reply.code == "history_lost":
+            self._compare(greeting.log, lambda lost: self._lost(greeting.log, reply.detail, lost))
         else:
-            engine.fail(with_way_out(error_of(reply), engine))
+            engine.fail(error_of(reply))
 
     def _welcomed(self, greeting: Greeting, welcome: Welcome) -> None:
         """It has its epoch, which is on disk first; if the log went back, it compares."""
-        state = self._engine.state
-        state.granted(welcome.client_epoch, greeting.claim)
-        known = [Settled(topic, *place) for topic, place in sorted(state.cursors().items())]
-        if welcome.generation == greeting.log.generation:
-            known = []
-        self._compare(greeting.log, welcome, known, [])
-
-    def _compare(
-        self, log: LogSeen, welcome: Welcome, known: list[Settled], lost: list[LostCursor]
-    ) -> None:
-        """Ask about some cursors, then about the others; then go on, or say what is lost."""
-        engine = self._engine
-        if not known:
-            self._compared(log, welcome, lost)
+        log, here = greeting.log, LogSeen(welcome.log_id, welcome.generation)
+        self._engine.state.granted(welcome.client_epoch, greeting.claim)
+        if log.generation == here.generation:
+            self._agreed(log, here, welcome)
             return
-        page, rest = tuple(known[:COMPARED_MAX]), known[COMPARED_MAX:]
+
+        def compared(lost: list[LostCursor]) -> None:
+            if lost:
+                self._lost(log, went_back(log, here), lost)
+            else:
+                self._agreed(log, here, welcome)
+
+        self._compare(log, compared)
+
+    def _compare(self, log: LogSeen, then: Callable[[list[LostCursor]], None]) -> None:
+        """Ask what the server lost of all that this state knows, a page at a time."""
+        engine = self._engine
+        places = sorted(engine.state.cursors().items())
+        known = [Settled(topic, *place) for topic, place in places]
+        lost: list[LostCursor] = []
+
+        def ask() -> None:
+            if not known:
+                then(lost)
+                return
+            question = Compare(engine.client, log.generation, cursors=tuple(known[:COMPARED_MAX]))
+            del known[:COMPARED_MAX]
+            self.token = engine.begin_put(lambda: (question, None), answered)
 
         def answered(reply: Reply, _: Sequence[Body]) -> None:
             if engine.failure is not None:
@@ -92,25 +106,26 @@ class Arrival:
                 engine.fail(error_of(reply))
                 return
             assert isinstance(reply, Compared)
-            self._compare(log, welcome, rest, [*lost, *reply.cursors])
+            lost.extend(reply.cursors)
+            ask()
 
-        question = Compare(engine.client, log.generation, cursors=page)
-        self.token = engine.begin_put(lambda: (question, None), answered)
+        ask()
 
-    def _compared(self, log: LogSeen, welcome: Welcome, lost: list[LostCursor]) -> None:
+    def _lost(self, log: LogSeen, why: str, lost: list[LostCursor]) -> None:
+        error = HistoryLost(f"{why}{what_is_lost(lost)}")
+        self._engine.fail(with_way_out(error, self._engine))
+
+    def _agreed(self, log: LogSeen, here: LogSeen, welcome: Welcome) -> None:
+        """The server has all that this state knows."""
         engine = self._engine
-        if lost:
-            engine.fail(with_way_out(HistoryLost(what_is_lost(log, welcome, lost)), engine))
-            return
         self._greeting = None
-        here = LogSeen(welcome.log_id, welcome.generation)
         if here != log:
             engine.state.know(here)
-            if log.generation != here.generation:
-                logger.warning(
-                    "server went back, nothing known is lost client=%s generation=%d before=%d",
-                    *(engine.client, here.generation, log.generation),
-                )
+        if here.generation != log.generation:
+            logger.warning(
+                "server went back, nothing known is lost client=%s generation=%d before=%d",
+                *(engine.client, here.generation, log.generation),
+            )
         engine.let_in(welcome)
 
     def _was_overtaken(self, greeting: Greeting) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncemq.core.greeting import LogSeen
-from oncemq.core.replies import NO_OFFSET, LostCursor, Welcome
+from oncemq.core.replies import NO_OFFSET, LostCursor
 from oncemq.errors import HistoryLost, OnceMQError
 
 if TYPE_CHECKING:
@@ -34,15 +34,21 @@ def with_way_out(error: OnceMQError, engine: "Engine") -> OnceMQError:
     )
 
 
-def what_is_lost(log: LogSeen, welcome: Welcome, lost: Sequence[LostCursor]) -> str:
+def went_back(log: LogSeen, here: LogSeen) -> str:
+    """What happened to the server's log."""
+    return (
+        f"the server's log went back in time (generation {here.generation}, this client knows "
+        f"{log.generation}): loss was accepted there, or a backup restored"
+    )
+
+
+def what_is_lost(lost: Sequence[LostCursor]) -> str:
     """Which messages that this client took are not on the server any more."""
+    if not lost:
+        return ""
     topics = "; ".join(map(cursor_in_words, lost[:NAMED_MAX]))
     more = f"; and {len(lost) - NAMED_MAX} topics more" if len(lost) > NAMED_MAX else ""
-    return (
-        f"the server's log went back in time (generation {welcome.generation}, this client knows "
-        f"{log.generation}): loss was accepted there, or a backup restored. It does not have what "
-        f"this client took: {topics}{more}"
-    )
+    return f". It does not have what this client took: {topics}{more}"
 
 
 def cursor_in_words(lost: LostCursor) -> str:

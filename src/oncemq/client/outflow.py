@@ -210,7 +210,7 @@ class Outflow:
                 self._publisher.from_disk.add(slot.producer)
             for topic, (topic_id, next_sequence) in slot.lanes.items():
                 lane = self._publisher.lane(topic)
-                lane.topic_id = topic_id
+                lane.topic_id = lane.counted_on[slot.producer] = topic_id
                 lane.next_sequences[slot.producer] = next_sequence
             for put in slot.pending:
                 parcel = Parcel(
@@ -326,7 +326,7 @@ class Outflow:
 
         def make() -> tuple[Request, None]:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            about = lane.topic, producer, number, lane.topic_id
+            about = lane.topic, producer, number, lane.counted_on.get(producer, TopicId(0))
             return Resume(engine.client, epoch, *about), None
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))

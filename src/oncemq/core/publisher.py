@@ -59,6 +59,7 @@ class Lane:
     put_off: bool = False  # the server has no room: send nothing until told to try again
     sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
     acknowledged_at: Micros = NEVER
+    counted_on: dict[ProducerId, TopicId] = field(default_factory=dict[ProducerId, TopicId])
 
     def is_long_ago(self, now: Micros) -> bool:
         """Whether the server may have forgotten a guest that put here last."""
@@ -132,6 +133,7 @@ class Publisher:
         """The server has it."""
         lane = self.lane(parcel.topic)
         lane.topic_id, lane.acknowledged_at = reply.topic_id, now
+        lane.counted_on[parcel.producer] = reply.topic_id
         self._drop(parcel)
 
     def refused(self, parcel: Parcel, refused: Refused) -> bool:
@@ -160,9 +162,10 @@ class Publisher:
         """
         first = next((each for each in lane.parcels if each.producer == producer), None)
         acknowledged = first.first_sequence - 1 if first else 0
-        last = reply.last_sequence if reply.topic_id == lane.topic_id else 0
-        is_same = reply.lost or (lane.topic_id != 0 and reply.topic_id == lane.topic_id)
-        return (last + 1, acknowledged) if is_same and last < acknowledged else None
+        counted_on = lane.counted_on.get(producer, 0)
+        is_same = counted_on != 0 and reply.topic_id == counted_on
+        last = reply.last_sequence if is_same else 0
+        return (last + 1, acknowledged) if (is_same or reply.lost) and last < acknowledged else None
 
     def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
         """Where the server stands: what it has keeps its numbers, the rest is renumbered.
@@ -172,7 +175,7 @@ class Publisher:
         """
         # Numbers given before any answer named the topic are of whichever topic has the name.
         same_topic = lane.topic_id in (0, reply.topic_id)
-        lane.topic_id = reply.topic_id
+        lane.topic_id = lane.counted_on[producer] = reply.topic_id
         lane.lost = False
         lane.resume_token = 0
         lane.permits[producer] = reply.permit

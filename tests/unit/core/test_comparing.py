@@ -176,7 +176,9 @@ def test_who_was_let_in_before_must_say_hello_and_compare(desk) -> None:
     desk.subscription("orders")
     after = gone_back(desk, len(desk.records))
     after.epochs["billing"] = 1
-    assert after.get("orders").code == "unknown_client"
+    refused = after.get("orders")
+    assert isinstance(refused, Refused)
+    assert refused.code == "unknown_client"
     after.hello("billing", last=1)
     assert after.epochs["billing"] == 2
     assert not isinstance(after.get("orders"), Refused)

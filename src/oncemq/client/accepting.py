@@ -1,0 +1,155 @@
+"""A person accepts that the server lost what a client knows: the client's state is moved to it.
+
+Laws: nothing is changed before it was shown what is lost; nobody else uses the state meanwhile
+(every slot of its outbox is locked); all of it changes, or nothing. Where both sides agree up to
+an offset, the client goes on from there: nothing that it took comes again, and nothing that was
+put since is passed over. Where nobody can say, it goes on from the server's own cursor.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from oncemq.client.asking import asking
+from oncemq.client.journal import Journal
+from oncemq.client.outbox import RandomBytes, Slot
+from oncemq.client.paths import state_directory
+from oncemq.core.client_requests import Compare, Numbers
+from oncemq.core.greeting import LogSeen
+from oncemq.core.names import ClientId, Epoch, Offset, Sequence
+from oncemq.core.replies import NO_OFFSET, Compared, LostCursor, LostNumbers
+from oncemq.core.request import Settled
+from oncemq.errors import Locked, StorageRefused
+from oncemq.storage.disk import LocalDisk
+
+PAGE = 1_000  # cursors, or producers' numbers, in one question
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What a client knows and the server does not have."""
+
+    known: LogSeen
+    here: LogSeen
+    last_epoch: Epoch  # the newest that the state was granted
+    granted: Epoch  # by this server
+    cursors: list[LostCursor]
+    numbers: list[LostNumbers]
+
+    @property
+    def is_another_log(self) -> bool:
+        """Whether the server's data is not what this client ever talked to."""
+        return bool(self.known.log_id) and self.known.log_id != self.here.log_id
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the client can go on as it is."""
+        more = self.last_epoch > self.granted or self.known.generation > self.here.generation
+        return not (self.cursors or self.numbers or more or self.is_another_log)
+
+
+class ClientFiles:
+    """The state of a client that does not run, with every slot of its outbox locked."""
+
+    def __init__(
+        self, client: str, directory: str | Path | None, random_bytes: RandomBytes
+    ) -> None:
+        self.client = ClientId(client)
+        self.path = state_directory(client, directory)
+        if not (self.path / "state.db").exists():
+            raise StorageRefused(
+                f"there is no state of client {client!r} in {self.path}: nothing to accept; name "
+                "the directory with --state"
+            )
+        self._slots: list[Slot] = []
+        try:
+            self._lock_slots(random_bytes)
+            self._journal = Journal(self.path, client)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _type: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the state."""
+        for slot in self._slots:
+            slot.close()
+        if hasattr(self, "_journal"):
+            self._journal.close()
+
+    def look(self, server: str | list[str], timeout: float) -> Loss:
+        """Ask the server what it has of all that this state knows; nothing is changed."""
+        known, last_epoch = self._journal.log(), self._journal.last_epoch()
+        places = sorted(self._journal.cursors().items())
+        cursors = [Settled(topic, *place) for topic, place in places]
+        numbers = self._numbers()
+        found: list[Compared] = []
+        with asking(server, timeout) as ask:
+            for first in range(0, max(len(cursors), len(numbers), 1), PAGE):
+                page = slice(first, first + PAGE)
+                question = Compare(
+                    self.client,
+                    known.generation,
+                    last_epoch,
+                    tuple(cursors[page]),
+                    tuple(numbers[page]),
+                )
+                found.append(ask(question))
+        return Loss(
+            known,
+            LogSeen(found[0].log_id, found[0].generation),
+            last_epoch,
+            found[0].client_epoch,
+            [lost for each in found for lost in each.cursors],
+            [lost for each in found for lost in each.numbers],
+        )
+
+    def accept(self, loss: Loss) -> None:
+        """Move the state to what the server has."""
+        self._journal.accept(
+            loss.here,
+            cursors=[(lost.topic, goes_on_at(lost)) for lost in loss.cursors],
+            numbers=[(lost.topic, lost.producer, lost.last_sequence) for lost in loss.numbers],
+        )
+
+    def _lock_slots(self, random_bytes: RandomBytes) -> None:
+        disk, outbox = LocalDisk(), f"{self.path}/outbox"
+        names = disk.names(outbox) if (self.path / "outbox").is_dir() else []
+        for name in sorted(name for name in names if name.isdigit()):
+            try:
+                self._slots.append(Slot(disk, f"{outbox}/{name}", random_bytes))
+            except Locked as error:
+                raise Locked(
+                    f"client {self.client!r} is running on {self.path}: end it first, then accept "
+                    "the loss, then start it again"
+                ) from error
+
+    def _numbers(self) -> list[Numbers]:
+        """What the outbox knows to be acknowledged: all below the first put that is unsent."""
+        found: list[Numbers] = []
+        for slot in self._slots:
+            unsent: dict[str, Sequence] = {}
+            for put in slot.pending:
+                unsent.setdefault(put.topic, put.first_sequence)
+            for topic, (topic_id, next_sequence) in sorted(slot.lanes.items()):
+                acknowledged = Sequence(unsent.get(topic, next_sequence) - 1)
+                found.append(Numbers(topic, topic_id, slot.producer, acknowledged))
+        return found
+
+
+def goes_on_at(lost: LostCursor) -> Offset | None:
+    """The offset a client goes on from; None when its subscription is not there any more."""
+    if lost.cursor == NO_OFFSET:
+        return None
+    return lost.cursor if lost.agreed == NO_OFFSET else lost.agreed

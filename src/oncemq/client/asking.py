@@ -1,0 +1,29 @@
+"""Questions to a server without an id or a state: for commands that are about other clients."""
+
+import random
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from oncemq.client import verbs
+from oncemq.client.engine import Engine
+from oncemq.client.settings import Settings, servers_from
+from oncemq.client.state import open_state
+from oncemq.client.turns import Turns, monotonic_clock
+from oncemq.core.request import Request
+from oncemq.transport.link import Link
+
+Answer = Callable[[Request], Any]  # the reply, or the exception for a refusal
+
+
+@contextmanager
+def asking(server: str | list[str], timeout: float) -> Generator[Answer]:
+    """A way to ask, as long as the block lasts."""
+    settings = Settings(servers_from(server), timeout, 0, random.random)
+    engine = Engine(settings, open_state(None, None), Link(), monotonic_clock)
+    turns = Turns(engine, timeout)
+    try:
+        yield lambda request: turns.run(verbs.ask(engine, lambda _: request))
+    finally:
+        turns.close()
+        engine.close()

@@ -1,0 +1,228 @@
+"""A server that went back in time, as people meet it: nothing is withheld or doubled in silence."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import (
+    DEADLINE_SECONDS,
+    ONCE,
+    Ran,
+    Serving,
+    clean_environment,
+    start_server,
+    stop_server,
+)
+
+from oncemq import Client, HistoryLost
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.layout import raise_generation
+
+
+class Site:
+    """A server that is stopped and started on one data directory, and clients with state."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.data = home / "data"
+        self.serving: Serving | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.serving = start_server(self.home, data=self.data)
+
+    def stop(self) -> None:
+        if self.serving is not None:
+            assert stop_server(self.serving) == 0
+        self.serving = None
+
+    @property
+    def address(self) -> str:
+        assert self.serving is not None
+        return self.serving.address
+
+    def client(self, name: str) -> Client:
+        return Client(self.address, id=name, state=self.home / name, timeout=DEADLINE_SECONDS)
+
+    def put(self, count: int, text: str, client: str = "shop") -> None:
+        with self.client(client) as shop:
+            shop.put("t", f"{text} 0".encode())
+            shop.put_many("t", [f"{text} {number}".encode() for number in range(1, count)])
+
+    def take(self, client: str = "reader") -> list[str]:
+        with self.client(client) as reader:
+            messages = []
+            while got := reader.get("t", limit=1000):
+                messages += got
+        return [message.payload.decode() for message in messages]
+
+    def once(self, *arguments: str) -> Ran:
+        command = [*ONCE, *arguments]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            env=clean_environment(self.home),
+            cwd=self.home,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr.decode())
+
+    def accept(self, client: str, *more: str) -> Ran:
+        where = "--id", client, "--state", str(self.home / client), "--server", self.address
+        return self.once("client", "accept", *where, *more)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.stop()
+
+
+def damage(site: Site) -> None:
+    """One bit flips in the middle of the log, and the loss behind it is accepted."""
+    site.stop()
+    (segment,) = [path for path in (site.data / "log").iterdir() if path.suffix == ".seg"] or [
+        max((site.data / "log").iterdir(), key=lambda path: path.stat().st_size)
+    ]
+    raw = bytearray(segment.read_bytes())
+    place = raw.index(b"old 250")
+    raw[place] ^= 1
+    segment.write_bytes(raw)
+    shutil.rmtree(site.data / "checkpoints")
+    (site.data / "checkpoints").mkdir()
+    ran = site.once("repair", "--accept-loss", "--data", str(site.data))
+    assert ran.code == 0, ran.err
+    site.start()
+
+
+def restore(site: Site) -> None:
+    """What a documented restore does: an older copy, with the generation raised."""
+    site.stop()
+    shutil.rmtree(site.data)
+    shutil.copytree(site.home / "copy", site.data)
+    raise_generation(LocalDisk(), str(site.data), lambda count: bytes(range(7, 7 + count)))
+    site.start()
+
+
+def put_back(site: Site) -> None:
+    """An older copy put back by hand, without a word to anybody."""
+    site.stop()
+    shutil.rmtree(site.data)
+    shutil.copytree(site.home / "copy", site.data)
+    site.start()
+
+
+@pytest.mark.parametrize("go_back", [damage, restore, put_back])
+def test_a_subscriber_of_a_server_that_went_back_gets_all_that_is_new_once_it_is_accepted(
+    site: Site, go_back: Callable[[Site], None]
+) -> None:
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+    site.put(250, "old")
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    site.start()
+    with site.client("shop") as shop:
+        for first in (250, 251):
+            end = 251 if first == 250 else 500
+            shop.put_many("t", [f"old {number}".encode() for number in range(first, end)])
+    assert len(site.take()) == 500
+    go_back(site)
+    with pytest.raises(HistoryLost) as lost:
+        site.take()
+    assert "once client accept --id reader --state" in lost.value.detail
+    with pytest.raises(HistoryLost):
+        site.put(1, "kept")  # 250 puts of this one have receipts and are gone
+    shown = site.accept("reader")
+    assert shown.code == 2
+    assert "say --yes" in shown.err
+    assert site.accept("reader", "--yes").code == 0
+    accepted = site.accept("shop", "--yes", "--json")
+    assert json.loads(accepted.out)["put"] == [{"topic": "t", "lost": 250}]
+    site.put(400, "new")
+    taken = site.take()
+    again = [each for each in taken if each.startswith("old")]
+    fresh = ["kept 0", *(f"new {number}" for number in range(400))]  # the outbox had the first
+    assert [each for each in taken if each not in again] == fresh
+    assert again == [] or go_back is put_back  # where nobody can say, the server's cursor counts
+    assert site.take() == []
+    assert "nothing was changed" in site.accept("reader").text
+
+
+def test_a_client_that_knows_no_more_than_the_server_goes_on_by_itself(site: Site) -> None:
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+    site.put(3, "old")
+    assert len(site.take()) == 3
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    restore(site)
+    site.put(2, "new")
+    assert site.take() == ["new 0", "new 1"]
+
+
+def test_an_emptied_data_directory_is_another_server_and_is_told(site: Site) -> None:
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+    site.put(3, "old")
+    assert len(site.take()) == 3
+    site.stop()
+    shutil.rmtree(site.data)
+    site.start()
+    with pytest.raises(HistoryLost, match="another log"):
+        site.take()
+    assert site.accept("reader", "--yes").code == 0
+    assert site.accept("shop", "--yes").code == 0
+    with site.client("reader") as reader:
+        assert reader.subscribe("t")
+    site.put(2, "new")
+    assert site.take() == ["new 0", "new 1"]
+
+
+def test_a_client_that_stays_connected_is_told_too(site: Site) -> None:
+    with site.client("other") as other:
+        other.subscribe("t")
+    site.put(2, "old")
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    site.start()
+    port = site.address.rpartition(":")[2]
+    with site.client("other") as other:
+        site.put(2, "more")
+        assert len(other.get("t", limit=9)) == 4
+        site.stop()
+        shutil.rmtree(site.data)
+        shutil.copytree(site.home / "copy", site.data)
+        raise_generation(LocalDisk(), str(site.data), lambda count: bytes(range(7, 7 + count)))
+        site.serving = start_server(site.home, "--bind", f"tcp://127.0.0.1:{port}", data=site.data)
+        with pytest.raises(HistoryLost, match=r"t@2 to t@3"):
+            other.get("t", wait=DEADLINE_SECONDS)
+
+
+def test_ids_are_listed_and_forgotten(site: Site) -> None:
+    for name in ("reader", "gone"):
+        with site.client(name) as client:
+            client.subscribe("t") if name == "reader" else client.topics()
+    listed = site.once("client", "list", "--server", site.address, "--json")
+    assert [each["client"] for each in json.loads(listed.out)] == ["gone", "reader"]
+    assert site.once("client", "forget", "gone", "--server", site.address).code == 0
+    refused = site.once("client", "forget", "reader", "--server", site.address)
+    assert (refused.code, "subscribes to t" in refused.err) == (1, True)
+    forced = site.once(
+        "client", "forget", "reader", "--end-subscriptions", "--server", site.address
+    )
+    assert forced.code == 0
+    assert site.once("client", "list", "--server", site.address).text == ""
+
+
+def test_a_running_client_is_not_moved(site: Site) -> None:
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+        refused = site.accept("reader", "--yes")
+    assert refused.code == 7
+    assert "end it first" in refused.err
