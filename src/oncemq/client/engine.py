@@ -22,15 +22,8 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.exchanges import Exchanges
-from oncemq.core.names import (
-    ANONYMOUS_EPOCH,
-    ClientId,
-    Epoch,
-    Generation,
-    Micros,
-    Offset,
-    SubscriptionId,
-)
+from oncemq.core.greeting import NO_LOG
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
@@ -73,7 +66,7 @@ class Engine:
         self.state = state
         self.client = ClientId(state.client)
         self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
-        self.generation = Generation(1)  # of the server's log, as it was told
+        self.generation = NO_LOG.generation  # of the server's log, as it was told
         self.failure: OnceMQError | None = None
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())

@@ -9,8 +9,8 @@ from oncemq.core.names import Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     Commit,
-    CreateTopic,
     Compare,
+    CreateTopic,
     Get,
     Leave,
     ListClients,
