@@ -65,7 +65,10 @@ def _choices(found: "Examination") -> list[str]:
     )
     choices = [restore]
     if diagnosis.mendable:
-        cut = any(not damage.covered for damage in diagnosis.damages)
+        cut = any(
+            not damage.covered and damage.path.endswith((".log", "END"))
+            for damage in diagnosis.damages
+        )
         what = (
             f"the log goes on from serial {diagnosis.last_serial:,}, and what comes after it is "
             "lost"

@@ -15,12 +15,15 @@ from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
+from oncemq.storage.end import NAME as END
+from oncemq.storage.end import read_end
 from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import INDEXED, Bad, Frame, first_frame_after, frame_key
 from oncemq.storage.index import MemoryIndex
 from oncemq.storage.layout import Format, read_format
 from oncemq.storage.recovery import replayed
 from oncemq.storage.segment import LOG, Header, Segment, read_header, scan_cold
+from oncemq.storage.shelf import orphans
 from oncemq.storage.verify import is_blank, verify
 
 
@@ -63,7 +66,7 @@ class Diagnosis:
     directory: str
     last_serial: int = 0  # the last record that can be trusted
     damages: list[Damage] = field(default_factory=list[Damage])
-    checkpoints: list[str] = field(default_factory=list[str])  # that do not fit the log
+    checkpoints: list[str] = field(default_factory=list[str])  # (and END) that do not fit the log
     beyond: list[str] = field(default_factory=list[str])  # segments behind the damage
     mendable: bool = True  # whether the log can go on without what is damaged
     contents: Contents | None = None  # None: it cannot go on
@@ -89,6 +92,8 @@ class _Examination:
         self.form = form
         self.key = frame_key(form.identity)
         self.segments: list[Segment] = []  # what would be left of each
+        self.end = read_end(disk, directory)
+        self.misfits: list[str] = []
         self.found = Diagnosis(directory)
         self.proofs: dict[int, int] = {}  # chain values at the ends of the checkpoints
 
@@ -99,6 +104,8 @@ class _Examination:
             if name.endswith(".cold"):
                 replaced.update(self._cold(name))
         logs = [name for name in names if name.endswith(".log") and name not in replaced]
+        for name in orphans(names, replaced):
+            self._misses(f"{self.folder}/{name}", "its segment is missing", int(name[:20]))
         logs = self._without_unbegun(logs)
         checkpoints = self._checkpoints()
         newest = checkpoints[-1] if checkpoints else None
@@ -107,6 +114,7 @@ class _Examination:
         for name in logs[:start]:
             self._covered(name)
         self._chain(logs[start:], [one.end for one in checkpoints])
+        self._look_at_end(int(logs[-1][:20]) if logs else 0)
         fitting = self._judge(checkpoints, int(logs[0][:20]) if logs else 0)
         if self.found.mendable:
             self.found.contents = self._contents(fitting[-1] if fitting else None)
@@ -200,7 +208,7 @@ class _Examination:
 
     def _chain(self, logs: list[str], ends: list[int]) -> None:
         """Follow the chain to its first bad place; what comes after is lost with it."""
-        proven = max(ends, default=0)
+        proven = max([*ends, self.end.serial])
         expected: tuple[int, int] | None = None
         for number, name in enumerate(logs):
             file, header = self._open(name)
@@ -230,6 +238,24 @@ class _Examination:
                     return
             finally:
                 file.close()
+
+    def _look_at_end(self, last_segment: int) -> None:
+        """Whether the log ends where it is known to have been durable."""
+        last, end = self.found.last_serial, self.end
+        path = f"{self.found.directory}/{END}"
+        fits = last >= end.serial and last_segment >= end.segment
+        if not fits and any(not damage.covered for damage in self.found.damages):
+            self.misfits.append(path)  # the damage says why
+        elif last < end.serial:
+            why = f"the log ends at serial {last}, and was durable up to {end.serial}"
+            self._misses(path, why, last + 1)
+        elif last_segment < end.segment:
+            why = f"the segment that begins with serial {end.segment} is missing"
+            self._misses(path, why, end.segment)
+
+    def _misses(self, path: str, why: str, first_serial: int) -> None:
+        """A file that says something is missing; it is taken away with what it says."""
+        self.found.damages.append(Damage(path, 0, why, first_serial, covered=False))
 
     def _damage(self, file: File, name: str, bad: Bad, *, covered: bool) -> None:
         first = int(name[:20]) if covered else self.found.last_serial + 1
@@ -276,7 +302,7 @@ class _Examination:
             for one in checkpoints
             if one.end > last or self.proofs.get(one.end, one.chain) != one.chain
         ]
-        self.found.checkpoints = [one.path for one in misfits]
+        self.found.checkpoints = [*(one.path for one in misfits), *self.misfits]
         fits = [one for one in checkpoints if one not in misfits]
         self.found.mendable = last > 0 and (first_serial == 1 or bool(fits))
         return fits

@@ -1,6 +1,7 @@
 """The data directory: its FORMAT file, its folders, what a crash may leave lying about.
 
     DIR/FORMAT        JSON: format, identity, tag, generation; written last when a log is made
+    DIR/END           JSON: how far the log is known to be durable
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints

@@ -104,9 +104,7 @@ class Log:
             roll=self._roll,
         )
         # the writer thread's; the loop only reads its `synced`
-        self._writer = GroupWriter(
-            disk, f"{directory}/log", self._current, cache, sync_ms=options.sync_ms
-        )
+        self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
     # serials
 

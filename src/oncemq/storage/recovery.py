@@ -16,6 +16,8 @@ from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File, Lock, LockingDisk
+from oncemq.storage.end import NAME as END
+from oncemq.storage.end import NOTHING, read_end
 from oncemq.storage.framing import STRETCH_BYTES, Frame, frame_key, scan
 from oncemq.storage.index import BlockCache, read_index
 from oncemq.storage.layout import Format, ensure_format, save_copy, tidy
@@ -85,6 +87,7 @@ class _Opening:
         self.report = Recovery()
         self.cache = BlockCache()
         self.files: list[File] = []  # to be closed when the opening fails
+        self.end = NOTHING
 
     def open(self, options: LogOptions, lock: Lock) -> Opened:
         missing = {"log", "checkpoints"}.difference(self.disk.names(self.directory))
@@ -94,7 +97,8 @@ class _Opening:
                 "restore it from a backup"
             )
         self.report.removed += tidy(self.disk, self.directory)
-        shelf = load_shelf(self.disk, self.directory, self.form.identity)
+        self.end = read_end(self.disk, self.directory)
+        shelf = load_shelf(self.disk, self.directory, self.form.identity, self.end.segment)
         self.report.removed += shelf.removed
         checkpoints, states = self._checkpoints()
         newest = checkpoints[-1] if checkpoints else None
@@ -159,7 +163,8 @@ class _Opening:
     def _verify_tail(self, headers: list[Header], newest: Checkpoint | None) -> list[Segment]:
         """Everything the checkpoint does not cover, each frame checked; the last one mended."""
         segments: list[Segment] = []
-        proven = prove = newest.end if newest else 0
+        prove = newest.end if newest else 0
+        proven = max(prove, self.end.serial)
         for number, header in enumerate(headers):
             is_last = number == len(headers) - 1
             path = f"{self.directory}/log/{header.name}"
@@ -190,6 +195,12 @@ class _Opening:
                 f"{self.directory}: the log ends at serial {segments[-1].last_serial} but the "
                 f"checkpoint {newest.path} proves it was durable up to {newest.end}; serials "
                 f"{segments[-1].last_serial + 1} to {newest.end} are lost: run `once repair`"
+            )
+        if segments[-1].last_serial < self.end.serial:
+            raise Corrupt(
+                f"{self.directory}: the log ends at serial {segments[-1].last_serial}, but "
+                f"{self.directory}/{END} says it was durable up to {self.end.serial}: serials "
+                f"{segments[-1].last_serial + 1} to {self.end.serial} are lost: run `once repair`"
             )
         return segments
 

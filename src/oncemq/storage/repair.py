@@ -19,7 +19,7 @@ from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
 from oncemq.storage.layout import raise_generation, read_format, save_copy
-from oncemq.storage.segment import COLD, Header, remove_segment
+from oncemq.storage.segment import COLD, Header, remove_index, remove_segment
 
 __all__ = ["Diagnosis", "accept_loss", "diagnose"]
 
@@ -74,6 +74,8 @@ def accept_loss(
 
 def _quarantine(disk: Disk, directory: str, path: str) -> None:
     folder, _, name = path.rpartition("/")
+    if name.endswith(".log"):
+        remove_index(disk, path)
     disk.rename(path, f"{directory}/quarantine/{name}")
     disk.sync_directory(f"{directory}/quarantine")
     disk.sync_directory(folder)

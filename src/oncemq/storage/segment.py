@@ -15,6 +15,7 @@ a cold segment that is whole. `chain` is the chain value of the last frame befor
 import errno
 import struct
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import msgspec
@@ -206,12 +207,20 @@ def scan_cold(file: File, header: Header, key: int) -> MemoryIndex | Bad:
 
 
 def remove_segment(disk: Disk, path: str) -> None:
-    """Remove a segment and its index; the index last, so that it never stands for nothing."""
-    for victim in (path, index_path(path)):
-        try:
-            disk.remove(victim)
-        except FileNotFoundError:
-            continue
+    """Remove a segment and its index: the index first, durably, so that it never stands alone.
+
+    An index without its segment says that the segment is missing.
+    """
+    remove_index(disk, path)
+    with suppress(FileNotFoundError):
+        disk.remove(path)
+
+
+def remove_index(disk: Disk, path: str) -> None:
+    """Remove the index of a segment, durably; the segment may follow."""
+    with suppress(FileNotFoundError):
+        disk.remove(index_path(path))
+        disk.sync_directory(path.rpartition("/")[0])
 
 
 def save_index(disk: Disk, segment: Segment, cache: BlockCache) -> FileIndex | None:

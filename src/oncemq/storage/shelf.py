@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
+from oncemq.storage.end import NAME as END
 from oncemq.storage.framing import Bad, frame_key
 from oncemq.storage.index import BlockCache, read_index
 from oncemq.storage.layout import save_copy
@@ -16,6 +17,7 @@ from oncemq.storage.segment import (
     Header,
     Segment,
     index_path,
+    log_name,
     read_header,
     remove_segment,
     save_index,
@@ -33,8 +35,11 @@ class Shelf:
     removed: list[str] = field(default_factory=list[str])
 
 
-def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
-    """Look at every segment's header; remove leftovers of compactions and of rolls."""
+def load_shelf(disk: Disk, directory: str, identity: bytes, begun: int) -> Shelf:
+    """Look at every segment's header; remove leftovers of compactions and of rolls.
+
+    `begun`: the first serial of the newest segment that is known to have been begun.
+    """
     folder = f"{directory}/log"
     shelf = Shelf()
     names = disk.names(folder)
@@ -54,6 +59,8 @@ def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
         shelf.removed.append(name)
     logs = [name for name in names if name.endswith(".log") and name not in replaced]
     while len(logs) > 1 and _header(disk, folder, logs[-1], identity) is None:
+        if int(logs[-1][:20]) <= begun:
+            break
         _drop_blank(disk, directory, logs[-1], identity)
         shelf.removed.append(logs.pop())
     for name in logs:
@@ -63,8 +70,24 @@ def load_shelf(disk: Disk, directory: str, identity: bytes) -> Shelf:
         shelf.log.append(header)
     if not shelf.log:
         raise Corrupt(f"{folder} holds no log segment; restore it from a backup")
-    _drop_orphans(disk, folder, shelf)
+    if shelf.log[-1].first_serial < begun:
+        raise Corrupt(
+            f"{folder}: the segment that begins with serial {begun} is missing; "
+            f"{directory}/{END} says that it was begun: run `once repair`"
+        )
+    _drop_orphans(disk, folder, shelf, replaced)
     return shelf
+
+
+def orphans(names: list[str], replaced: set[str]) -> list[str]:
+    """Indexes of log segments that are missing: nothing of ours leaves an index alone."""
+    return [
+        name
+        for name in names
+        if name.endswith(".idx")
+        and "-" not in name  # of a cold segment: written before it, a crash may leave it alone
+        and log_name(int(name[:20])) not in replaced.union(names)
+    ]
 
 
 def _header(disk: Disk, folder: str, name: str, identity: bytes) -> Header | None:
@@ -98,10 +121,17 @@ def _drop_blank(disk: Disk, directory: str, name: str, identity: bytes) -> None:
     disk.sync_directory(f"{directory}/log")
 
 
-def _drop_orphans(disk: Disk, folder: str, shelf: Shelf) -> None:
-    """Indexes whose segment is gone."""
+def _drop_orphans(disk: Disk, folder: str, shelf: Shelf, replaced: set[str]) -> None:
+    """Indexes whose segment is gone, as it should be."""
+    names = disk.names(folder)
+    for name in orphans(names, replaced):
+        segment = log_name(int(name[:20]))
+        raise Corrupt(
+            f"{folder}/{segment} is missing, its index {name} is there. Put it back from a "
+            "backup, or run `once repair`"
+        )
     known = {index_path(header.name) for header in (*shelf.cold, *shelf.log)}
-    for name in disk.names(folder):
+    for name in names:
         if name.endswith(".idx") and name not in known:
             disk.remove(f"{folder}/{name}")
             shelf.removed.append(name)

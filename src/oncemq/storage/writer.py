@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.end import EndNote
 from oncemq.storage.index import BlockCache, FileIndex
 from oncemq.storage.segment import Segment, save_index
 
@@ -45,11 +46,12 @@ class GroupWriter:
     """Writes one group after the other."""
 
     def __init__(
-        self, disk: Disk, folder: str, segment: Segment, cache: BlockCache, *, sync_ms: int
+        self, disk: Disk, directory: str, segment: Segment, cache: BlockCache, *, sync_ms: int
     ) -> None:
         self.synced = segment.last_serial
         self._disk = disk
-        self._folder = folder
+        self._folder = f"{directory}/log"
+        self._note = EndNote(disk, directory)
         self._cache = cache
         self._sync_ms = sync_ms
         self._segment = segment
@@ -72,10 +74,13 @@ class GroupWriter:
 
     def close(self) -> None:
         """Sync what sync_ms left waiting."""
-        if self._written > self.synced and not self._failed:
+        if self._failed:
+            return
+        if self._written > self.synced:
             self._enter()
             self._sync()
             self._failed = False
+        self._note.write(self._segment.first_serial, self.synced)
 
     def _enter(self) -> None:
         if self._failed:
@@ -92,6 +97,7 @@ class GroupWriter:
         file.write([segment.header.encode()], 0)
         file.sync()
         self._disk.sync_directory(self._folder)
+        self._note.write(segment.first_serial, self.synced)
         self._segment = segment
 
     def _seal(self, segment: Segment) -> FileIndex | None:

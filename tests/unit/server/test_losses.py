@@ -75,6 +75,12 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
+def lose(path: Path) -> None:
+    """A segment is gone, and its index with it: the log itself cannot know."""
+    path.unlink()
+    path.with_suffix(".idx").unlink()
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "deleted": Path.unlink,
     "emptied": lambda path: path.write_bytes(b""),
@@ -142,7 +148,7 @@ def test_a_hole_that_nobody_agreed_to_is_refused(make_host) -> None:
     host = filled(make_host)
     segments = sorted(host.directory.glob("log/*.log"))
     host.log.close()
-    segments[1].unlink()
+    lose(segments[1])
     with pytest.raises(Corrupt, match=r"a@\d+ is in no segment"):
         start(host, agreed=False)
 
@@ -151,7 +157,7 @@ def test_readers_are_told_of_the_hole_they_stand_in(make_host) -> None:
     host = filled(make_host)
     segments = sorted(host.directory.glob("log/*.log"))
     host.log.close()
-    segments[2].unlink()
+    lose(segments[2])
     (hole,) = start(host, agreed=True)
     first, end = hole.record.first_offset, hole.record.end_offset
     lost = (Lost("a", hole.record.topic_id, first, end),)
@@ -173,7 +179,7 @@ def test_a_subscription_in_a_hole_goes_on_behind_it(make_host) -> None:
     host = filled(make_host)
     segments = sorted(host.directory.glob("log/*.log"))
     host.log.close()
-    segments[1].unlink()
+    lose(segments[1])
     (hole,) = start(host, agreed=True)
     topic = host.broker.shard.by_name["a"]
     assert [each.cursor for each in topic.subscriptions.values()] == [hole.record.end_offset]
@@ -205,7 +211,7 @@ def lose_stage(host) -> None:
             host.put("a", b"y" * 1500)
     path = Path(host.log.find(stage_id, 0).segment.path)
     host.log.close()
-    path.unlink()
+    lose(path)
 
 
 def test_a_lost_stage_is_a_hole_in_the_topics_it_was_published_to(staged) -> None:

@@ -244,6 +244,7 @@ def test_a_log_that_lacks_a_stage_is_refused_at_the_start(small) -> None:
     place = small.log.find(stage_id, 0)
     small.log.close()
     Path(place.segment.path).unlink()
+    Path(place.segment.path).with_suffix(".idx").unlink()
     small.start()
     with pytest.raises(Corrupt, match="stage"):
         inventory.check(small.broker.shard, small.log)

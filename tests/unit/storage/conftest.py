@@ -119,6 +119,11 @@ class Scribe:
         )
         return self.opened
 
+    def kill(self) -> None:
+        """The process is gone: nothing more is synced, and nothing is noted."""
+        self.log._writer._failed = True
+        self.log.close()
+
     def reopen(self) -> Opened:
         self.log.close()
         return self.open()

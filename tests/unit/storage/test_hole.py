@@ -30,12 +30,12 @@ def test_a_hole_in_the_group_that_was_being_synced_is_a_torn_tail(
             end = scribe.log._current.end
     scribe.log.write(scribe.log.take_group())  # written, but nobody was told
     name = scribe.segments[0].name
-    scribe.log.close()
+    scribe.kill()
     blank(tmp_path / "data", name, start, end)
     again = make_scribe(tmp_path / "data", quick_disk, WIDE)
     assert [serial for serial, _ in again.opened.replay] == [1]
     assert len(again.opened.report.torn) == 1
-    again.log.close()
+    again.kill()
 
 
 @pytest.mark.parametrize("rest", ["another group", "a mark"])

@@ -90,10 +90,23 @@ def test_a_segment_is_durable_before_the_next_begins(noting: Any) -> None:
         ("write", new),
         ("sync", new),
         ("sync directory", "log"),
+        ("truncate", "END.tmp"),  # only now: the note is never ahead of what is durable
+        ("write", "END.tmp"),
+        ("sync", "END.tmp"),
+        ("rename", "END"),
+        ("sync directory", "data"),
         ("write", new),
         ("sync", new),
     ]
+    noting.disk.events.clear()
     noting.log.close()
+    assert noting.disk.events == [
+        ("truncate", "END.tmp"),
+        ("write", "END.tmp"),
+        ("sync", "END.tmp"),
+        ("rename", "END"),
+        ("sync directory", "data"),
+    ]
 
 
 def test_checkpoints_and_cold_segments_are_durable_before_they_have_their_names(

@@ -43,7 +43,7 @@ def test_a_log_cut_at_any_byte_of_its_tail_keeps_what_was_finished(
         scribe.put(1, b"unfinished %d" % number)
     scribe.log.write(scribe.log.take_group())  # written, but nobody was told
     end = scribe.log._current.end
-    scribe.log.close()
+    scribe.kill()
     for cut in range(kept, end + 1):
         directory = copy(tmp_path / "data", tmp_path / "cut")
         with (directory / "log" / scribe.segments[0].name).open("r+b") as file:
@@ -57,7 +57,7 @@ def test_a_log_cut_at_any_byte_of_its_tail_keeps_what_was_finished(
         again.store(1, b"it goes on")
         again.reopen()
         assert again.payloads(1) == dict(enumerate([*scribe.topics[1][:last], b"it goes on"]))
-        again.log.close()
+        again.kill()
 
 
 def test_a_flipped_byte_is_never_accepted_and_never_shortens_the_log(
@@ -110,7 +110,7 @@ def test_old_content_of_a_block_is_seen(scribe: Any) -> None:
         places.append(scribe.log._current.end)
         scribe.store(1, b"same size %d" % number)
     path = scribe.segments[-1]
-    scribe.log.close()
+    scribe.kill()
     data = bytearray(path.read_bytes())
     data[places[3] : places[4]] = data[places[2] : places[3]]
     path.write_bytes(data)
@@ -158,7 +158,7 @@ def test_a_torn_tail_before_a_segment_that_was_never_begun_is_still_torn(scribe:
     end = scribe.log._current.end
     scribe.store(1, b"b")
     path = scribe.segments[-1]
-    scribe.log.close()
+    scribe.kill()
     data = path.read_bytes()
     path.write_bytes(data[: end + 60])
     (scribe.directory / "log" / f"{3:020d}.log").write_bytes(bytes(64))
@@ -198,12 +198,12 @@ def test_a_payload_that_looks_like_a_log_is_only_a_payload(
     for _ in range(5):
         other.store(1, b"other")
     inside = other.segments[0].read_bytes().rstrip(b"\0")
-    other.log.close()
+    other.kill()
     scribe = make_scribe(tmp_path / "data", quick_disk, WIDE)
     scribe.store(1, b"a")
     end = scribe.log._current.end
     scribe.store(1, b"x" * 100, inside)
-    scribe.log.close()
+    scribe.kill()
     path = scribe.segments[0]
     data = bytearray(path.read_bytes())
     data[end + damaged] ^= 1
@@ -213,7 +213,7 @@ def test_a_payload_that_looks_like_a_log_is_only_a_payload(
             scribe.open()
     else:
         assert scribe.open().log.last_serial == 1
-        scribe.log.close()
+        scribe.kill()
 
 
 def test_a_bad_last_frame_that_a_checkpoint_proves_durable_is_corruption(scribe: Any) -> None:
@@ -267,6 +267,9 @@ def test_a_missing_segment_in_the_middle_is_corruption(scribe: Any) -> None:
     scribe.log.close()
     hidden = scribe.segments[1]
     hidden.rename(scribe.directory / "hidden")
+    with pytest.raises(Corrupt, match="is missing, its index"):
+        scribe.open()
+    hidden.with_suffix(".idx").unlink()
     with pytest.raises(Corrupt, match="the next segment begins with"):
         scribe.open()
     (scribe.directory / "hidden").rename(hidden)
@@ -282,7 +285,7 @@ def test_the_unproven_tail_is_written_again_before_anything_is_served(
     for number in range(5):
         scribe.store(1, b"m%d" % number)
     path = scribe.segments[-1]
-    scribe.log.close()
+    scribe.kill()
     written: list[tuple[int, int]] = []
     write: Callable[..., None] = type(scribe.disk.open(str(path))).write
 
@@ -316,7 +319,7 @@ def test_nothing_of_a_torn_tail_comes_back(scribe: Any) -> None:
     end = scribe.log._current.end
     scribe.store(1, b"x" * 5000)
     path = scribe.segments[-1]
-    scribe.log.close()
+    scribe.kill()
     data = bytearray(path.read_bytes())
     data[end + 150] ^= 1
     path.write_bytes(data)

@@ -52,7 +52,7 @@ def test_a_torn_tail_is_no_damage(scribe: Any) -> None:
     scribe.store(1, b"a")
     end = scribe.log._current.end
     scribe.store(1, b"b")
-    scribe.log.close()
+    scribe.kill()
     damage(scribe.segments[-1], end + 50)
     assert diagnose(scribe.disk, str(scribe.directory)).healthy
     scribe.open()
