@@ -74,6 +74,7 @@ CAUGHT_BY = {
     "grants_an_epoch_twice": 7,
     "accepts_another_payload": 8,
     "accepts_a_gap": 298,
+    "discards_what_is_required": 3,
     "begins_a_subscription_with_old_messages": 4,
 }
 

@@ -148,7 +148,7 @@ def _kinds(options: Options) -> set[str]:
     inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
     wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
     sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
-    return {*faults, *inbox, *wild, *sinks}
+    return {*faults, *inbox, *wild, *sinks, *(["required"] if options.required else [])}
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

@@ -8,6 +8,7 @@ from oncemq.testing.options import Options
 
 WILD_TOPICS = ("x", "x.a", "x.b", "x.a.b", "y.a", "x.v")  # made while watchers watch
 MORTAL = "x.v"  # the one that is deleted and made anew
+LATE = "late"  # to which nobody subscribes in the beginning
 SINKS = 2
 SETTLING_MS = 300  # first everyone starts and the first subscriptions are made
 
@@ -35,6 +36,7 @@ class Cast:
         self.subscribers = [f"s{n}" for n in range(options.subscribers)]
         self.watchers = ["w0", "w1"] if options.wild else []  # that subscribe by pattern
         self.wild_topics = list(WILD_TOPICS) if options.wild else []
+        self.late_topics = [LATE] if options.required else []
 
     @property
     def lasting(self) -> list[str]:

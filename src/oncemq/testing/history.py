@@ -47,6 +47,7 @@ class PutStory:
     refused: str = ""  # the code of a refusal that promises it is not stored
     alone: bool = False  # its place among the client's other puts is nobody's business
     life: str = ""  # of its topic, as the receipt said
+    required: bool = False  # it must not be told that it was discarded
 
     @property
     def told(self) -> str:
@@ -75,6 +76,7 @@ class PutStory:
             process=self.process,
             line=line,
             lasting=self.lasting,
+            required=self.required,
             begun=self.begun,
             answered=NEVER if self.answered is None else self.answered,
         )

@@ -10,6 +10,7 @@ SOMETIMES: dict[str, str] = {
     "put new": "a put was stored",
     "put duplicate": "a repeated put was recognized",
     "put nobody wants": "a put without subscribers was let go",
+    "put unwanted": "a required put without subscribers was refused",
     "put storage_full": "a put met a full disk",
     "payload_conflict": "a used number with other bytes was refused",
     "transaction committed": "inputs and outputs took effect together",

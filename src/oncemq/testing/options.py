@@ -62,6 +62,7 @@ class Options(msgspec.Struct, frozen=True):
     deals: int = 0  # transactions, staged commits and keyed puts
     sinks: int = 0  # deeds of drivers of two Spark sinks
     wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
+    required: int = 0  # puts that are required, also to a topic that nobody subscribes to yet
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -101,6 +102,7 @@ def options_of(seed: int) -> Options:
         deals=stream(seed, "deals option").choice((0, 15, 40)),
         sinks=20 if seed % 10 in (1, 5) else 0,
         wild=60 if seed % 10 in (0, 2) else 0,
+        required=30 if seed % 10 == 3 else 0,
     )
 
 

@@ -273,6 +273,14 @@ def _accepts_a_gap(original: Any) -> Any:
     return _rather(original, Gap, New())
 
 
+@instead(Scribe, "unwanted", "required")
+def _discards_what_is_required(_: Any) -> Any:
+    def unwanted(self: Scribe, name: str) -> None:
+        return None
+
+    return unwanted
+
+
 @instead(membership, "_cursor")
 def _begins_a_subscription_with_old_messages(original: Any) -> Any:
     def cursor(topic: Any, start: Start) -> Any:

@@ -16,6 +16,7 @@ from oncemq.testing.cast import SETTLING_MS, Cast, Step, Value
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.options import LISTENING, Options, options_of
+from oncemq.testing.required import required_deeds
 from oncemq.testing.sinks import sink_deeds
 from oncemq.testing.wild import wild_deeds
 
@@ -52,6 +53,7 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps += _deals(cast, stream(seed, "deals"))
     steps += sink_deeds(cast, stream(seed, "sinks"))
     steps += wild_deeds(cast, stream(seed, "wild"))
+    steps += required_deeds(cast, stream(seed, "required"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 
 

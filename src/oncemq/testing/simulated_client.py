@@ -157,10 +157,11 @@ class Process:
     # What applications do
 
     def put(
-        self, number: int, topic: str, *, count: int, size: int, durable: bool, wait: bool
-    ) -> None:
+        self, number: int, topic: str, *, count: int, size: int, durable: bool, wait: bool,
+        required: bool = False,
+    ) -> None:  # fmt: skip
         """Put a batch, waiting for the receipt or not."""
-        work = self._put(number, topic, count, size, durable=durable, wait=wait)
+        work = self._put(number, topic, count, size, durable=durable, wait=wait, required=required)
         self.calls.begin("put", work)
         self.wake()
 
@@ -195,13 +196,14 @@ class Process:
         self.wake()
 
     def _put(
-        self, number: int, topic: str, count: int, size: int, *, durable: bool, wait: bool
-    ) -> Work[None]:
+        self, number: int, topic: str, count: int, size: int, *, durable: bool, wait: bool,
+        required: bool,
+    ) -> Work[None]:  # fmt: skip
         outflow = self.engine.outflow
         payloads = saw.payloads(number, count, size)
         story = PutStory(
             number, self.client.name, self.number, topic, count, size, self.history.moment(),
-            lasting=durable and self.client.lasting,
+            lasting=durable and self.client.lasting, required=required,
         )  # fmt: skip
         self.history.puts[number] = story
         place = 0
@@ -211,11 +213,14 @@ class Process:
                 keys = [saw.key(number, place) for place in range(count)]
                 columns, body = batch.encode(list(map(batch.Item, payloads, keys)))
                 ticket = outflow.put(
-                    topic, count=count, columns=columns, body=body, lasting=durable
-                )
-                story.recorded = story.lasting
+                    topic, count=count, columns=columns, body=body, lasting=durable,
+                    required=required,
+                )  # fmt: skip
+                # A required one may be refused after a restart, when nobody waits for it.
+                story.recorded = story.lasting and not required
             else:
-                ticket, place, _ = outflow.gather(topic, payloads, None, lasting=durable)
+                gathered = outflow.gather(topic, payloads, None, lasting=durable, required=required)
+                ticket, place, _ = gathered
         except OnceMQError as error:
             story.refused = error.code
             raise

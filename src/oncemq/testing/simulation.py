@@ -85,7 +85,7 @@ class Simulation:
                 name,
                 lasting=name in cast.lasting,
                 random=stream(seed, f"disk {name}"),
-                topics=[*cast.topics, *cast.wild_topics],
+                topics=[*cast.topics, *cast.wild_topics, *cast.late_topics],
                 database=FakeDatabase(self.history.trouble) if name in cast.inboxes else None,
             )
             for name in (*cast.lasting, *cast.guests)
@@ -188,6 +188,7 @@ class Simulation:
                 size=int(args["size"]),
                 durable=bool(args["durable"]) or place % 2 == 1,
                 wait=bool(args["wait"]),
+                required=bool(args.get("required", False)),
             )
 
     def _get(self, step: Step, client: SimulatedClient) -> None:

@@ -70,6 +70,7 @@ class Put(msgspec.Struct, frozen=True, kw_only=True):
     process: int = 0
     line: str = ""  # puts of one line keep their order; empty: of none
     lasting: bool = False  # it went through an outbox
+    required: bool = False  # it is stored or refused, and never discarded
     begun: int = 0
     answered: int = NEVER
 

@@ -26,7 +26,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "phantom": ("G3", "something is there, or took effect, that was never put"),
     "corrupt": ("G3", "bytes are not the ones that were put"),
     "failed_but_delivered": ("G2", "a put that was told it failed is there"),
-    "discarded": ("G1", "a put was not stored, though somebody subscribed"),
+    "discarded": ("G1", "a put was discarded, though somebody subscribed or it was required"),
     "conflict": ("G2", "a producer's number stands for two payloads"),
     "boundary": ("G6", "a message from outside of a subscription's life"),
     "changed_receipt": ("G2", "a receipt names a place where another message is"),

@@ -86,6 +86,8 @@ class Puts:
         if put.told == DISCARDED and there is not None:
             detail = f"{name}, though {there.client} was subscribed"
             self._findings.add("discarded", put.topic, offset, detail)
+        elif put.told == DISCARDED and put.required:
+            self._findings.add("discarded", put.topic, offset, f"{name}, though it was required")
         due = put.told == STORED or (put.told == RECORDED and honest)
         # Without a log, a subscription that lasts shows what there is.
         shown = log is not None or (there is not None and there.leaving is None)

@@ -42,7 +42,7 @@ class Story:
 
     def put(
         self, *names: str, at: int | None = None, told: str = "stored", why: str = "",
-        answered: bool = True, process: int = 1, line: str = "p",
+        answered: bool = True, process: int = 1, line: str = "p", required: bool = False,
     ) -> "Story":  # fmt: skip
         begun = self.now()
         self._puts.append(
@@ -51,7 +51,7 @@ class Story:
                 offset=None if at is None else Offset(at),
                 messages=tuple(name.encode() for name in names),
                 digests=tuple(b"bytes of " + name.encode() for name in names),
-                client="p", process=process, line=line, lasting=True, begun=begun,
+                client="p", process=process, line=line, lasting=True, required=required, begun=begun,
                 answered=self.now() if answered else NEVER,
             )
         )  # fmt: skip
@@ -299,6 +299,12 @@ def test_a_message_in_the_log_that_nobody_put_or_that_failed_is_found() -> None:
     assert Story().log("a").found() == [("phantom", 0)]
     refused = Story().put("a", told=REFUSED, why="too_large").log("a")
     assert refused.found() == [("failed_but_delivered", 0)]
+
+
+def test_a_required_put_is_never_discarded() -> None:
+    assert Story().put("a", told=DISCARDED).found() == []
+    assert Story().put("a", told=DISCARDED, required=True).found() == [("discarded", 0)]
+    assert Story().put("a", told=REFUSED, why="unwanted", required=True).found() == []
 
 
 def test_two_readers_who_have_different_messages_in_one_place_diverge() -> None:

@@ -1,0 +1,42 @@
+"""What is drawn for puts that are required: stored, or refused where nobody would get them.
+
+Some go to a topic that nobody subscribes to in the beginning; clients come and go there.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from random import Random
+
+from oncemq.testing.cast import LATE, SETTLING_MS, Cast, Step, Value
+
+NUMBERS = 40_000  # of the puts
+
+
+def required_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
+    """Everything that is about what is required."""
+    numbers = count(NUMBERS)
+    for _ in range(cast.options.required):
+        at = draw.randrange(SETTLING_MS, cast.options.chaos_ms)
+        if draw.random() < 0.2:
+            yield from _visit(cast, draw, at)
+            continue
+        args: dict[str, Value] = {
+            "number": next(numbers),
+            "topic": draw.choice([LATE, LATE, *cast.topics]),
+            "count": draw.choice((1, 1, 3)),
+            "size": draw.randrange(8, cast.options.size_max),
+            "durable": draw.random() < 0.8,
+            "wait": draw.random() < 0.5,
+            "older": draw.random() < 0.3,
+            "again": draw.choice((1, 1, 4)),
+            "required": draw.random() < 0.8,
+        }
+        yield Step(at, "put", draw.choice([*cast.publishers, *cast.guests]), args)
+
+
+def _visit(cast: Cast, draw: Random, at: int) -> Iterator[Step]:
+    """Somebody subscribes for a while, or for good."""
+    who = draw.choice(cast.subscribers)
+    yield Step(at, "subscribe", who, {"topic": LATE, "where": "new"})
+    if draw.random() < 0.5:
+        yield Step(at + draw.choice((200, 2_000)), "unsubscribe", who, {"topic": LATE})
