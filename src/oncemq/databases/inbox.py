@@ -36,7 +36,7 @@ _ROW = "client = :client AND topic = :topic AND subscription_id = :subscription_
 READ = f"SELECT cursor, fence FROM oncemq_inbox WHERE {_ROW}"
 ADD = (
     "INSERT INTO oncemq_inbox (client, topic, subscription_id, cursor, fence) "
-    "VALUES (:client, :topic, :subscription_id, :cursor, 1)"
+    "VALUES (:client, :topic, :subscription_id, :cursor, 1) ON CONFLICT DO NOTHING"
 )
 TAKE = (
     "UPDATE oncemq_inbox SET fence = fence + 1, updated = CURRENT_TIMESTAMP "
@@ -51,8 +51,7 @@ PRUNE = (
     "DELETE FROM oncemq_inbox WHERE client = :client AND topic = :topic "
     "AND subscription_id < :subscription_id AND subscription_id >= :log"
 )
-# Serialization failure, deadlock, and two processes that add the same row.
-_CONTENDED = {"40001", "40P01", "23505"}
+_CONTENDED = {"40001", "40P01"}  # a serialization failure, a deadlock
 
 
 class Place(NamedTuple):
@@ -190,7 +189,8 @@ def _take(client: str, place: Place, row: Standing | None) -> Work[Mark]:
     if row is None and place.has_settled:
         raise InboxGap(_nothing_here(client, place))
     if row is None:
-        yield Tell(ADD, {**keys, "cursor": place.reached})
+        if (yield Tell(ADD, {**keys, "cursor": place.reached})) != 1:
+            raise Overtaken  # another process has added it since
         yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
         return Mark(place.subscription_id, 1, place.reached, place.reached)
     cursor, fence = row

@@ -51,8 +51,8 @@ class Story:
                 offset=None if at is None else Offset(at),
                 messages=tuple(name.encode() for name in names),
                 digests=tuple(b"bytes of " + name.encode() for name in names),
-                client="p", process=process, line=line, lasting=True, required=required, begun=begun,
-                answered=self.now() if answered else NEVER,
+                client="p", process=process, line=line, lasting=True, required=required,
+                begun=begun, answered=self.now() if answered else NEVER,
             )
         )  # fmt: skip
         return self

@@ -1,0 +1,88 @@
+"""Rows of the inbox that two processes want, or that a person changes, with every connection."""
+
+from typing import Any
+
+import pytest
+from tests.databases.desks import Desk
+
+from oncemq import DatabaseRefused
+from oncemq.core.names import Offset, SubscriptionId
+from oncemq.databases import inbox
+from oncemq.databases.inbox import Mark, Move, Overtaken, Place, Standing
+from oncemq.databases.statements import Ask, Bound, Work
+
+ID = SubscriptionId(7 << 32 | 1)
+PLACE = Place("orders", ID, Offset(0), False)
+MOVE = Move("orders", ID, 1, Offset(0), Offset(1))
+
+
+@pytest.fixture
+def table(desk: Desk) -> Any:
+    """A connection to a database that has the table."""
+    table = desk.recognize(desk.connect())
+    desk.work(table, inbox.see_to_table(table))
+    return table
+
+
+def rows(desk: Desk) -> list[tuple[Any, ...]]:
+    return desk.look("SELECT cursor, fence FROM oncemq_inbox")
+
+
+def test_of_two_processes_that_found_no_row_one_adds_it(desk: Desk, table: Any) -> None:
+    mark = Mark(ID, 1, Offset(0), Offset(0))
+    assert desk.work(table, inbox.take("c", [PLACE], [None])) == [("orders", mark)]
+    other = desk.recognize(desk.connect())
+    with pytest.raises(Overtaken):
+        desk.work(other, inbox.take("c", [PLACE], [None]))
+    assert rows(desk) == [(0, 1)]
+
+
+def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
+    desk: Desk, table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL fails such a transaction by itself, with a code that each library wraps."""
+    if desk.database == "sqlite":
+        return  # it has one writer at a time
+    desk.work(table, inbox.take("c", [PLACE], [None]))
+    take = inbox._take  # pyright: ignore[reportPrivateUsage]
+
+    def slowly(client: str, place: Place, row: Standing | None) -> Work[Mark]:
+        yield Ask("SELECT count(*) FROM oncemq_inbox", {})  # from here on it sees no changes
+        desk.change("UPDATE oncemq_inbox SET fence = fence + 1")
+        return (yield from take(client, place, row))
+
+    monkeypatch.setattr(inbox, "_take", slowly)
+    connection = desk.connect()
+    level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+    desk.do(connection, level)
+    desk.commit(connection)
+    with pytest.raises(Overtaken):
+        desk.work(desk.recognize(connection), inbox.take("c", [PLACE], [Standing(Offset(0), 1)]))
+    assert rows(desk) == [(0, 2)]
+
+
+def test_a_cursor_that_was_moved_by_hand_is_named_as_the_cause(desk: Desk, table: Any) -> None:
+    desk.work(table, inbox.take("c", [PLACE], [None]))
+    desk.change("UPDATE oncemq_inbox SET cursor = 5")
+
+    def moved() -> Work[None]:
+        yield Bound.BEGIN
+        yield from inbox.commit("c", [MOVE])
+
+    with pytest.raises(DatabaseRefused, match="orders/c@0 in oncemq_inbox was moved to @5 by hand"):
+        desk.work(table, moved())
+    assert rows(desk) == [(5, 1)]
+
+
+def test_a_commit_that_failed_for_another_reason_keeps_its_own_error(
+    desk: Desk, table: Any
+) -> None:
+    desk.work(table, inbox.take("c", [PLACE], [None]))
+
+    def broken() -> Work[None]:
+        yield Bound.BEGIN
+        yield from inbox.commit("c", [MOVE._replace(after=None)])  # type: ignore[arg-type]
+
+    with pytest.raises(Exception, match=r"(?i)null"):
+        desk.work(table, broken())
+    assert rows(desk) == [(0, 1)]
