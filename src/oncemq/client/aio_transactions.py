@@ -1,6 +1,5 @@
 """Transactions, stages and puts to several topics, for asyncio; see `blocking_transactions`."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -24,24 +23,23 @@ class AsyncTransaction:
         turns: AsyncTurns,
         work: Work,
         timeout: float,
-        getting: asyncio.Lock,
         stack: AsyncExitStack,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
-        self._getting = getting
         self._stack = stack
-        self._gets = False
+        self._feeds: set[str] = set()
 
     async def get(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
     ) -> list[Message]:
         """The next messages; settled when the block ends well, and only then."""
-        if not self._gets:
-            self._gets = True
-            await self._stack.enter_async_context(self._getting)
-        verb = self._work.take(topic or "", limit, int(wait * 1000))
+        feed = topic or ""
+        if feed not in self._feeds:
+            await self._stack.enter_async_context(self._turns.getting.block(feed))
+            self._feeds.add(feed)
+        verb = self._work.take(feed, limit, int(wait * 1000))
         return await self._turns.run(verb, timeout=self._timeout + wait)
 
     async def put(
@@ -119,7 +117,6 @@ class AsyncTransacting:
     _engine: Engine
     _turns: AsyncTurns
     _timeout: float
-    _getting: asyncio.Lock
 
     @asynccontextmanager
     async def transaction(self, *, required: bool = True) -> AsyncGenerator[AsyncTransaction]:
@@ -132,7 +129,7 @@ class AsyncTransacting:
         async with AsyncExitStack() as stack:
             work = Work(self._engine, required=required)
             try:
-                yield AsyncTransaction(self._turns, work, self._timeout, self._getting, stack)
+                yield AsyncTransaction(self._turns, work, self._timeout, stack)
                 await self._turns.run(work.commit())
             finally:
                 work.abort()  # unless it was committed

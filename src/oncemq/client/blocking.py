@@ -3,9 +3,7 @@
 Law: no verb leaves the engine half-way: an interrupt ends the wait, never the state.
 """
 
-import random
-import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -14,18 +12,18 @@ from typing import Self
 from oncemq.client import verbs
 from oncemq.client.blocking_puts import Publishing
 from oncemq.client.columns import Columnar
-from oncemq.client.engine import Engine
-from oncemq.client.settings import DEFAULT_SERVER, Settings, servers_from
-from oncemq.client.state import State, open_state
-from oncemq.client.turns import Turns, monotonic_clock
+from oncemq.client.handouts import Handout, Handouts
+from oncemq.client.opening import open_engine
+from oncemq.client.settings import DEFAULT_SERVER
+from oncemq.client.state import State
+from oncemq.client.turns import Turns
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
 from oncemq.core.records import Retention
 from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
+from oncemq.core.subscriber import several
 from oncemq.errors import OnceMQError, Unreachable
-from oncemq.transport.ear import Ear
-from oncemq.transport.link import Link
 
 AWAY_SECONDS = 2.0  # a close waits no longer for a server that is away, if the outbox has it all
 
@@ -46,17 +44,13 @@ class Client(Publishing, Columnar):
         timeout: float = 30.0,
         outbox_bytes_max: int = 256 << 20,
     ) -> None:
-        settings = Settings(servers_from(server), timeout, outbox_bytes_max, random.random)
-        self._state = state if isinstance(state, State) else open_state(id, state)
-        try:
-            self._engine = Engine(settings, self._state, Link(), monotonic_clock, Ear())
-        except BaseException:
-            self._state.close()
-            raise
+        self._engine = open_engine(
+            server, id, state, timeout=timeout, outbox_bytes_max=outbox_bytes_max
+        )
         self._timeout = timeout
         self._turns = Turns(self._engine, timeout)
-        self._getting = threading.RLock()
         self._inbox = Inbox(self._engine.losses.over)
+        self._handouts = Handouts()
         if not self._engine.outflow.idle:
             self._turns.see_out()
 
@@ -96,11 +90,19 @@ class Client(Publishing, Columnar):
         They are settled: recorded on this client's disk before they are returned, and never
         given again.
         """
-        with self._getting, self._put_back_unless_settled(topic or ""):
-            messages = self._take(topic, limit, wait)
-            with self._turns.lock:
-                verbs.settle(self._engine, messages)
-        return messages
+        feed, getting, handout = topic or "", self._turns.getting, Handout()
+        messages: list[Message] = []
+        nested = getting.nested
+        try:
+            with getting.lock:
+                getting.check(feed, nested=nested)
+                messages = self._hand_out(handout, feed, limit, wait)
+            handout.messages = []
+            return messages  # from here to the caller Python runs no signal handler
+        except BaseException:
+            handout.messages = messages or handout.messages
+            handout.came_back = True
+            raise
 
     @contextmanager
     def consume(
@@ -116,17 +118,26 @@ class Client(Publishing, Columnar):
         `into`: a connection to your own database, on which the block is one transaction: what
         you write there and the cursor are committed together, exactly once.
         """
-        with self._getting, self._put_back_unless_settled(topic or ""):
+        feed = topic or ""
+        with self._turns.getting.block(feed), self._put_back_unless_settled(feed):
             if into is not None:
-                with self._block(into, topic=topic or "", limit=limit, wait=wait) as messages:
+                with self._block(into, topic=feed, limit=limit, wait=wait) as messages:
                     yield messages
                 return
-            messages = self._take(topic, limit, wait)
+            handout = Handout()
+            if self._left_over(handout, feed, limit):
+                try:
+                    yield handout.messages
+                    handout.messages = []
+                finally:
+                    handout.came_back = True
+                return
+            messages = self._take(feed, limit, wait)
             yield messages
             with self._turns.lock:
                 verbs.settle(self._engine, messages)
 
-    def listen(self, *topics: str, wait: float = 20.0) -> Iterator[Message]:
+    def listen(self, *topics: str, wait: float = 20.0) -> Generator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for.
 
         They are pushed by the server, and pulled where that misses something. With one topic,
@@ -135,9 +146,11 @@ class Client(Publishing, Columnar):
         engine, listening, lock = self._engine, self._engine.listening, self._turns.lock
         # Where settling writes nothing a signal has nothing to tear, and the shield costs the most.
         settling = lock if engine.state.lasting else lock.plain
+        engine.check_own()
         try:
             while not self._turns.closed:
-                with self._getting:
+                with self._turns.getting.block(several(topics)):
+                    yield from self._handouts.one_by_one(several(topics))
                     taking = listening.take(topics, 100, int(wait * 1000))
                     for message in self._turns.run(taking, timeout=self._timeout + wait):
                         yield message
@@ -245,8 +258,26 @@ class Client(Publishing, Columnar):
                 self._engine.subscriber.put_back(topic)
             raise
 
-    def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
-        verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
+    def _hand_out(self, handout: Handout, feed: str, limit: int, wait: float) -> list[Message]:
+        """Settle messages to be returned, after those that an interrupted get has left."""
+        if self._left_over(handout, feed, limit):
+            return handout.messages
+        with self._put_back_unless_settled(feed):
+            messages = self._take(feed, limit, wait)
+            with self._turns.lock:
+                verbs.settle(self._engine, messages)
+                self._handouts.settled(handout, messages)
+        return messages
+
+    def _left_over(self, handout: Handout, feed: str, limit: int) -> bool:
+        """Whether an interrupted get has left something; it is in the handout then."""
+        with self._turns.lock:
+            messages = self._handouts.take(feed, limit)
+            self._handouts.settled(handout, messages)
+        return bool(messages)
+
+    def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
+        verb = verbs.take(self._engine, feed, limit, int(wait * 1000))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
     def _block(

@@ -1,6 +1,5 @@
 """Transactions, stages and puts to several topics, for the blocking client."""
 
-import threading
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -25,15 +24,13 @@ class Transaction:
         turns: Turns,
         work: Work,
         timeout: float,
-        getting: "threading.RLock",
         stack: ExitStack,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
-        self._getting = getting
         self._stack = stack
-        self._gets = False
+        self._feeds: set[str] = set()
 
     def get(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
@@ -42,10 +39,11 @@ class Transaction:
 
         Without a topic, from any subscribed one: once in a transaction.
         """
-        if not self._gets:
-            self._gets = True
-            self._stack.enter_context(self._getting)  # other threads get when this block is over
-        verb = self._work.take(topic or "", limit, int(wait * 1000))
+        feed = topic or ""
+        if feed not in self._feeds:
+            self._stack.enter_context(self._turns.getting.block(feed))  # others get after it
+            self._feeds.add(feed)
+        verb = self._work.take(feed, limit, int(wait * 1000))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
     def put(
@@ -124,7 +122,6 @@ class Transacting:
     _engine: Engine
     _turns: Turns
     _timeout: float
-    _getting: "threading.RLock"
 
     @contextmanager
     def transaction(self, *, required: bool = True) -> Generator[Transaction]:
@@ -138,7 +135,7 @@ class Transacting:
             with self._turns.lock:
                 work = Work(self._engine, required=required)
             try:
-                yield Transaction(self._turns, work, self._timeout, self._getting, stack)
+                yield Transaction(self._turns, work, self._timeout, stack)
                 self._turns.run(work.commit())
             finally:
                 with self._turns.lock:

@@ -7,11 +7,12 @@ own disk, and that only where the contract says "recorded first".
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from oncemq.client.arrival import Arrival
+from oncemq.client.line import Line
 from oncemq.client.listening import Ear, Listening
 from oncemq.client.losses import Losses
 from oncemq.client.outflow import Outflow
@@ -28,7 +29,7 @@ from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Request, Settle
 from oncemq.core.step import Body
 from oncemq.core.subscriber import Subscriber, is_single
-from oncemq.errors import Corrupt, OnceMQError, StorageFull, Unreachable
+from oncemq.errors import Corrupt, Forked, OnceMQError, StorageFull, Unreachable
 from oncemq.wire import codec
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
@@ -37,18 +38,6 @@ CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the
 
 T = TypeVar("T")
 Handler = Callable[[Reply, Sequence[Body]], None]
-
-
-class Line(Protocol):
-    """A connection to one server at a time, as `transport.link.Link` is."""
-
-    descriptors: tuple[int, ...]
-
-    def connect(self, address: str) -> None: ...
-    def news(self) -> bool | None: ...
-    def send(self, frames: Sequence[Body]) -> bool: ...
-    def receive(self) -> list[bytes] | None: ...
-    def close(self) -> None: ...
 
 
 class Engine:
@@ -68,6 +57,7 @@ class Engine:
         self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
         self.generation = NO_LOG.generation  # of the server's log, as it was told
         self.failure: OnceMQError | None = None
+        self.closed = False
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
         self.losses = Losses()
@@ -259,12 +249,26 @@ class Engine:
 
     def close(self) -> None:
         """Let go of socket and state; nothing is sent any more, what lasts is recorded."""
+        if self.closed:
+            return
+        self.closed = True
         try:
             self.outflow.seal_all()
         finally:
             self._line.close()
             self.listening.close()
             self.state.close()
+
+    def disown(self, error: Forked) -> None:
+        """In a copy that a fork made: nothing of it is touched, every verb says why."""
+        self.failure = error
+        self.closed = True
+        self.state.disown()
+
+    def check_own(self) -> None:
+        """Refuse to go on in a copy that a fork made, whatever the verb has found already."""
+        if isinstance(self.failure, Forked):
+            raise self.failure
 
     # For its parts
 

@@ -63,6 +63,7 @@ def open_block(
 
 def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxVerb[None]:
     """Effect and cursor in one commit; then the client and the server learn of it."""
+    engine.check_own()  # a block that was begun before a fork is committed by the parent alone
     moves = inbox.moves(spans_of(messages))
     inbox.doubtful = True
     try:

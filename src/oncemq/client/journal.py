@@ -200,6 +200,15 @@ class Journal:
         """Let go of the database."""
         self._db.close()
 
+    def disown(self) -> None:
+        """In a forked process: never close the connection, as SQLite asks of its users.
+
+        Not at the end of the process either, so one reference to it stays for good.
+        """
+        import ctypes  # loaded by those who fork
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
     # Inside
 
     @contextmanager

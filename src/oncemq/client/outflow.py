@@ -139,7 +139,6 @@ class Outflow:
             gathering = None
         if gathering is None:
             gathering = Gathering(lasting=lasting, required=required)
-            self._gatherings[topic] = gathering
         place = len(gathering.payloads)
         ticket = gathering.ticket
         gathering.payloads.extend(payloads)
@@ -148,6 +147,7 @@ class Outflow:
         size = sum(map(len, payloads))
         gathering.size += size
         self.unsent_bytes += size
+        self._gatherings[topic] = gathering  # last: an interrupt before this leaves no empty batch
         return ticket, place, gathering.full
 
     def put(

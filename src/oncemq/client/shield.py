@@ -48,18 +48,26 @@ class Shield:
         """The state is whole: handlers may run, and those that were put off do so now."""
         if threading.get_ident() != threading.main_thread().ident:
             return
-        self._depth -= 1
+        self._depth = max(0, self._depth - 1)  # 0 already: this is a fork's copy of it
         if self._depth == 0:
             self._put_back()
             self.deliver()
 
     def deliver(self) -> None:
         """Run what was put off, here, where the state is whole; it may raise."""
-        if self._came and threading.get_ident() == threading.main_thread().ident:
+        while self._came and threading.get_ident() == threading.main_thread().ident:
             number, frame = self._came.popleft()
             handler = self._handlers.get(number) or _signal.getsignal(number)
             if callable(handler):
                 handler(number, frame)
+
+    def forked(self) -> None:
+        """In a child of a fork: what other threads were doing is not going on here."""
+        handlers, self._handlers = self._handlers, {}
+        self._depth = 0
+        self._came.clear()
+        for number, handler in handlers.items():
+            _signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if not any(number == noted for noted, _ in self._came):  # as pending signals merge

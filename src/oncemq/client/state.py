@@ -70,6 +70,7 @@ class State:
         random_bytes: RandomBytes,
         close: Callable[[], None],
         accepted: Accepted | None = None,
+        disown: "Callable[[], None] | None" = None,
     ) -> None:
         self.client = client
         self.journal = journal
@@ -79,6 +80,7 @@ class State:
         self.random_bytes = random_bytes
         self.accepted = accepted or {}
         self._close = close
+        self._disown = disown or _nothing
 
     @property
     def lasting(self) -> bool:
@@ -126,6 +128,10 @@ class State:
             slot.close()
         self._close()
 
+    def disown(self) -> None:
+        """In a forked process: leave everything to the one that opened it."""
+        self._disown()
+
 
 def open_state(client: str | None, directory: str | Path | None) -> State:
     """The state of a client on this machine's disk; an anonymous one has none."""
@@ -163,8 +169,9 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         random_bytes=random_bytes,
         close=journal.close,
         accepted=journal.accepted(),
+        disown=journal.disown,
     )
 
 
 def _nothing() -> None:
-    """An anonymous client has nothing to let go of."""
+    """Nothing is held that others could want."""

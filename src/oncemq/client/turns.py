@@ -1,21 +1,27 @@
 """Threads taking turns at one engine: whoever waits moves it, one of them at the socket.
 
 Laws: the engine is touched only under the lock; one thread waits on the socket and tells the
-others; a put that nobody waits for is seen out by a thread of its own.
+others; a put that nobody waits for is seen out by a thread of its own, which ends when it has
+nothing to do for a while. Turns that nobody closed are closed when they are collected, or when the
+process ends, and that waits for nobody.
 """
 
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
+from oncemq.client.abandoned import let_go
 from oncemq.client.engine import Engine
+from oncemq.client.forks import tell_of_forks
+from oncemq.client.getting import Getting
 from oncemq.client.shield import SHIELD, ShieldedLock
 from oncemq.client.ticket import Awaited
 from oncemq.client.verbs import Verb
 from oncemq.core.names import Micros
-from oncemq.errors import Unreachable
+from oncemq.errors import Forked, Unreachable
 from oncemq.transport.bell import Bell
 
 T = TypeVar("T")
@@ -23,6 +29,8 @@ T = TypeVar("T")
 IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
 GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave
 RETRY_SECONDS = 0.05
+REST_SECONDS = 1.0  # the thread that sees puts out waits so long for the next before it ends
+EXIT_SECONDS = 1.0  # at the end of the process, for a thread that is in the middle of something
 
 
 def monotonic_clock() -> Micros:
@@ -37,15 +45,19 @@ class Turns:
         self._engine = engine
         self._timeout = timeout
         self.lock = ShieldedLock()
+        self.getting = Getting()
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
         self._news = True  # something happened to the connection
         self._bell = Bell()
         self._sender: threading.Thread | None = None
+        tell_of_forks(self)
+        weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
 
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
+        self._engine.check_own()
         try:
             with self.lock:
                 ticket = next(verb)
@@ -107,9 +119,17 @@ class Turns:
             self._bell.ring()
             while self._at_socket:  # nobody may sleep on descriptors that are closed and reused
                 self.lock.wait(IDLE_SECONDS)
-        if self._sender is not None:
-            self._sender.join()
+            sender = self._sender
+        if sender is not None:
+            sender.join()
         self._bell.close()
+
+    def forked(self, error: Forked) -> None:
+        """In a child of a fork: locks that other threads held are held by nobody now."""
+        self.lock, self.getting = ShieldedLock(), Getting()
+        self.closed = True
+        self._sender = None
+        self._engine.disown(error)
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""
@@ -144,12 +164,25 @@ class Turns:
         with self.lock:
             while not self.closed and self._engine.failure is None:
                 self.pump()
-                if outflow.idle:
-                    self._resting = True
-                    self.lock.wait(1.0)
-                    self._resting = False
-                else:
+                if not outflow.idle:
                     self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
+                    continue
+                self._resting = True
+                told = self.lock.wait(REST_SECONDS)
+                self._resting = False
+                if not told and outflow.idle:
+                    break  # it would keep a client alive that nobody has any more
+            self._sender = None
+
+
+def _close_for_good(engine: Engine, bell: Bell, lock: ShieldedLock) -> None:
+    """Nobody has these turns any more, or the process ends."""
+    if not engine.closed and lock.acquire(timeout=EXIT_SECONDS):
+        try:
+            let_go(engine)
+            bell.close()
+        finally:
+            lock.release()
 
 
 def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:

@@ -179,6 +179,7 @@ def take(
 
 def settle(engine: Engine, messages: list[Message]) -> None:
     """Record that these took effect; a fenced client learns it here at the latest."""
+    engine.check_own()  # a block that was begun before a fork is settled by the parent alone
     if not messages:
         return
     try:
@@ -192,7 +193,7 @@ def settle(engine: Engine, messages: list[Message]) -> None:
 
 def settle_one(engine: Engine, message: Message) -> None:
     """As `settle`, for each message of a listener; without a disk that is a step or two."""
-    if engine.state.journal is None:
+    if engine.state.journal is None and engine.failure is None:
         engine.subscriber.settle_one(message)
     else:
         settle(engine, [message])

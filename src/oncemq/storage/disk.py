@@ -8,6 +8,7 @@ What raises OSError here is never tried again by the log: the server stops.
 import fcntl
 import os
 import sys
+import weakref
 from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
@@ -139,15 +140,32 @@ class LocalFile:
 
 
 class LocalLock:
-    """An flock: the kernel releases it when the process dies, however it dies."""
+    """An flock: the kernel releases it when the process dies, however it dies.
+
+    A forked process would share it, and hold on to it when the one that took it is dead. So it
+    gives up its part at once; that releases nothing.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        _LOCKS.add(self)
 
     def release(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+_LOCKS: "weakref.WeakSet[LocalLock]" = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for lock in list(_LOCKS):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class LocalDisk:

@@ -1,8 +1,11 @@
 """A listener's end of the live feed: some subjects of one server's."""
 
+import weakref
+
 import zmq
 
 from oncemq.transport.monitor import Monitor
+from oncemq.transport.open_sockets import OpenSockets
 from oncemq.transport.sockets import NOBLOCK, readable, subscriber
 
 
@@ -10,7 +13,8 @@ class Ear:
     """A connected SUB. Used by one thread at a time; does nothing before it connects."""
 
     def __init__(self) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._sockets = OpenSockets()
+        weakref.finalize(self, self._sockets.close)
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: Monitor | None = None
         self._subjects: set[bytes] = set()
@@ -19,18 +23,16 @@ class Ear:
 
     def connect(self, address: str) -> None:
         """Listen to this feed from now on, and no longer to the one before; empty: to none."""
-        before = self._socket, self._monitor
+        before = self._socket
         self._socket = self._monitor = None
         self.descriptors = ()
         if address:
             self._open(address)
-        _close(*before)  # after: a descriptor that is used again looks like the one before
+        if before is not None:  # after: a descriptor that is used again looks like the one before
+            self._sockets.drop(before)
 
     def _open(self, address: str) -> None:
-        if self._context is None:  # two threads, for those only who listen
-            self._context = zmq.Context()
-        self._socket = subscriber(self._context)
-        self._monitor = Monitor(self._socket)
+        self._socket, self._monitor = self._sockets.open(subscriber)
         for subject in self._subjects:
             self._socket.setsockopt(zmq.SUBSCRIBE, subject)
         self._socket.connect(address)
@@ -58,12 +60,4 @@ class Ear:
     def close(self) -> None:
         """Listen no longer."""
         self.connect("")
-        if self._context is not None:
-            self._context.term()
-
-
-def _close(socket: "zmq.Socket[bytes] | None", monitor: Monitor | None) -> None:
-    if monitor is not None:
-        monitor.close()
-    if socket is not None:
-        socket.close(linger=0)
+        self._sockets.close()

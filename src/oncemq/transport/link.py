@@ -1,10 +1,13 @@
 """A client's end: one server at a time, with news of the connection coming and going."""
 
+import weakref
 from collections.abc import Sequence
 
 import zmq
 
+from oncemq.errors import ConfigError
 from oncemq.transport.monitor import Monitor
+from oncemq.transport.open_sockets import OpenSockets
 from oncemq.transport.sockets import NOBLOCK, dealer, readable
 
 Frames = Sequence[bytes | bytearray | memoryview]
@@ -14,7 +17,8 @@ class Link:
     """A connected DEALER. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._sockets = OpenSockets()
+        weakref.finalize(self, self._sockets.close)
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: Monitor | None = None
         # What to wait on. They tell only of changes: `receive` and `news` until None first.
@@ -23,9 +27,14 @@ class Link:
     def connect(self, address: str) -> None:
         """Talk to this server from now on, and no longer to the one before."""
         self._drop()
-        self._socket = dealer(self._context)
-        self._monitor = Monitor(self._socket)
-        self._socket.connect(address)
+        self._socket, self._monitor = self._sockets.open(dealer)
+        try:
+            self._socket.connect(address)
+        except zmq.ZMQError as error:
+            raise ConfigError(
+                f"cannot connect to {address!r}: {error.strerror}; the address of a server looks "
+                "like tcp://127.0.0.1:5556, or ipc:///run/oncemq.sock"
+            ) from None
         self.descriptors = int(self._socket.FD), self._monitor.descriptor
 
     def news(self) -> bool | None:
@@ -51,12 +60,10 @@ class Link:
     def close(self) -> None:
         """Let go of the connection."""
         self._drop()
-        self._context.term()
+        self._sockets.close()
 
     def _drop(self) -> None:
-        if self._monitor is not None:
-            self._monitor.close()
         if self._socket is not None:
-            self._socket.close(linger=0)
+            self._sockets.drop(self._socket)
         self._socket = self._monitor = None
         self.descriptors = ()

@@ -1,0 +1,97 @@
+"""Getting inside a block: the same rule in both clients, and never a wait without end."""
+
+import asyncio
+
+import pytest
+
+from oncemq import AsyncClient, Client, InvalidRequest
+
+
+def test_inside_a_block_other_topics_may_be_got_and_its_own_not(server: str) -> None:
+    with Client(server, timeout=5) as mq:
+        for topic in ("a", "b"):
+            mq.subscribe(topic)
+            mq.put_many(topic, [b"1", b"2"])
+        with mq.consume("a", limit=1) as messages:
+            assert [each.id for each in messages] == ["a@0"]
+            assert [each.id for each in mq.get("b")] == ["b@0"]
+            for feed in ("a", None):
+                with pytest.raises(InvalidRequest, match="block that gets from 'a' is open"):
+                    mq.get(feed)
+            with mq.consume("b") as inner:
+                assert [each.id for each in inner] == ["b@1"]
+                with pytest.raises(InvalidRequest, match="is open"):
+                    mq.get("b")
+        listening = mq.listen("a")
+        assert next(listening).id == "a@1"
+        with pytest.raises(InvalidRequest, match="is open"):
+            mq.get("a")
+        listening.close()
+        assert [each.id for each in mq.get("a")] == ["a@1"]
+
+
+def test_a_block_that_raises_gives_everything_again_whatever_was_got_inside(server: str) -> None:
+    with Client(server, timeout=5) as mq:
+        mq.subscribe("a")
+        mq.put_many("a", [b"1", b"2", b"3"])
+        with pytest.raises(InvalidRequest), mq.consume("a", limit=1):
+            mq.get("a")  # settled, it would have taken the block's own along
+        assert [each.id for each in mq.get("a", limit=9)] == ["a@0", "a@1", "a@2"]
+
+
+async def test_the_rule_holds_for_asyncio(server: str) -> None:
+    async with AsyncClient(server, timeout=5) as mq:
+        for topic in ("a", "b"):
+            await mq.subscribe(topic)
+            await mq.put_many(topic, [b"1", b"2"])
+        async with mq.consume("a", limit=1) as messages:
+            assert [each.id for each in messages] == ["a@0"]
+            assert [each.id for each in await asyncio.wait_for(mq.get("b"), 5)] == ["b@0"]
+            with pytest.raises(InvalidRequest, match="block that gets from 'a' is open"):
+                await asyncio.wait_for(mq.get("a"), 5)
+            with pytest.raises(InvalidRequest, match="is open"):
+                await mq.get()
+            # Those inside take turns, as those outside do.
+            both = await asyncio.gather(mq.get("b"), mq.get("b"))
+            assert [[each.id for each in one] for one in both] == [["b@1"], []]
+        listening = mq.listen("a")
+        assert (await anext(listening)).id == "a@1"
+        with pytest.raises(InvalidRequest, match="is open"):
+            await mq.get("a")
+        await listening.aclose()
+        assert [each.id for each in await mq.get("a")] == ["a@1"]
+
+
+async def test_another_task_waits_until_the_block_is_over(server: str) -> None:
+    async with AsyncClient(server, timeout=5) as mq:
+        await mq.subscribe("a")
+        await mq.put_many("a", [b"1", b"2"])
+        begun, done = asyncio.Event(), asyncio.Event()
+
+        async def work() -> None:
+            async with mq.consume("a", limit=1):
+                begun.set()
+                await done.wait()
+
+        working = asyncio.create_task(work())
+        await begun.wait()
+        waiting = asyncio.create_task(mq.get("a"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        done.set()
+        await working
+        assert [each.id for each in await waiting] == ["a@1"]
+
+
+async def test_a_get_inside_a_transaction_is_refused_at_once(server: str) -> None:
+    async with AsyncClient(server, timeout=5) as mq:
+        for topic in ("a", "b"):
+            await mq.subscribe(topic)
+            await mq.put_many(topic, [b"1", b"2"])
+        async with mq.transaction() as tx:
+            assert [each.id for each in await tx.get("a", limit=1)] == ["a@0"]
+            assert [each.id for each in await tx.get("b", limit=1)] == ["b@0"]
+            assert [each.id for each in await tx.get("a", limit=1)] == ["a@1"]
+            for topic in ("a", "c"):
+                with pytest.raises(InvalidRequest, match="open here"):
+                    await asyncio.wait_for(mq.get(topic), 5)
