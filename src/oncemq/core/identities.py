@@ -7,6 +7,7 @@ whether it was given in the history that the log has, or in one that was lost.
 
 TAGS_KEPT = 64  # generations whose numbers are told apart; those before count as lost
 COUNT_BITS = 32
+COUNT_MAX = (1 << COUNT_BITS) - 1  # of one tag
 
 
 class Identities:
@@ -18,7 +19,12 @@ class Identities:
 
     def next(self) -> int:
         """A number no topic, no stage and no subscription of any log ever had."""
+        assert self.has(1), "who asks has looked: `Scribe.identity_refusal`"
         return self._tag << COUNT_BITS | (self.counts.get(self._tag, 0) + 1)
+
+    def has(self, count: int) -> bool:
+        """Whether so many are left; one more would be another tag's."""
+        return self.given + count <= COUNT_MAX
 
     def seen(self, identity: int) -> None:
         """The log has this one."""

@@ -155,6 +155,8 @@ class Membership:
         most = self._scribe.rules.subscriptions_max
         if topic is not None and len(topic.subscriptions) >= most:
             return Refused("limit", f"{topic.name!r} has its {most} subscriptions; end one first")
+        if refusal := self._scribe.identity_refusal(1):
+            return refusal
         topic = topic or self._scribe.create(step, subscribe.topic, stamp)
         if client in topic.subscriptions:  # a pattern of its own was there first
             there = topic.subscriptions[client]

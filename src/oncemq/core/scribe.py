@@ -5,6 +5,7 @@ Law: nothing changes the shard but a record that also goes into the log, in the 
 
 from collections.abc import Container
 
+from oncemq.core.identities import COUNT_MAX
 from oncemq.core.names import Micros, Serial, TopicId, is_system, name_fault
 from oncemq.core.patterns import wildcard_fault
 from oncemq.core.records import Record, Retention, TopicAwaited, TopicCreated
@@ -55,7 +56,20 @@ class Scribe:
             return Refused("name_invalid", f"{name!r}: names with a leading '_' are the system's")
         if len(self.shard.topics) + more >= self.rules.topics_max:
             return Refused("limit", f"this server has its {self.rules.topics_max} topics")
-        return None
+        # Each topic, what patterns want of it, and the subscription that it is made for.
+        return self.identity_refusal((more + 1) * (1 + self.shard.patterns.count) + 1)
+
+    def identity_refusal(self, needed: int) -> Refused | None:
+        """Why so many topics, subscriptions and stages cannot be given numbers, or None."""
+        if self.shard.identities.has(needed):
+            return None
+        return Refused(
+            "limit",
+            f"this server's log has numbered {self.shard.identities.given} topics, subscriptions "
+            f"and stages of the {COUNT_MAX} that it can tell apart, and uses no number twice. What "
+            "is there goes on; to number new ones begin a new data directory, or a new generation "
+            "of this log by `once backup` and `once restore`",
+        )
 
     def unwanted(self, name: str) -> Refused | None:
         """Why messages for a topic, there or not, would not be stored: nobody would get them."""

@@ -109,7 +109,7 @@ class Transactions:
                 f"this server has its {most} open stages; commit or drop those that are there, or "
                 "raise stages_max",
             )
-        return None
+        return self._scribe.identity_refusal(1)
 
     def _make_stage(self, step: Step, name: ProducerId, now: Micros) -> Stage:
         stage_id = TopicId(self._shard.next_identity())

@@ -104,7 +104,7 @@ class Wildcards:
         if full is not None or patterns.count >= most:
             what = f"{full.name!r} has its {most} subscriptions" if full else f"{most} patterns"
             return Refused("limit", f"{what}: this server takes no more; end one first")
-        return None
+        return self._scribe.identity_refusal(1 + len(found))
 
     def _held(self, client: ClientId, topic: Topic) -> bool:
         """Whether another pattern of the client wants the topic."""

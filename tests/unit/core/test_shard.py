@@ -6,6 +6,7 @@
 import pytest
 
 from oncemq.core import snapshot
+from oncemq.core.identities import COUNT_MAX
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
 from oncemq.core.records import CursorMoved, Retention
@@ -141,3 +142,34 @@ def test_a_record_of_a_clients_outbox_is_our_mistake(desk) -> None:
     record = OutboxOpened(b"p" * 16)
     with pytest.raises((AssertionError, AttributeError)):
         desk.shard.apply(record, Serial(2))
+
+
+def test_no_number_is_given_twice_when_they_are_used_up(desk) -> None:
+    desk.create("there")
+    desk.shard.identities.seen(7 << 32 | COUNT_MAX - 3)
+    assert desk.subscribe("a").made  # a topic and a subscription
+    refused = [
+        desk.create("b"),
+        desk.put("b", b"x"),
+        desk.subscribe("b"),
+        desk.subscribe("b", "shipping"),
+        desk.subscribe("*"),
+    ]
+    assert [answer.code for answer in refused] == ["limit"] * 5
+    assert desk.subscribe("there").made  # the last one
+    assert desk.stage(b"s", b"x").code == "limit"
+    assert desk.subscribe("a", "shipping").code == "limit"
+    assert desk.put("a", b"x").stored
+    ids = [topic.id for topic in desk.shard.topics.values()]
+    ids += [
+        each.id for topic in desk.shard.topics.values() for each in topic.subscriptions.values()
+    ]
+    assert len(set(ids)) == len(ids)
+    assert {identity >> 32 for identity in ids} == {7}
+
+
+def test_a_commit_makes_no_topic_without_a_number_for_it(desk) -> None:
+    desk.stage(b"s", b"x", b"y")
+    desk.shard.identities.seen(7 << 32 | COUNT_MAX - 2)
+    assert desk.commit(("a", b"s", 0, 1), ("b", b"s", 1, 1)).code == "limit"
+    assert "a" not in desk.shard.by_name
