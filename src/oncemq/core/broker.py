@@ -60,6 +60,8 @@ from oncemq.core.topic import Topic
 from oncemq.core.transactions import Transactions
 
 STAGES_A_RECORD = 1_000
+# What a client says for itself: a guest that says any of these is there.
+OF_A_CLIENT = (Put, Get, Settle, Listen, Subscribe, Unsubscribe, Resume, StagePut, Commit, Leave)
 
 
 class Broker:
@@ -93,24 +95,23 @@ class Broker:
                 reply, topics = self._transactions.commit(step, request, stamp)
                 for topic in topics:
                     self._delivery.stored(topic)
-                self._visited(request.client, now)
                 self._scribe.answer(step, caller, reply)
             case StagePut():
                 reply = self._transactions.stage_put(step, request, body or b"", stamp)
                 self._scribe.answer(step, caller, reply)
             case Get():
-                self._visited(request.client, now)
                 self._delivery.get(step, caller, request, now)
             case Read():
                 self._delivery.read(step, caller, request)
             case Listen():
-                self._visited(request.client, now)
                 self.listeners.listen(step, caller, request, now)
             case Watch():
                 self._delivery.watching.watch(step, caller, request, now)
             case _:
                 reply = self._decide(step, request, now, stamp)
                 self._scribe.answer(step, caller, reply)
+        if isinstance(request, OF_A_CLIENT) and is_anonymous(request.client):
+            self._visited(request.client, caller, now)
         self.listeners.note(step)
         for owed in step.replies:
             self.counters.refused += isinstance(owed.answer, Refused)
@@ -121,9 +122,7 @@ class Broker:
             case Settle():
                 return self._delivery.settle(step, request)
             case Subscribe():
-                reply = self._membership.subscribe(step, request, now, stamp)
-                self._visited(request.client, now)
-                return reply
+                return self._membership.subscribe(step, request, now, stamp)
             case Unsubscribe():
                 return self._membership.unsubscribe(step, request, now)
             case Hello():
@@ -165,11 +164,23 @@ class Broker:
         deadlines = self._delivery.next_deadline(), self.listeners.next_deadline()
         return min((each for each in deadlines if each is not None), default=None)
 
+    def silent_guests(self, now: Micros) -> list[tuple[ClientId, bytes]]:
+        """Guests that may be gone, each with the way back to it."""
+        return self._upkeep.silent(now)
+
+    def guest_is_there(self, client: ClientId, route: bytes, now: Micros) -> None:
+        """Its connection is: it may go on saying nothing."""
+        self._upkeep.visited(client, route, now)
+
     def forget_guests(self, now: Micros) -> Step:
-        """Drop the anonymous guests that are long gone."""
+        """Drop the anonymous guests that are gone, and what had its time; some of it."""
         step = Step()
+        left = upkeep.UPKEEP_BYTES - upkeep.FACT_BYTES_MAX
         for record in self._upkeep.due(now, Micros(now + self.calendar.ages)):
             self._scribe.write(step, record)
+            left -= upkeep.size_of(record)
+            if left <= 0:
+                break
         self.listeners.note(step)
         return step
 
@@ -237,9 +248,9 @@ class Broker:
         self._upkeep.recovered(now)
         self._intake.recovered(now)
 
-    def _visited(self, client: ClientId, now: Micros) -> None:
-        if is_anonymous(client) and self.shard.subscribes(client):
-            self._upkeep.visited(client, now)
+    def _visited(self, client: ClientId, caller: Caller, now: Micros) -> None:
+        if self.shard.subscribes(client):
+            self._upkeep.visited(client, caller.route, now)
 
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
         if create.topic in self.shard.by_name:

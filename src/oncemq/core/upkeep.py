@@ -2,12 +2,16 @@
 
 Law: nothing that an acknowledged promise rests on is dropped. A producer with state is kept
 as long as its topic; only process-long ones go, a day after their last word, idempotency keys
-and open stages after the time that was stated for them.
+and open stages after the time that was stated for them. The subscriptions of an anonymous client
+end with its connection, or soon after. What is done in one go is bounded.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
+
+import msgspec
 
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
 from oncemq.core.records import (
@@ -26,6 +30,18 @@ from oncemq.core.topic import Topic
 
 DAY = Micros(86_400_000_000)
 BATCH = 1_000  # guests dropped in one go, so that a tick stays short
+NAMES = 200  # the same, where they have names of up to 255 bytes
+# A guest that says nothing is looked for after the one, and gone after the other: a connection
+# that breaks has that long to come back and be used.
+SILENT_MICROS = 60_000_000
+GONE_MICROS = 120_000_000
+NO_ROUTE = b""
+
+UPKEEP_BYTES = 256 << 10  # of facts, in one go
+FACT_BYTES_MAX = 64 << 10
+FRAME_BYTES = 64
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Calendar(NamedTuple):
@@ -38,6 +54,13 @@ class Calendar(NamedTuple):
     ages: int = 0
 
 
+class Visit(NamedTuple):
+    """When a guest with subscriptions was last there, and the way back to it."""
+
+    moment: Micros
+    route: bytes
+
+
 class Upkeep:
     """Housekeeping of a shard, decided by the clock it is given."""
 
@@ -45,17 +68,29 @@ class Upkeep:
         self._shard = shard
         self._key_micros = rules.idempotency_ms * 1000
         self._stage_micros = rules.stage_ms * 1000
-        self._visits: dict[ClientId, Micros] = {}
+        self._visits: OrderedDict[ClientId, Visit] = OrderedDict()  # the longest silent first
 
-    def visited(self, client: ClientId, now: Micros) -> None:
-        """A guest with subscriptions spoke."""
-        self._visits[client] = now
+    def visited(self, client: ClientId, route: bytes, now: Micros) -> None:
+        """A guest with subscriptions spoke, or its connection is there."""
+        self._visits[client] = Visit(now, route)
+        self._visits.move_to_end(client)
+
+    def silent(self, now: Micros) -> list[tuple[ClientId, bytes]]:
+        """Guests that said nothing for a while, not too many: are they connected?"""
+        found: list[tuple[ClientId, bytes]] = []
+        for client, visit in islice(self._visits.items(), BATCH):
+            if visit.moment + SILENT_MICROS > now:
+                break
+            found.append((client, visit.route))
+        return found
 
     def due(self, now: Micros, aged: Micros) -> Iterator[Record]:
-        """Facts about guests that stayed away for a day, keys and stages that had their time.
+        """Facts about guests that are gone, keys and stages that had their time.
 
-        `aged`: the time by which what has a timestamp is that old.
+        `aged`: the time by which what has a timestamp is that old. Whoever writes them may stop
+        after any of them: the rest is due the next time. None is larger than `FACT_BYTES_MAX`.
         """
+        yield from self._guests_gone(now)
         gone: dict[TopicId, list[ProducerId]] = {}
         for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
             if seen + DAY > aged:
@@ -63,14 +98,7 @@ class Upkeep:
             gone.setdefault(topic_id, []).append(producer)
         for topic_id, producers in gone.items():
             yield ProducersForgotten(topic_id, tuple(producers))
-        for client in [each for each, seen in self._visits.items() if seen + DAY <= now]:
-            del self._visits[client]
-            for topic_id in list(self._shard.by_client.get(client, ())):
-                yield SubscriptionEnded(topic_id, client)
-            for pattern in list(self._shard.patterns.of(client)):
-                yield PatternUnsubscribed(client, pattern)
-
-        if owners := self._shard.owners.silent_since(Micros(aged - DAY), BATCH):
+        if owners := self._shard.owners.silent_since(Micros(aged - DAY), NAMES):
             yield OwnersForgotten(owners)
         for stage in self._shard.stages.silent_since(Micros(aged - self._stage_micros), BATCH):
             yield StageDropped(stage.id)
@@ -79,11 +107,31 @@ class Upkeep:
             if over := keys.older_than(Micros(aged - self._key_micros), BATCH):
                 yield KeysForgotten(topic_id, over)
 
+    def _guests_gone(self, now: Micros) -> Iterator[Record]:
+        """Guests whose connections are gone for too long: first the patterns, then all they made.
+
+        A pattern that is still there would have all it made again after a power cut.
+        """
+        while self._visits:
+            client, visit = next(iter(self._visits.items()))
+            if visit.moment + GONE_MICROS > now:
+                return
+            for pattern in list(self._shard.patterns.of(client)):
+                yield PatternUnsubscribed(client, pattern)
+            for topic_id in list(self._shard.by_client.get(client, ())):
+                yield SubscriptionEnded(topic_id, client)
+            del self._visits[client]
+
     def recovered(self, now: Micros) -> None:
-        """After a restart every guest has a day from now."""
+        """After a restart no guest is connected yet: each has a while to come back."""
         for client in (*self._shard.by_client, *self._shard.patterns.by_client):
             if is_anonymous(client):
-                self._visits[client] = now
+                self.visited(client, NO_ROUTE, now)
+
+
+def size_of(record: Record) -> int:
+    """How many bytes of the log a fact takes, at most."""
+    return FRAME_BYTES + len(_encode(record))
 
 
 def trim(topic: Topic, low: Offset) -> TopicTrimmed | None:

@@ -6,7 +6,7 @@ Law: a reply whose facts are not durable is held; after a failed sync it is neve
 
 import heapq
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import msgspec
@@ -15,7 +15,7 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import Generation, Micros, Serial, TopicId
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
-from oncemq.core.replies import Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
+from oncemq.core.replies import Done, Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
 from oncemq.core.requests import (
     START_NEW,
     START_OFFSET,
@@ -28,6 +28,7 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
+from oncemq.core.upkeep import UPKEEP_BYTES
 from oncemq.core.wildcards import derived_by
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
@@ -42,6 +43,9 @@ LOST_BYTES = 128  # of the log, to note one hole
 
 REPEATED = (Put, StagePut, Commit)  # a repeat of these writes nothing
 
+# An answer that nobody waits for: who gets it is connected, and passes over it.
+ARE_YOU_THERE = codec.encode_reply(0, Done(changed=False), ())
+
 Outgoing = tuple[bytes, Sequence[Body]]
 
 logger = logging.getLogger("oncemq.server")
@@ -54,6 +58,7 @@ class Driver:
         self.broker = broker
         self.log = log
         self.outgoing: list[Outgoing] = []
+        self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.pushes = Pushes(broker.shard)
         self._admission = Admission(broker.rules, log)
         self._reader = Reader(log)
@@ -106,7 +111,10 @@ class Driver:
 
     def upkeep(self, now: Micros) -> None:
         """Let go of what retention and absent guests leave behind; now and then."""
-        if not self.log.has_room(GATHER_BYTES // 4, now_ms=now // 1000, fact=True):
+        for client, route in self.broker.silent_guests(now):
+            if self.reaches(route, ARE_YOU_THERE):
+                self.broker.guest_is_there(client, route, now)
+        if not self.log.has_room(UPKEEP_BYTES, now_ms=now // 1000, fact=True):
             return
         self._carry_out(self.broker.forget_guests(now), now)
         for topic in [each for each in self.broker.shard.topics.values() if each.retention.keeps]:
@@ -274,6 +282,10 @@ class Driver:
             "sync_gives_up": gives_up,
         }
         return StatusReport({**report.facts, **facts})
+
+
+def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:
+    return False
 
 
 def _unreadable(trouble: StorageRefused | OSError) -> Refused:

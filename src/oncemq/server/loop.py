@@ -44,6 +44,7 @@ class Loop:
         self._bell = Bell()
         self._stopping = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
+        driver.reaches = door.reaches
         door.watch(self._bell)
         if feed is not None:
             door.watch_too(feed.descriptor)

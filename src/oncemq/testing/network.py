@@ -103,6 +103,11 @@ class Network:
         if connection is not None:
             self._send(connection, connection.down, [bytes(frame) for frame in frames])
 
+    def reaches(self, route: bytes, frames: Sequence[Body]) -> bool:
+        """Whether there is such a connection: a word is sent along it."""
+        self.reply(route, frames)
+        return route in self._connections
+
     def host_takes(self, connection: Connection, frames: Frames) -> None:
         """A request arrives."""
         if self._host is not None:

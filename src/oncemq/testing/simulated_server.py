@@ -127,6 +127,7 @@ class SimulatedServer:
         broker.recovered(self._now())
         self.opened = opened
         self.driver = Driver(broker, opened.log)
+        self.driver.reaches = self._network.reaches
         self.driver.begin(self._now())
         self._housekeeping = Housekeeping(self.driver, self._now())
         broker.listeners.feed = FEED

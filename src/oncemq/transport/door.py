@@ -69,6 +69,18 @@ class Door:
             raise
         return True
 
+    def reaches(self, route: bytes, frames: Frames) -> bool:
+        """Whether a peer is connected: what is sent to find out may be lost, if it is busy."""
+        try:
+            self._socket.send_multipart([route, *frames], NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EAGAIN:
+                return True
+            if error.errno == zmq.EHOSTUNREACH:
+                return False
+            raise
+        return True
+
     def close(self) -> None:
         """Give owed replies a moment to leave, then go."""
         self._socket.close()

@@ -292,7 +292,7 @@ def test_a_guest_that_stays_away_loses_its_patterns(desk) -> None:
     desk.now += 2 * 86_400_000_000
     desk.note(desk.broker.forget_guests(Micros(desk.now)))
     assert desk.shard.patterns.count == 0
-    assert isinstance(desk.records[-1], PatternUnsubscribed)
+    assert [type(each) for each in desk.records[-2:]] == [PatternUnsubscribed, SubscriptionEnded]
 
 
 def test_the_facts(desk) -> None:
