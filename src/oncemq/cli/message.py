@@ -2,7 +2,8 @@
 
 Law: payload bytes pass untouched, except to a terminal, which would obey the control characters
 among them: there they are escaped. JSON cannot hold bytes that are not text; those are given as
-`payload_base64` (and `key_base64`), so that a program never sees a changed byte.
+`payload_base64` (and `key_base64`), so that a program never sees a changed byte. Headers that are
+none, from before servers refused them, are given as `odd_headers_base64`.
 """
 
 import sys
@@ -29,11 +30,13 @@ def show(session: Session, message: "Message") -> None:
 
 def as_object(message: "Message") -> dict[str, object]:
     """The message as programs get it; the keys are part of the interface."""
+    odd = message.odd_headers
     return {
         "topic": message.topic,
         "offset": message.offset,
         **text_of("key", message.key),
-        "headers": message.headers or {},
+        "headers": message.headers,
+        **({"odd_headers_base64": b64encode(odd).decode()} if odd else {}),
         "timestamp": output.moment(message.timestamp),
         **text_of("payload", message.payload),
     }

@@ -28,32 +28,18 @@ class Origin:
         self.head = head
         # Plain batches let go of their bytes: each payload is a copy of its own.
         self._body = bytes(body) if head.columns else b""
-        self._sides: tuple[list[bytes | None], list[Headers | None]] | None = None
+        self._sides: tuple[list[bytes | None], list[Headers | bytes | None]] | None = None
         self._starts: list[int] | None = None  # place of each run's first message, and the end
 
-    def side(self, offset: int) -> tuple[bytes | None, Headers | None]:
-        """Key and headers of one message."""
+    def side(self, offset: int) -> tuple[bytes | None, Headers | bytes | None]:
+        """Key and headers of one message; bytes that are no headers as they are."""
         head = self.head
         if not head.columns:
             return None, None
         place = offset - head.first_offset
         if self._sides is None:
-            try:
-                self._sides = batch.sides(self._body, head.count, head.columns)
-            except msgspec.DecodeError:
-                return self._side_alone(place)
+            self._sides = batch.sides(self._body, head.count, head.columns)
         return self._sides[0][place], self._sides[1][place]
-
-    def _side_alone(self, place: int) -> tuple[bytes | None, Headers | None]:
-        """Some message of the batch has headers that are none: the others still have theirs."""
-        head = self.head
-        body = batch.cut(self._body, head.count, head.columns, start=place, stop=place + 1)
-        try:
-            keys, headers = batch.sides(body, 1, head.columns)
-        except msgspec.DecodeError as error:
-            name = f"{head.topic}@{head.first_offset + place}"
-            raise Corrupt(f"the headers of {name} are not headers: {error}") from None
-        return keys[0], headers[0]
 
     def run(self, offset: int) -> tuple[Run, int]:
         """The run a message belongs to, and its place in it."""
@@ -82,7 +68,17 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_default
 
     @property
     def headers(self) -> Headers:
-        return self._origin.side(self.offset)[1] or {}
+        headers = self._origin.side(self.offset)[1]
+        return headers if isinstance(headers, dict) else {}
+
+    @property
+    def odd_headers(self) -> bytes | None:
+        """What stands where the headers should, and is none; None: nothing is wrong.
+
+        A server refuses such a put; one of version 0.1.0 did not.
+        """
+        headers = self._origin.side(self.offset)[1]
+        return headers if isinstance(headers, bytes) else None
 
     @property
     def timestamp(self) -> datetime:

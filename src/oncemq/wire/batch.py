@@ -33,6 +33,11 @@ _pack_headers = msgspec.msgpack.Encoder().encode
 _unpack_headers = msgspec.msgpack.Decoder(Headers).decode
 
 
+# What is raised for bytes that are no headers: msgspec's own errors do not cover text that is
+# not UTF-8, nor maps in maps without end.
+NO_HEADERS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
 class Item(msgspec.Struct, frozen=True):
     """One message as a publisher gives it."""
 
@@ -180,6 +185,20 @@ def fault(body: Bytes, count: int, columns: int, *, message_bytes_max: int) -> s
         largest = max(b - a for a, b in zip(parsed.payloads, parsed.payloads[1:], strict=False))
         if largest > message_bytes_max:
             return f"a message of {largest} bytes is over the limit of {message_bytes_max}"
+    return _headers_fault(body, parsed) if parsed.headers else None
+
+
+def _headers_fault(body: Bytes, parsed: Columns) -> str | None:
+    """Why the headers of a message are none, or None: whoever reads them relies on it."""
+    base = parsed.start + parsed.payload_bytes + parsed.key_bytes - parsed.headers[0]
+    view = memoryview(body)
+    place = 0
+    try:
+        for place, (a, b) in enumerate(zip(parsed.headers, parsed.headers[1:], strict=False)):  # noqa: B007
+            if a < b:
+                _unpack_headers(view[base + a : base + b])
+    except NO_HEADERS as error:
+        return f"the headers of message {place} of the batch are not a map of texts: {error}"
     return None
 
 
@@ -215,17 +234,24 @@ def decode(body: Bytes, count: int, columns: int) -> list[Item]:
     payloads = payloads_of(body, count, columns)
     if not columns:
         return [Item(payload) for payload in payloads]
-    keys, headers = sides(body, count, columns)
+    keys, packed = packed_sides(body, count, columns)
+    headers = [_unpack_headers(each) if each else None for each in packed]
     return [Item(*parts) for parts in zip(payloads, keys, headers, strict=True)]
 
 
-def sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[Headers | None]]:
-    """The keys and the headers beside the payloads; msgspec.DecodeError when headers are none."""
+def sides(
+    body: Bytes, count: int, columns: int
+) -> tuple[list[bytes | None], list[Headers | bytes | None]]:
+    """The keys and the headers beside the payloads; headers that are none as the bytes they are."""
     keys, headers = packed_sides(body, count, columns)
+    return keys, [_headers(packed) if packed else None for packed in headers]
+
+
+def _headers(packed: bytes) -> Headers | bytes:
     try:
-        return keys, [_unpack_headers(packed) if packed else None for packed in headers]
-    except UnicodeDecodeError as error:  # msgspec's own errors do not cover text that is not UTF-8
-        raise msgspec.DecodeError(f"headers are not UTF-8: {error}") from None
+        return _unpack_headers(packed)
+    except NO_HEADERS:
+        return packed
 
 
 def packed_sides(body: Bytes, count: int, columns: int) -> tuple[list[bytes | None], list[bytes]]:

@@ -2,6 +2,7 @@
 
 import struct
 
+import msgspec
 import pytest
 
 from oncemq.wire import batch
@@ -112,7 +113,6 @@ def test_joining_plain_batches_gives_a_plain_batch() -> None:
 def test_headers_that_no_reader_understands_are_joined_as_they_are() -> None:
     """Compaction joins what publishers sent: a bad header must not stop a server for good."""
     odd = numbers(0, 1) + numbers(0, 1) + b"p" + b"\xc1"  # a byte msgpack never uses
-    assert fault(odd, 1, HEADERS) is None
     plain = batch.encode_payloads([b"q"])
     columns, body = batch.join([(odd, 1, HEADERS), (plain, 1, 0)])
     assert (columns, batch.payloads_of(body, 2, columns)) == (HEADERS, [b"p", b"q"])
@@ -148,6 +148,28 @@ FAULTS = [
 @pytest.mark.parametrize(("body", "count", "columns", "said"), FAULTS)
 def test_a_body_that_is_no_batch_is_told_why(body, count, columns, said) -> None:
     assert fault(body, count, columns) == said
+
+
+NO_HEADERS = [
+    b"\xc1",  # a byte that msgpack never uses
+    b"\x93\x01\x02\x03",
+    b"\x81\xa1a\x01",  # {"a": 1}
+    b"\x81\x01\xa1a",
+    b"\x81\xa1a\xc0",
+    b"\x81\xa1\xff\xa1a",  # not UTF-8
+    b"\x81\xa1a",
+    b"\x81\xa1a\xa1b\x00",
+    b"\x81" * 5_000,
+]
+
+
+@pytest.mark.parametrize("packed", NO_HEADERS)
+def test_headers_that_are_none_are_told_with_their_place(packed) -> None:
+    fine = msgspec.msgpack.encode({"a": "b"})
+    tables = numbers(0, 1, 2) + numbers(0, len(fine), len(fine) + len(packed))
+    body = tables + b"pq" + fine + packed
+    assert fault(body, 2, HEADERS, 10**6).startswith("the headers of message 1 of the batch are no")
+    assert batch.sides(body, 2, HEADERS)[1] == [{"a": "b"}, packed]
 
 
 def test_the_limit_is_for_a_message_not_for_a_batch() -> None:
