@@ -105,7 +105,10 @@ class Delivery:
             span = _span(topic, SubscriptionId(0), read.offset)
             deliver = self._deliver_of((span,), read.limit, read.bytes_max)
             answer = deliver._replace(whole=read.whole)
-        step.replies.append(Owed(caller, answer))
+        if isinstance(answer, Refused):  # a deletion that it rests on has to be durable first
+            self._scribe.answer(step, caller, answer)
+        else:
+            step.replies.append(Owed(caller, answer))
 
     def _deliver(self, step: Step, caller: Caller, get: Get) -> bool:
         """Answer a get with what is there; False when nothing is."""

@@ -5,9 +5,9 @@ for `retry_ms` though there is something for it is told again where its topics e
 nobody waits for it. In memory only: a server that starts again is asked again.
 """
 
-import heapq
 from dataclasses import dataclass
 
+from oncemq.core.deadlines import Deadlines
 from oncemq.core.delivery import Delivery
 from oncemq.core.names import ClientId, Micros
 from oncemq.core.records import (
@@ -34,7 +34,6 @@ class Listener:
     caller: Caller
     listen: Listen
     deadline: Micros
-    due: Micros  # when to look whether it lags
     stands: int | None = None  # the sum of its cursors when it was last seen to lag
 
 
@@ -47,7 +46,7 @@ class Listeners:
         self._delivery = delivery
         self._look_micros = max(1, scribe.rules.retry_ms * 500)  # two looks make one retry
         self._listeners: dict[ClientId, Listener] = {}
-        self._looks: list[tuple[Micros, ClientId]] = []
+        self._looks: Deadlines[ClientId] = Deadlines()  # when to look whether one lags
         self.feed = ""  # the address of the live feed, once there is one
 
     def __len__(self) -> int:
@@ -70,8 +69,8 @@ class Listeners:
             return
         wait = Micros(min(listen.wait_ms, self._scribe.rules.wait_ms_max) * 1000)
         due = Micros(now + min(wait, self._look_micros))
-        self._listeners[client] = Listener(caller, listen, Micros(now + wait), due)
-        heapq.heappush(self._looks, (due, client))
+        self._listeners[client] = Listener(caller, listen, Micros(now + wait))
+        self._looks.set(client, due)
 
     def leave(self, leave: Leave) -> Reply:
         """Listen no longer; an older goodbye ends no newer listener."""
@@ -111,21 +110,13 @@ class Listeners:
 
     def tick(self, step: Step, now: Micros) -> None:
         """Look after the listeners whose time has come."""
-        while self._looks and self._looks[0][0] <= now:
-            due, client = heapq.heappop(self._looks)
-            listener = self._listeners.get(client)
-            if listener is not None and listener.due == due:
+        while (client := self._looks.take(now)) is not None:
+            if listener := self._listeners.get(client):
                 self._look(step, listener, now)
 
     def next_deadline(self) -> Micros | None:
         """When `tick` is worth calling again."""
-        while self._looks:
-            due, client = self._looks[0]
-            listener = self._listeners.get(client)
-            if listener is not None and listener.due == due:
-                return due
-            heapq.heappop(self._looks)
-        return None
+        return self._looks.next()
 
     def _look(self, step: Step, listener: Listener, now: Micros) -> None:
         """Nudge it if it lags as it did, end its wait if that is over, else look again later."""
@@ -139,8 +130,8 @@ class Listeners:
             step.replies.append(Owed(listener.caller, STILL_LISTENING))
         else:
             listener.stands = stands
-            listener.due = min(Micros(now + self._look_micros), listener.deadline)
-            heapq.heappush(self._looks, (listener.due, listen.client))
+            due = min(Micros(now + self._look_micros), listener.deadline)
+            self._looks.set(listen.client, due)
 
     def _lag(self, listen: Listen) -> int | None:
         """None when it has settled all there is, else a number that changes as it moves on."""

@@ -4,10 +4,10 @@ Law: a client waits at most once on a topic (and once on "any"); a newer get rep
 older, so the number of waiters is bounded by clients, not by requests.
 """
 
-import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from oncemq.core.deadlines import Deadlines
 from oncemq.core.names import ClientId, Micros
 from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.requests import Get
@@ -30,7 +30,7 @@ class Waiting:
     def __init__(self) -> None:
         self._waiters: dict[Key, Waiter] = {}
         self._by_topic: dict[str, dict[Key, None]] = {}
-        self._deadlines: list[tuple[Micros, Key]] = []
+        self._deadlines: Deadlines[Key] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -44,7 +44,7 @@ class Waiting:
         self._waiters[key] = waiter
         if key[1]:
             self._by_topic.setdefault(key[1], {})[key] = None
-        heapq.heappush(self._deadlines, (waiter.deadline, key))
+        self._deadlines.set(key, waiter.deadline)
 
     def on_topic(self, topic: str, subscribers: Iterable[ClientId]) -> list[Waiter]:
         """Take every get that a new message on `topic` answers."""
@@ -72,25 +72,17 @@ class Waiting:
     def expired(self, now: Micros) -> list[Waiter]:
         """Take every get whose wait is over."""
         out: list[Waiter] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, key = heapq.heappop(self._deadlines)
-            waiter = self._waiters.get(key)
-            if waiter is not None and waiter.deadline <= deadline:
-                out.append(self._take(key))
+        while (key := self._deadlines.take(now)) is not None:
+            out.append(self._take(key))
         return out
 
     def next_deadline(self) -> Micros | None:
         """When `expired` is worth calling again."""
-        while self._deadlines:
-            deadline, key = self._deadlines[0]
-            waiter = self._waiters.get(key)
-            if waiter is not None and waiter.deadline == deadline:
-                return deadline
-            heapq.heappop(self._deadlines)
-        return None
+        return self._deadlines.next()
 
     def _take(self, key: Key) -> Waiter:
         waiter = self._waiters.pop(key)
+        self._deadlines.drop(key)
         if key[1]:
             keys = self._by_topic[key[1]]
             del keys[key]

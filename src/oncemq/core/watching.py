@@ -4,9 +4,9 @@ Law: a connection waits for one such answer at a time; a newer question replaces
 the number of watchers is bounded by connections, not by requests.
 """
 
-import heapq
 from typing import NamedTuple
 
+from oncemq.core.deadlines import Deadlines
 from oncemq.core.names import Micros, Offset
 from oncemq.core.replies import NO_OFFSET, Ends, TopicEnd
 from oncemq.core.requests import Watch
@@ -31,7 +31,7 @@ class Watching:
         self._shard = scribe.shard
         self._watchers: dict[bytes, Watcher] = {}  # by the route back
         self._by_topic: dict[str, dict[bytes, None]] = {}
-        self._deadlines: list[tuple[Micros, Caller]] = []
+        self._deadlines: Deadlines[bytes] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._watchers)
@@ -48,7 +48,7 @@ class Watching:
         self._watchers[caller.route] = Watcher(caller, watch, deadline)
         for name, _ in watch.topics:
             self._by_topic.setdefault(name, {})[caller.route] = None
-        heapq.heappush(self._deadlines, (deadline, caller))
+        self._deadlines.set(caller.route, deadline)
 
     def moved(self, step: Step, name: str) -> None:
         """A topic's end moved, or the topic came or went: tell who watches it."""
@@ -57,19 +57,12 @@ class Watching:
 
     def expire(self, step: Step, now: Micros) -> None:
         """End the waits that are over: the same end is an answer, too."""
-        while (due := self.next_deadline()) is not None and due <= now:
-            _, caller = heapq.heappop(self._deadlines)
-            self._answer(step, self._take(caller.route))
+        while (route := self._deadlines.take(now)) is not None:
+            self._answer(step, self._take(route))
 
     def next_deadline(self) -> Micros | None:
         """When `expire` is worth calling again."""
-        while self._deadlines:
-            deadline, caller = self._deadlines[0]
-            watcher = self._watchers.get(caller.route)
-            if watcher is not None and (watcher.deadline, watcher.caller) == (deadline, caller):
-                return deadline
-            heapq.heappop(self._deadlines)
-        return None
+        return self._deadlines.next()
 
     def _answer(self, step: Step, watcher: Watcher) -> None:
         self._scribe.answer(step, watcher.caller, self._ends(watcher.watch))
@@ -95,6 +88,7 @@ class Watching:
 
     def _take(self, route: bytes) -> Watcher:
         watcher = self._watchers.pop(route)
+        self._deadlines.drop(route)
         for name, _ in watcher.watch.topics:
             routes = self._by_topic.get(name, {})
             routes.pop(route, None)

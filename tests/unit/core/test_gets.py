@@ -252,3 +252,13 @@ def test_messages_wait_until_the_subscription_that_gets_them_is_durable(desk) ->
     made = desk.step(Subscribe(ClientId("late"), desk.epoch("late"), "orders", Start("earliest")))
     owed = desk.owed(desk.getting("orders", client="late"))
     assert owed.after == made.replies[0].after > desk.durable
+
+
+def test_a_refused_read_waits_for_the_deletion_it_rests_on(desk) -> None:
+    desk.create("orders", Retention(forever=True))
+    desk.put("orders", b"a")
+    desk.sync()
+    desk.delete("orders")
+    owed = desk.owed(Read("orders", Offset(0)))
+    assert (owed.answer.code, owed.after) == ("no_such_topic", desk.shard.serial)
+    assert owed.after > desk.durable
