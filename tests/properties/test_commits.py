@@ -157,6 +157,7 @@ class Model(Machine):
     def do_forget_topic(self) -> None:
         """Deleted and made again: everything in it is gone, and so are its stages' parts."""
         self.now_and(DeleteTopic("read"))
+        self.deletions["read"] += 1
         self.ledger.topics = [each for each in self.ledger.topics if each.name != "read"]
         self.subscribe_read()
         self.topics["read"], self.low = [], 0

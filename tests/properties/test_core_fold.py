@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,15 @@ from oncemq.core.names import (
     key_producer,
 )
 from oncemq.core.records import Record, Retention, StageMade, SubscriptionMade, TopicCreated
-from oncemq.core.replies import CommitDone, PutAccepted, Staged, Subscribed, Welcome
+from oncemq.core.replies import (
+    CommitDone,
+    PutAccepted,
+    Refused,
+    Resumed,
+    Staged,
+    Subscribed,
+    Welcome,
+)
 from oncemq.core.requests import (
     Commit,
     ConfigureTopic,
@@ -31,6 +40,7 @@ from oncemq.core.requests import (
     Piece,
     Put,
     Request,
+    Resume,
     Settle,
     Settled,
     StagePut,
@@ -132,6 +142,7 @@ class Live:
         self.now = 10**12
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[int, str, bool], int] = {}
+        self.permits: dict[tuple[str, bytes], int] = {}
         self.numbers: dict[str, int] = {}
         self.keyed: dict[tuple[int, str], int] = {}  # when each key was last used afresh
         self.subscriptions: dict[tuple[str, str], int] = {}
@@ -188,13 +199,17 @@ class Live:
         key = (known.id if known else 0, client, lasting)
         first = self.sequences.get(key, 0) + 1
         producer = ProducerId(f"{client}{lasting}".encode().ljust(16, b".")[:16])
-        reply = self.ask(
-            Put(
-                ClientId(client), self.epoch(client), topic, TopicId(0), producer, lasting,
-                Sequence(first), count, 0, first,
-            ),
-            b"body",
+        put = Put(
+            ClientId(client), self.epoch(client), topic, TopicId(0), producer, lasting,
+            Sequence(first), count, 0, first, self.permits.get((topic, producer), 0),
         )  # fmt: skip
+        reply = self.ask(put, b"body")
+        if isinstance(reply, Refused):  # a topic of this name was deleted
+            assert reply.code == "outdated"
+            resumed = self.ask(Resume(put.client, put.client_epoch, topic, producer))
+            assert isinstance(resumed, Resumed)
+            self.permits[topic, producer] = resumed.permit
+            reply = self.ask(msgspec.structs.replace(put, permit=resumed.permit), b"body")
         self.sequences[self.shard.by_name[topic].id, client, lasting] = first + count - 1
         assert reply.count == count  # type: ignore[attr-defined]
 

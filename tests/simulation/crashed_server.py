@@ -5,6 +5,7 @@ have happened or not, everything else is certain. `check` holds a recovered serv
 """
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -33,6 +34,7 @@ from oncemq.core.requests import (
     Put,
     Read,
     Request,
+    Resume,
     Settle,
     Settled,
     Subscribe,
@@ -197,6 +199,8 @@ class Machine:
         self.disk, self.ledger, self.now = disk, ledger, now
         self.token = 0
         self.waiting: dict[int, Callable[[Any], None]] = {}
+        self.deletions: Counter[str] = Counter()  # of topics, in this life of the server
+        self.permits: dict[tuple[str, bytes, int], int] = {}
         self.open()
 
     def open(self) -> None:
@@ -218,6 +222,7 @@ class Machine:
         self.driver = Driver(broker, opened.log)
         self.housekeeping = Housekeeping(self.driver, Micros(self.now))
         self.waiting.clear()
+        self.deletions.clear()
 
     def ask(self, request: Request, then: Callable[[Any], None], body: bytes | None = None) -> None:
         """Give a request to the driver; the answer leaves with the next `commit`."""
@@ -283,11 +288,19 @@ class Machine:
         checksum = batch.checksum(body, batch.seed(name, identity, first, count))
         put = Put(
             ClientId("_anonymous-p"), Epoch(0), name, TopicId(0), identity, True,
-            Sequence(first), count, 0, checksum,
+            Sequence(first), count, 0, checksum, self.permit(name, identity),
         )  # fmt: skip
         sent = Sent(put, body, payloads)
         known.sent.append(sent)
         self.send(known, sent)
+
+    def permit(self, name: str, producer: ProducerId) -> int:
+        """After a deletion a producer has to ask where it stands."""
+        key = name, producer, self.deletions[name]
+        if self.deletions[name] and key not in self.permits:
+            reply = self.now_and(Resume(ClientId("_anonymous-p"), Epoch(0), name, producer))
+            self.permits[key] = reply.permit
+        return self.permits.get(key, 0)
 
     def group(self, *puts: tuple[str, bytes, int, int]) -> Callable[[], None]:
         """Work: puts that are made durable together."""
@@ -351,6 +364,7 @@ class Machine:
         known = self.ledger.topic(name)
         known.deleted = None
         assert self.now_and(DeleteTopic(name)) == Done(changed=True)
+        self.deletions[name] += 1
         known.deleted = True
 
     # after a crash
