@@ -223,6 +223,7 @@ class Machine:
         self.housekeeping = Housekeeping(self.driver, Micros(self.now))
         self.waiting.clear()
         self.deletions.clear()
+        self.permits.clear()
 
     def ask(self, request: Request, then: Callable[[Any], None], body: bytes | None = None) -> None:
         """Give a request to the driver; the answer leaves with the next `commit`."""
