@@ -315,7 +315,7 @@ class Live:
 
 
 @given(STEPS)
-@settings(max_examples=300)
+@settings(max_examples=1_000)
 def test_every_recovery_arrives_at_the_state_that_was_live(steps: list[tuple]) -> None:
     live = Live()
     for step in steps:

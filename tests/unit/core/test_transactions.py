@@ -6,12 +6,13 @@
 import msgspec
 import pytest
 
-from oncemq.core import transactions
-from oncemq.core.names import Micros, owner_producer
+from oncemq.core import snapshot, transactions
+from oncemq.core.names import PIPELINES, Micros, Serial, owner_producer
 from oncemq.core.records import Committed, OwnersForgotten, Retention, StageDropped
 from oncemq.core.replies import CommitDone, Done, Refused, Staged
 from oncemq.core.requests import DropStage, Status
 from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
 from oncemq.core.stages import MARKS_MAX
 from oncemq.core.step import Deliver
 
@@ -254,6 +255,50 @@ def test_topics_made_by_a_commit_count_against_the_limit(make_desk) -> None:
     desk.stage(b"s", b"1")
     assert code(desk.commit(("a", b"s", 0, 1), ("b", b"s", 0, 1))) == "limit"
     assert desk.shard.by_name == {}
+
+
+def test_a_commit_to_topics_that_are_there_needs_no_room_for_new_ones(make_desk) -> None:
+    desk = make_desk(Rules(topics_max=2))
+    desk.create("a")
+    desk.create(PIPELINES)  # the system's: a commit may not make it, but put to it
+    desk.stage(b"s", b"1", b"2")
+    done = desk.commit(("a", b"s", 0, 1), (PIPELINES, b"s", 1, 1))
+    assert isinstance(done, CommitDone), done
+
+
+def test_two_pieces_for_one_new_topic_need_room_for_one(make_desk) -> None:
+    desk = make_desk(Rules(topics_max=1))
+    desk.stage(b"s", b"1", b"2")
+    done = desk.commit(("a", b"s", 0, 1), ("a", b"s", 1, 1))
+    assert isinstance(done, CommitDone), done
+
+
+def test_a_guest_that_commits_keeps_no_silent_one_behind_it_remembered(desk) -> None:
+    for owner in ("_busy", "_silent"):
+        desk.commit(owner=owner)
+    desk.now += DAY - 1
+    desk.commit(owner="_busy", number=2)
+    desk.now += 10
+    desk.note(desk.broker.forget_guests(Micros(desk.now)))
+    assert list(desk.shard.owners.entries) == ["_busy"]
+
+
+def test_a_commit_that_a_checkpoint_holds_is_not_applied_again(desk) -> None:
+    """Its first topic was deleted before the checkpoint was taken, the other one has it."""
+    desk.subscribe("kept")
+    desk.subscribe("gone")
+    desk.stage(b"s", b"1", b"2")
+    desk.commit(("gone", b"s", 0, 1), ("kept", b"s", 1, 1))
+    desk.put("kept", b"later")
+    desk.delete("gone")
+    after = Shard(7)
+    for blob in snapshot.capture(desk.shard):
+        snapshot.restore(after, blob)
+    after.checkpointed = Serial(len(desk.records))
+    for serial, record in enumerate(desk.records, 1):
+        after.apply(record, Serial(serial))
+    assert after.by_name["kept"].end == desk.shard.by_name["kept"].end == 2
+    assert sorted(snapshot.capture(after)) == sorted(snapshot.capture(desk.shard))
 
 
 # ------------------------------------------------------------------ inputs and fencing
