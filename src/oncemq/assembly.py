@@ -135,6 +135,9 @@ def server_from(config: Config) -> Server:
         idempotency_keys_max=config.idempotency_keys_max,
         stage_ms=int(config.stage_ttl * 1000),
         stages_max=config.stages_max,
+        stage_bytes_max=config.stage_bytes_max,
+        clients_max=config.clients_max,
+        producers_max=config.producers_max,
         sync_ms=config.sync_ms,
         retry_ms=round(config.retry * 1000),
     )

@@ -67,6 +67,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_keys_max: int = 1_000_000  # of one topic
     stage_ttl: float = 86_400.0  # seconds
     stages_max: int = 1_000_000
+    stage_bytes_max: int = 64 << 30
+    clients_max: int = 1_000_000
+    producers_max: int = 1_000_000  # of one topic
     log_level: str = "info"
     log_format: str = "text"
     origins: dict[str, str] = {}
@@ -259,6 +262,9 @@ SETTINGS: dict[str, Setting] = {
     "idempotency_keys_max": Setting(_count, "most idempotency keys that a topic remembers"),
     "stage_ttl": Setting(_at_least_a_minute, "how long an open stage may be silent"),
     "stages_max": Setting(_count, "most open stages"),
+    "stage_bytes_max": Setting(_positive_size, "most bytes of all open stages"),
+    "clients_max": Setting(_count, "most client ids"),
+    "producers_max": Setting(_count, "most producers that a topic remembers"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }

@@ -134,8 +134,8 @@ def test_the_settings_in_json_have_stable_keys() -> None:
         list(shown)
         == (
             "server id state timeout data bind feed retry sync segment_bytes disk_max message_max "
-            "batch_max idempotency_ttl idempotency_keys_max stage_ttl stages_max log_level "
-            "log_format"
+            "batch_max idempotency_ttl idempotency_keys_max stage_ttl stages_max "
+            "stage_bytes_max clients_max producers_max log_level log_format"
         ).split()
     )
     assert shown["server"] == {

@@ -67,6 +67,7 @@ def answer(shard: Shard, waiting: Waiting, counters: Counters, question: Questio
                 "last_serial": shard.serial,
                 "generation": shard.generation,
                 "stages": len(shard.stages),
+                "stage_bytes": shard.stages.open_bytes,
                 "owners": len(shard.owners.entries),
                 "idempotency_keys": sum(map(len, shard.keys.values())),
             }

@@ -61,7 +61,7 @@ class Intake:
         verdict = self._judge(topic, put)
         match verdict:
             case New():
-                refusal = self._outdated(put) or self._too_many_keys(topic, put)
+                refusal = self._outdated(put) or self._too_many(topic, put)
                 if put.required:
                     refusal = refusal or self._scribe.unwanted(put.topic)
                 if refusal:
@@ -118,16 +118,29 @@ class Intake:
             refusal = Refused("topic_changed", detail)
         return refusal or _key_fault(put)
 
-    def _too_many_keys(self, topic: Topic | None, put: Put) -> Refused | None:
-        most = self._rules.idempotency_keys_max
-        if topic is None or not put.idempotency_key:
+    def _too_many(self, topic: Topic | None, put: Put) -> Refused | None:
+        """Why a topic remembers no more keys, or no more producers."""
+        if topic is None:
             return None
+        if not put.idempotency_key:
+            return self._too_many_producers(topic, put)
+        most = self._rules.idempotency_keys_max
         if len(self._shard.keys.get(topic.id, ())) < most:
             return None
         return Refused(
             "limit",
             f"{put.topic!r} remembers its {most} idempotency keys, and forgets none before its "
             "time; put without a key, or raise idempotency_keys_max",
+        )
+
+    def _too_many_producers(self, topic: Topic, put: Put) -> Refused | None:
+        most = self._rules.producers_max
+        if put.producer in topic.producers or len(topic.producers) < most:
+            return None
+        return Refused(
+            "limit",
+            f"{put.topic!r} remembers its {most} producers, for good those of clients with an id; "
+            "put from a client that it knows, or raise producers_max",
         )
 
     def _outdated(self, put: Put) -> Refused | None:

@@ -85,7 +85,14 @@ class Membership:
         verdict = self._shard.clients.judge(hello)
         if not isinstance(verdict, ClientOpened):
             return verdict
-        if verdict is not self._shard.clients.entries.get(hello.client):
+        known, most = self._shard.clients.entries, self._scribe.rules.clients_max
+        if hello.client not in known and len(known) >= most:
+            return Refused(
+                "limit",
+                f"this server knows its {most} client ids; forget some that nobody uses "
+                "(`once client forget ID`), or raise clients_max",
+            )
+        if verdict is not known.get(hello.client):
             self._scribe.write(step, verdict)
             self._fence(step, verdict)
         return self._welcome(verdict.client_epoch)

@@ -137,6 +137,7 @@ class Stages:
         self.by_name: dict[ProducerId, Stage] = {}  # the open ones
         self._silent: OrderedDict[TopicId, None] = OrderedDict()  # the open ones, oldest word first
         self._closed: deque[TopicId] = deque()
+        self.open_bytes = 0  # staged, and not published yet
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -166,6 +167,7 @@ class Stages:
         stage.end = Offset(record.first_offset + record.count)
         stage.tail_bytes += record.size
         if stage.is_open:
+            self.open_bytes += record.size
             self._silent.move_to_end(stage.id)
         return True
 
@@ -178,7 +180,9 @@ class Stages:
             stage = self.by_id.get(stage_id)
             if stage is not None and serial > stage.last_serial:
                 stage.last_serial = serial
+                before = stage.tail_bytes
                 stage.publish(parts)
+                self.open_bytes += stage.tail_bytes - before if stage.is_open else 0
                 if record.closing:
                     self._close(stage)
         return by_stage.keys() <= self.by_id.keys()
@@ -220,12 +224,14 @@ class Stages:
             if namesake is None or namesake.id < stage.id:
                 self.by_name[stage.name] = stage
             self._silent[stage.id] = None
+            self.open_bytes += stage.tail_bytes
         else:
             self._closed.append(stage.id)
 
     def _close(self, stage: Stage) -> None:
         if stage.is_open:
             stage.is_open = False
+            self.open_bytes -= stage.tail_bytes
             stage.numbers.recent = ()  # nothing more will be put
             if self.by_name.get(stage.name) is stage:
                 del self.by_name[stage.name]

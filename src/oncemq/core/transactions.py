@@ -98,6 +98,13 @@ class Transactions:
             return Refused("malformed", detail)
         if put.first_sequence + put.count > STAGED_MAX:
             return Refused("limit", f"a stage holds {STAGED_MAX} messages; begin another")
+        if self._shard.stages.open_bytes >= self._rules.stage_bytes_max:
+            return Refused(
+                "limit",
+                f"the open stages of this server hold {self._shard.stages.open_bytes} bytes of the "
+                f"{self._rules.stage_bytes_max} allowed; commit or drop some, or raise "
+                "stage_bytes_max",
+            )
         if stage is not None:
             return None
         if put.first_sequence > 1:

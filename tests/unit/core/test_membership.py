@@ -402,3 +402,12 @@ def test_a_newer_client_takes_over_the_subscriptions_and_cursors(desk) -> None:
     desk.sync()
     desk.hello("billing", last=1)
     assert desk.spans("orders") == {"orders": range(1)}
+
+
+def test_client_ids_have_a_limit_and_the_known_ones_go_on(make_desk) -> None:
+    desk = make_desk(Rules(clients_max=2))
+    for client in ("one", "two"):
+        assert isinstance(desk.hello(client), Welcome)
+    refused = desk.hello("three")
+    assert (refused.code, "clients_max" in refused.detail) == ("limit", True)
+    assert isinstance(desk.hello("one", last=1), Welcome)

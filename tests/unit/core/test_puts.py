@@ -421,3 +421,15 @@ def test_a_server_that_starts_again_gives_other_permits(desk) -> None:
     after.broker.recovered(after.now + 1)
     assert resumed(after, put) not in (before, 0)
     assert refusal(after.ask(structs.replace(put, permit=before), body)) == "outdated"
+
+
+def test_the_producers_of_a_topic_have_a_limit_and_the_known_ones_go_on(make_desk) -> None:
+    desk = make_desk(Rules(producers_max=2))
+    desk.subscribe("orders")
+    for producer in (b"x", b"y"):
+        assert desk.put("orders", b"a", producer=producer).stored
+    for lasting in (True, False):
+        refused = desk.put("orders", b"a", first=1, producer=b"z", lasting=lasting)
+        assert (refused.code, "producers_max" in refused.detail) == ("limit", True)
+    assert desk.put("orders", b"b", producer=b"x").stored
+    assert desk.put("refunds", b"a", producer=b"z")

@@ -299,6 +299,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
             "last_serial": len(desk.records),
             "generation": 1,
             "stages": 0,
+            "stage_bytes": 0,
             "owners": 0,
             "idempotency_keys": 0,
             "requests": 9,

@@ -15,6 +15,7 @@ from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.stages import MARKS_MAX
 from oncemq.core.step import Deliver
+from oncemq.wire import batch
 
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
@@ -299,6 +300,24 @@ def test_a_commit_that_a_checkpoint_holds_is_not_applied_again(desk) -> None:
         after.apply(record, Serial(serial))
     assert after.by_name["kept"].end == desk.shard.by_name["kept"].end == 2
     assert sorted(snapshot.capture(after)) == sorted(snapshot.capture(desk.shard))
+
+
+def test_what_is_staged_has_a_limit_in_bytes(make_desk) -> None:
+    desk = make_desk(Rules(stage_bytes_max=150))
+    size = len(batch.encode_payloads([b"x" * 90]))
+    desk.stage(b"s", b"x" * 90)
+    desk.stage(b"t", b"x" * 90)
+    assert desk.shard.stages.open_bytes == 2 * size
+    for stage in (b"s", b"u"):
+        refused = desk.stage(stage, b"x", first=2 if stage == b"s" else 1)
+        assert (code(refused), "stage_bytes_max" in refused.detail) == ("limit", True)
+    desk.commit(("a", b"s", 0, 1))
+    assert desk.shard.stages.open_bytes == size
+    assert isinstance(desk.stage(b"u", b"x"), Staged)
+    after = Shard(7)
+    for blob in snapshot.capture(desk.shard):
+        snapshot.restore(after, blob)
+    assert after.stages.open_bytes == desk.shard.stages.open_bytes > size
 
 
 # ------------------------------------------------------------------ inputs and fencing
