@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 import msgspec
 
@@ -252,6 +253,7 @@ class Stages:
 
     def release(self, low_of: LowOf, most: int = RELEASED_A_SWEEP) -> None:
         """Forget closed stages of which nothing lives; looks at a few of them in turn."""
+        low_of = cache(low_of)  # the lowest of many cursors, and many stages ask for it
         for _ in range(min(most, len(self._closed))):
             stage = self.by_id.get(self._closed.popleft())  # None: it has ended
             if stage is not None and stage.is_over(low_of):

@@ -7,7 +7,7 @@ end with its connection, or soon after. What is done in one go is bounded.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from oncemq.core.topic import Topic
 
 DAY = Micros(86_400_000_000)
 BATCH = 1_000  # guests dropped in one go, so that a tick stays short
+TOPICS_A_LOOK = 1_000  # at most, whose keys or retention are looked at in one go
 NAMES = 200  # the same, where they have names of up to 255 bytes
 # A guest that says nothing is looked for after the one, and gone after the other: a connection
 # that breaks has that long to come back and be used.
@@ -54,6 +55,21 @@ class Calendar(NamedTuple):
     ages: int = 0
 
 
+class Rounds:
+    """Looks at all topics of a kind in turn, some at a time: a tick stays short with a million."""
+
+    def __init__(self) -> None:
+        self._left: list[TopicId] = []
+
+    def some(self, topics: Collection[TopicId]) -> list[TopicId]:
+        """The next ones; some may be gone since the round began."""
+        if not self._left:
+            self._left = list(topics)
+        found = self._left[-TOPICS_A_LOOK:]
+        del self._left[-TOPICS_A_LOOK:]
+        return found
+
+
 class Visit(NamedTuple):
     """When a guest with subscriptions was last there, and the way back to it."""
 
@@ -68,6 +84,7 @@ class Upkeep:
         self._shard = shard
         self._key_micros = rules.idempotency_ms * 1000
         self._stage_micros = rules.stage_ms * 1000
+        self._keyed = Rounds()
         self._visits: OrderedDict[ClientId, Visit] = OrderedDict()  # the longest silent first
 
     def visited(self, client: ClientId, route: bytes, now: Micros) -> None:
@@ -103,8 +120,9 @@ class Upkeep:
         for stage in self._shard.stages.silent_since(Micros(aged - self._stage_micros), BATCH):
             yield StageDropped(stage.id)
         self._shard.stages.release(self._shard.low_of)
-        for topic_id, keys in list(self._shard.keys.items()):
-            if over := keys.older_than(Micros(aged - self._key_micros), BATCH):
+        for topic_id in self._keyed.some(self._shard.keys):
+            keys = self._shard.keys.get(topic_id)
+            if keys and (over := keys.older_than(Micros(aged - self._key_micros), BATCH)):
                 yield KeysForgotten(topic_id, over)
 
     def _guests_gone(self, now: Micros) -> Iterator[Record]:

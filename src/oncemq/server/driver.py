@@ -28,7 +28,7 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
-from oncemq.core.upkeep import UPKEEP_BYTES
+from oncemq.core.upkeep import UPKEEP_BYTES, Rounds
 from oncemq.core.wildcards import derived_by
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
@@ -62,6 +62,7 @@ class Driver:
         self.pushes = Pushes(broker.shard)
         self._admission = Admission(broker.rules, log)
         self._reader = Reader(log)
+        self._retained = Rounds()
         self._held: list[tuple[Serial, int, Owed]] = []
         self._order = count()
         self._durable = log.last_serial  # recovery made it so
@@ -117,7 +118,9 @@ class Driver:
         if not self.log.has_room(UPKEEP_BYTES, now_ms=now // 1000, fact=True):
             return
         self._carry_out(self.broker.forget_guests(now), now)
-        for topic in [each for each in self.broker.shard.topics.values() if each.retention.keeps]:
+        topics = self.broker.shard.topics
+        looked_at = (topics.get(topic_id) for topic_id in self._retained.some(topics))
+        for topic in [each for each in looked_at if each and each.retention.keeps]:
             extents = [
                 (each.first_offset, each.end_offset, each.last_timestamp, each.message_bytes)
                 for each in self.log.extents(topic.id)

@@ -1,13 +1,23 @@
 """What time does: guests are forgotten after a day, and nothing a promise rests on ever is."""
 
-from oncemq.core.names import ClientId, Micros, ProducerId, TopicId
+from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId
 from oncemq.core.records import (
     KeysForgotten,
     PatternUnsubscribed,
     ProducersForgotten,
+    Retention,
     SubscriptionEnded,
 )
-from oncemq.core.upkeep import BATCH, DAY, GONE_MICROS, UPKEEP_BYTES, Calendar, size_of
+from oncemq.core.upkeep import (
+    BATCH,
+    DAY,
+    GONE_MICROS,
+    TOPICS_A_LOOK,
+    UPKEEP_BYTES,
+    Calendar,
+    Rounds,
+    size_of,
+)
 
 TAG = 7 << 32
 ORDERS = TopicId(TAG | 1)
@@ -161,3 +171,26 @@ def test_a_clock_set_forward_makes_timestamps_later_and_nothing_older(desk) -> N
     assert desk.put_keyed("orders", "order-7", b"pay 10").duplicate
     assert [type(record) for record in forget(desk, 86_400)] == [ProducersForgotten]
     assert [type(record) for record in forget(desk, 6 * 86_400)] == [KeysForgotten]
+
+
+def test_a_tick_looks_at_so_many_topics_and_a_round_at_all_of_them() -> None:
+    rounds, topics = Rounds(), dict.fromkeys(map(TopicId, range(2 * TOPICS_A_LOOK + 5)))
+    looks = [rounds.some(topics) for _ in range(4)]
+    assert [len(each) for each in looks] == [TOPICS_A_LOOK, TOPICS_A_LOOK, 5, TOPICS_A_LOOK]
+    assert sorted([*looks[0], *looks[1], *looks[2]]) == list(topics)
+
+
+def test_a_sweep_of_stages_asks_once_for_the_lowest_cursor_of_a_topic(desk) -> None:
+    desk.create("orders", Retention(forever=True))
+    for number in range(1, 51):
+        desk.stage(b"%d" % number, b"x")
+        desk.commit(("orders", b"%d" % number, 0, 1), number=number)
+    asked: list[TopicId] = []
+
+    def low_of(topic_id: TopicId) -> Offset | None:
+        asked.append(topic_id)
+        return desk.shard.low_of(topic_id)
+
+    desk.shard.stages.release(low_of)
+    assert len(desk.shard.stages) == 50
+    assert asked == [ORDERS]
