@@ -11,6 +11,7 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import (
     ClientId,
     Epoch,
+    Generation,
     Micros,
     Offset,
     ProducerId,
@@ -83,6 +84,7 @@ STEPS = st.lists(
         st.tuples(st.just("retain"), TOPICS, st.integers(0, 9)),
         st.tuples(st.just("forget")),
         st.tuples(st.just("mark")),
+        st.tuples(st.just("begin")),
         st.tuples(st.just("capture"), st.integers(0, 4)),
     ),
     min_size=10,
@@ -298,6 +300,13 @@ class Live:
 
     def mark(self) -> None:
         self.note(self.broker.mark())
+
+    def begin(self) -> None:
+        """The server starts on a log whose generation was raised; everyone says hello again."""
+        generation = Generation(self.shard.generation + 1)
+        self.note(self.broker.begin_generation(generation, Micros(self.now)))
+        for client in self.shard.clients.entries:
+            self.hello(client)
 
     def capture_some(self, count: int) -> None:
         """Begin a checkpoint, or go on with it, a few values at a time."""

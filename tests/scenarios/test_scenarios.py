@@ -14,7 +14,18 @@ from pathlib import Path
 import pytest
 
 from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, Serial, TopicId
+from oncemq.core.client_requests import Compare
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Generation,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    Serial,
+    TopicId,
+)
 from oncemq.core.records import Record, Retention
 from oncemq.core.replies import Messages, PutAccepted, Refused, Reply, Resumed, Subscribed, Welcome
 from oncemq.core.requests import (
@@ -92,6 +103,11 @@ class Conversation:
         self.start()
         return Step()
 
+    def back(self, generation: str) -> Step:
+        """The server starts on an earlier state of its log, whose generation was raised."""
+        self.start()
+        return self.broker.begin_generation(Generation(int(generation)), Micros(self.now))
+
     def time(self, seconds: str) -> Step:
         self.now += int(float(seconds) * 1_000_000)
         return self.broker.tick(Micros(self.now))
@@ -104,6 +120,10 @@ class Conversation:
     def hello(self, who: str, nonce: str = "", last: str = "") -> tuple[Request, None]:
         last_epoch = Epoch(int(last)) if last else self.epoch(who)
         return Hello(ClientId(who), last_epoch, int(nonce or len(self.records) + 100)), None
+
+    def compare(self, who: str, *places: str, generation: str) -> tuple[Request, None]:
+        cursors = self.settled(who, *places)
+        return Compare(ClientId(who), Generation(int(generation)), cursors=cursors), None
 
     def resume(self, who: str, topic: str) -> tuple[Request, None]:
         number = self.permits.get((who, topic), 0) + 1

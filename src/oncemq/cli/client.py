@@ -97,7 +97,7 @@ def forget(session: Session, id: str, end_subscriptions: bool) -> None:
 
 
 def _lines(loss: "Loss") -> list[str]:
-    from oncemq.client.accepting import goes_on_at
+    from oncemq.client.lost import goes_on_at
 
     lines: list[str] = []
     if loss.is_another_log:
@@ -130,7 +130,7 @@ def _lines(loss: "Loss") -> list[str]:
 
 
 def _object(client_id: str, loss: "Loss", *, accepted: bool) -> dict[str, object]:
-    from oncemq.client.accepting import goes_on_at
+    from oncemq.client.lost import goes_on_at
 
     return {
         "client": client_id,

@@ -13,12 +13,13 @@ from typing import Self
 
 from oncemq.client.asking import asking
 from oncemq.client.journal import Journal
+from oncemq.client.lost import goes_on_at
 from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.greeting import LogSeen
-from oncemq.core.names import ClientId, Epoch, Offset, Sequence
-from oncemq.core.replies import NO_OFFSET, Compared, LostCursor, LostNumbers
+from oncemq.core.names import ClientId, Epoch, Sequence
+from oncemq.core.replies import Compared, LostCursor, LostNumbers
 from oncemq.core.request import Settled
 from oncemq.errors import Locked, StorageRefused
 from oncemq.storage.disk import LocalDisk
@@ -146,10 +147,3 @@ class ClientFiles:
                 acknowledged = Sequence(unsent.get(topic, next_sequence) - 1)
                 found.append(Numbers(topic, topic_id, slot.producer, acknowledged))
         return found
-
-
-def goes_on_at(lost: LostCursor) -> Offset | None:
-    """The offset a client goes on from; None when its subscription is not there any more."""
-    if lost.cursor == NO_OFFSET:
-        return None
-    return lost.cursor if lost.agreed == NO_OFFSET else lost.agreed

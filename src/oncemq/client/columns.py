@@ -12,7 +12,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns
 from oncemq.client.values import verified
 from oncemq.client.verbs import ask
-from oncemq.core.names import Offset, TopicId
+from oncemq.core.names import Generation, Offset, TopicId
 from oncemq.core.records import Run
 from oncemq.core.replies import Done, Ends, Lost, Messages, TopicEnd
 from oncemq.core.requests import Read, Settle, Settled, Watch
@@ -145,11 +145,18 @@ class Columnar:
 
         With `wait`, as soon as one of them does not end at the offset given with it.
         """
+        return list(self.watch(topics, wait=wait).topics)
+
+    def watch(
+        self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0, generation: int = 0
+    ) -> Ends:
+        """As `ends`, with the generation of the server's log, and (`generation`) since when the
+        offsets of a reader that knows that one mean other messages."""
         named = tuple((name, Offset(end)) for name, end in topics)
         wait_ms = int(wait * 1000)
-        verb = ask(self._engine, lambda _: Watch(named, wait_ms), patience_ms=wait_ms)
-        reply: Ends = self._turns.run(verb, timeout=self._timeout + wait)
-        return list(reply.topics)
+        question = Watch(named, wait_ms, Generation(generation))
+        verb = ask(self._engine, lambda _: question, patience_ms=wait_ms)
+        return self._turns.run(verb, timeout=self._timeout + wait)
 
     def settle_below(self, settled: Sequence[Settled]) -> bool:
         """Everything below these cursors took effect elsewhere; False when that was known."""

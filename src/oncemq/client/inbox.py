@@ -13,16 +13,27 @@ from typing import Any, TypeVar
 
 from oncemq.client import verbs
 from oncemq.client.engine import Engine
+from oncemq.client.lost import goes_on_at
 from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
+from oncemq.core.client_requests import Compare
 from oncemq.core.inbox import Inbox, Mark, Span
 from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.replies import Compared, LostCursor
+from oncemq.core.request import Settled
 from oncemq.core.subscriber import is_single
 from oncemq.databases import inbox as table
 from oncemq.databases.connections import Connection, make_ready
 from oncemq.databases.inbox import Place
 from oncemq.databases.statements import Bound, Step
-from oncemq.errors import DatabaseRefused, Fenced, InboxGap, InvalidRequest, NoSuchTopic
+from oncemq.errors import (
+    DatabaseRefused,
+    Fenced,
+    HistoryLost,
+    InboxGap,
+    InvalidRequest,
+    NoSuchTopic,
+)
 
 T = TypeVar("T")
 InboxVerb = Generator[Awaited | Step, Any, T]
@@ -117,6 +128,7 @@ def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
 
 def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> InboxVerb[None]:
     """See that the client knows where the database stands, and stands no earlier itself."""
+    inbox.began(engine.generation)
     if inbox.doubtful:
         try:
             cursors = yield from table.look(engine.client, inbox.marks)
@@ -149,11 +161,42 @@ def _take_over(engine: Engine, places: list[Place]) -> InboxVerb[list[tuple[str,
     for _ in range(TAKES_MAX):
         rows = yield from table.read(engine.client, places)
         yield from verbs.confirm(engine)
+        yield from _compare(engine, places, rows)
         with contextlib.suppress(table.Overtaken):
-            return (yield from table.take(engine.client, places, rows))
+            return (yield from table.take(engine.client, places, rows, engine.generation))
     raise DatabaseRefused(
         f"other processes of client {engine.client!r} change its rows in {table.TABLE} all the "
         "time; let one of them run"
+    )
+
+
+def _compare(
+    engine: Engine, places: list[Place], rows: list[table.Standing | None]
+) -> InboxVerb[None]:
+    """Whether the server has all that the database knows; HistoryLost when it went back."""
+    for place, row in zip(places, rows, strict=True):
+        if row is None or (row.cursor <= place.reached and not _is_older(engine, row)):
+            continue
+        known = Settled(place.topic, place.subscription_id, row.cursor)
+        question = Compare(engine.client, table.generation_of(row), cursors=(known,))
+        compared: Compared = yield from verbs.ask(engine, lambda _, it=question: it)
+        for lost in compared.cursors:
+            raise HistoryLost(_row_lost(engine.client, place, lost))
+
+
+def _is_older(engine: Engine, row: table.Standing) -> bool:
+    return table.generation_of(row) < engine.generation
+
+
+def _row_lost(client: str, place: Place, lost: LostCursor) -> str:
+    then = goes_on_at(lost)
+    return (
+        f"the database stands at {place.topic}/{client}@{lost.known}, and the server went back in "
+        f"time: it has the messages that took effect here only up to @{max(then or 0, 0)}. Their "
+        "effects stay in the database; what the server has since under the same offsets are other "
+        f"messages. To go on with those:\nUPDATE {table.TABLE} SET cursor = {then or 0} WHERE "
+        f"client = '{table.quoted(client)}' AND topic = '{table.quoted(place.topic)}' "
+        f"AND subscription_id = {place.subscription_id};"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncemq.core.greeting import LogSeen
+from oncemq.core.names import Offset
 from oncemq.core.replies import NO_OFFSET, LostCursor
 from oncemq.errors import HistoryLost, OnceMQError
 
@@ -69,3 +70,10 @@ def numbers_in_words(topic: str, first: int, last: int) -> str:
         f"the server went back in time: {count} that this client put to {topic!r} (its numbers "
         f"{first} to {last}) have receipts, and the server does not have them any more"
     )
+
+
+def goes_on_at(lost: LostCursor) -> Offset | None:
+    """The offset a client goes on from; None when its subscription is not there any more."""
+    if lost.cursor == NO_OFFSET:
+        return None
+    return lost.cursor if lost.agreed == NO_OFFSET else lost.agreed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.subscriber import is_single
 
@@ -57,10 +57,17 @@ class Inbox:
         self.marks: dict[str, Mark] = {}
         self.doubtful = False  # the database may stand elsewhere: a commit failed, or seemed to
         self._surveyed = False  # all subscriptions, for who asks for any
+        self._generation = Generation(1)  # of the server's log, that the marks are of
 
     def knows(self, topic: str) -> bool:
         """Whether messages of this topic (or, empty or a pattern, of any) can be judged."""
         return topic in self.marks if is_single(topic) else self._surveyed
+
+    def began(self, generation: Generation) -> None:
+        """What is known is of this generation of the server's log, or is not known any more."""
+        if generation != self._generation:
+            self._generation = generation
+            self.forget(list(self.marks))
 
     def surveyed(self) -> None:
         """Every subscription there is has been taken over."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from oncemq.core.inbox import Mark, Move
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
@@ -36,10 +36,10 @@ _ROW = "client = :client AND topic = :topic AND subscription_id = :subscription_
 READ = f"SELECT cursor, fence FROM oncemq_inbox WHERE {_ROW}"
 ADD = (
     "INSERT INTO oncemq_inbox (client, topic, subscription_id, cursor, fence) "
-    "VALUES (:client, :topic, :subscription_id, :cursor, 1) ON CONFLICT DO NOTHING"
+    "VALUES (:client, :topic, :subscription_id, :cursor, :taken) ON CONFLICT DO NOTHING"
 )
 TAKE = (
-    "UPDATE oncemq_inbox SET fence = fence + 1, updated = CURRENT_TIMESTAMP "
+    "UPDATE oncemq_inbox SET fence = :taken, updated = CURRENT_TIMESTAMP "
     f"WHERE {_ROW} AND fence = :fence AND cursor = :cursor"
 )
 MOVE = (
@@ -68,6 +68,20 @@ class Standing(NamedTuple):
 
     cursor: Offset
     fence: int
+
+
+# The generation of the server's log that a cursor is of, in the upper bits of its row's fence: who
+# takes a row over under a newer one sees that, though the table is from before generations.
+_FENCE_BITS = 40
+
+
+def generation_of(row: Standing) -> Generation:
+    """Under which generation of the server's log a row was last taken over."""
+    return Generation((row.fence >> _FENCE_BITS) + 1)
+
+
+def _next_fence(fence: int, generation: Generation) -> int:
+    return max(fence, (generation - 1) << _FENCE_BITS) + 1
 
 
 class Overtaken(Exception):
@@ -122,14 +136,17 @@ def read(client: str, places: Sequence[Place]) -> Work[list[Standing | None]]:
 
 
 def take(
-    client: str, places: Sequence[Place], rows: Sequence[Standing | None]
+    client: str,
+    places: Sequence[Place],
+    rows: Sequence[Standing | None],
+    generation: Generation,
 ) -> Work[list[tuple[str, Mark]]]:
     """Become the one who may move these cursors, if all is still as it was read."""
     marks: list[tuple[str, Mark]] = []
     try:
         yield Bound.BEGIN
         for place, row in zip(places, rows, strict=True):
-            mark = yield from _take(client, place, row)
+            mark = yield from _take(client, place, row, generation)
             marks.append((place.topic, mark))
         yield Bound.COMMIT
     except Exception as error:
@@ -184,19 +201,20 @@ def roll_back() -> Work[None]:
         return
 
 
-def _take(client: str, place: Place, row: Standing | None) -> Work[Mark]:
+def _take(client: str, place: Place, row: Standing | None, generation: Generation) -> Work[Mark]:
     keys = _keys(client, place.topic, place.subscription_id)
+    taken = _next_fence(row.fence if row else 0, generation)
     if row is None and place.has_settled:
         raise InboxGap(_nothing_here(client, place))
     if row is None:
-        if (yield Tell(ADD, {**keys, "cursor": place.reached})) != 1:
+        if (yield Tell(ADD, {**keys, "cursor": place.reached, "taken": taken})) != 1:
             raise Overtaken  # another process has added it since
         yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
-        return Mark(place.subscription_id, 1, place.reached, place.reached)
+        return Mark(place.subscription_id, taken, place.reached, place.reached)
     cursor, fence = row
-    if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor})) != 1:
+    if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor, "taken": taken})) != 1:
         raise Overtaken
-    return Mark(place.subscription_id, fence + 1, cursor, max(place.reached, cursor))
+    return Mark(place.subscription_id, taken, cursor, max(place.reached, cursor))
 
 
 def _nothing_here(client: str, place: Place) -> str:

@@ -25,6 +25,15 @@ def lost(what: str, *, fail: bool) -> None:
     log.warning("rows skipped, as failOnDataLoss is false: %s", what)
 
 
+def went_back(topic: str, offset: int, *, agreed: int) -> str:
+    """In words: which offsets of which topic mean other messages than this query has read."""
+    return (
+        f"the server's log went back in time (loss was accepted there, or a backup restored): "
+        f"offsets {agreed} up to {offset} of {topic!r}, which this query has read, are lost, and "
+        f"what the server has from {agreed} on are other messages"
+    )
+
+
 def no_longer_kept(topic: str, start: int, stop: int, *, low: int, end: int) -> str:
     """In words: which offsets of which topic are gone."""
     return (

@@ -3,6 +3,9 @@
     {"version": 1, "subscription": "spark-6f…",
      "topics": {"orders": {"id": 77, "offset": 42, "since": 0}}}
 
+A query that has seen the server's log go back in time also has its "generation" (1 is left out),
+and a topic that was read anew since, "began".
+
 `offset` is the next one to be read; `id` tells a topic from another of the same name; `since`
 is where the query's reading of the topic began. `subscription` is the name under which the
 server keeps what the query has not committed: it is in the checkpoint, so it is the query's
@@ -20,29 +23,31 @@ from oncemq.errors import ConfigError
 VERSION = 1
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far one topic was read."""
 
     id: int
     offset: int
     since: int
+    began: int = 1  # the generation of the log in which its reading began at `since`
 
 
-class Progress(msgspec.Struct, frozen=True):
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """How far all topics of a query were read."""
 
     version: int
     subscription: str | None
     topics: dict[str, Place]
+    generation: int = 1  # of the server's log, that the offsets are of
 
     def to_spark(self) -> dict[str, Any]:
         """As Spark stores it."""
         topics = {name: self.topics[name] for name in sorted(self.topics)}
         return msgspec.to_builtins(msgspec.structs.replace(self, topics=topics))
 
-    def moved(self, topics: dict[str, Place]) -> "Progress":
+    def moved(self, topics: dict[str, Place], generation: int) -> "Progress":
         """The same query, further on."""
-        return msgspec.structs.replace(self, topics=topics)
+        return msgspec.structs.replace(self, topics=topics, generation=generation)
 
 
 def progress_of(stored: Mapping[str, Any]) -> Progress:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -26,7 +27,7 @@ from oncemq.core.replies import TopicEnd
 from oncemq.spark import planning
 from oncemq.spark.columns import Layout
 from oncemq.spark.hold import Hold
-from oncemq.spark.loss import lost, no_longer_kept
+from oncemq.spark.loss import lost, no_longer_kept, went_back
 from oncemq.spark.options import LATEST, SourceOptions
 from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
 from oncemq.spark.ranges import Range, Stretch, ranges
@@ -63,20 +64,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._pin and self._initial == progress:
             self._pin = False
             return progress.to_spark()
-        ends = self._look(progress)
-        places = self._judged(progress, ends)
-        self._seen = progress.moved(
-            {name: Place(each.id, ends[name].end, each.since) for name, each in places.items()}
-        )
+        ends, generation = self._look(progress)
+        places = self._judged(progress, ends, generation)
+        reached = {name: replace(each, offset=ends[name].end) for name, each in places.items()}
+        self._seen = progress.moved(reached, generation)
         backlogs = {name: ends[name].end - each.offset for name, each in places.items()}
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         taken = share(backlogs, rows_max)
-        return progress.moved(
-            {
-                name: Place(each.id, each.offset + taken[name], each.since)
-                for name, each in places.items()
-            }
-        ).to_spark()
+        moved = {
+            name: replace(each, offset=each.offset + taken[name]) for name, each in places.items()
+        }
+        return progress.moved(moved, generation).to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What maxOffsetsPerTrigger says."""
@@ -101,7 +99,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Stretch(name, place.id, _from(first, name, place), place.offset)
             for name, place in last.topics.items()
         ]
-        stretches = self._kept([each for each in stretches if each.rows >= 0])
+        stretches = self._kept([each for each in stretches if each.rows >= 0], last.generation)
         self._keep(last, {each.topic: each.start for each in stretches})
         options = self._options
         return list(
@@ -146,19 +144,33 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._guests.add(name)
         start = options.start
         self._pin = start.timestamp is not None or LATEST in (start.others, *start.topics.values())
-        return Progress(VERSION, options.subscription or _own_name(keep=keep), places)
+        name = options.subscription or _own_name(keep=keep)
+        return Progress(VERSION, name, places, mq.watch([]).generation)
 
-    def _look(self, progress: Progress) -> dict[str, TopicEnd]:
-        """Where the topics end; when all end where the query is, as soon as one does not."""
-        if self._target is not None:
-            return self._target
+    def _look(self, progress: Progress) -> tuple[dict[str, TopicEnd], int]:
+        """Where the topics end; when all end where the query is, as soon as one does not.
+
+        And the generation of the server's log; each end says how far that agrees with the query's.
+        """
         mq = self._client()
         here = {name: place.offset for name, place in progress.topics.items()}
         for name in planning.names(mq, self._options) if self._options.pattern else ():
             here.setdefault(name, 0)
-        return {each.name: each for each in mq.ends(list(here.items()), wait=POLL_SECONDS)}
+        wait = POLL_SECONDS if self._target is None else 0.0
+        found = mq.watch(list(here.items()), wait=wait, generation=progress.generation)
+        ends = {each.name: each for each in found.topics}
+        if self._target is None:
+            return ends, found.generation
+        agreed = {name: each.agreed for name, each in ends.items()}
+        target = {
+            name: replace(each, agreed=agreed.get(name, each.agreed))
+            for name, each in self._target.items()
+        }
+        return target, found.generation
 
-    def _judged(self, progress: Progress, ends: dict[str, TopicEnd]) -> dict[str, Place]:
+    def _judged(
+        self, progress: Progress, ends: dict[str, TopicEnd], generation: int
+    ) -> dict[str, Place]:
         """Where the query stands on each topic that is there; what is amiss is said."""
         fail = self._options.fail_on_data_loss
         places: dict[str, Place] = {}
@@ -168,6 +180,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lost(f"topic {name!r} was deleted", fail=fail)
             elif topic.topic_id != place.id:
                 lost(f"topic {name!r} was deleted and made again", fail=fail)
+            elif progress.generation < generation and place.offset > topic.agreed:
+                lost(went_back(name, place.offset, agreed=topic.agreed), fail=fail)
+                places[name] = Place(place.id, topic.agreed, topic.agreed, generation)
             elif topic.end < place.offset and self._target is None:
                 lost(
                     f"{name!r} ends at {topic.end}, but this query has read up to "
@@ -188,12 +203,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._guests.add(name)
         return Place(topic.topic_id, topic.low, topic.low)
 
-    def _kept(self, stretches: list[Stretch]) -> list[Stretch]:
+    def _kept(self, stretches: list[Stretch], generation: int) -> list[Stretch]:
         """What is still there of what the batch is to read."""
-        held = {each.name: each for each in self._client().ends([(s.topic, -1) for s in stretches])}
+        named = [(stretch.topic, -1) for stretch in stretches]
+        ends = self._client().watch(named, generation=generation)
+        held = {each.name: each for each in ends.topics}
+        fail = self._options.fail_on_data_loss
         found: list[Stretch] = []
         for each in stretches:
             topic = held.get(each.topic)
+            if topic is not None and generation < ends.generation and each.stop > topic.agreed:
+                lost(went_back(each.topic, each.stop, agreed=topic.agreed), fail=fail)
+                start = min(each.start, topic.agreed)
+                each = Stretch(each.topic, each.topic_id, start, topic.agreed)
             if topic is not None and topic.topic_id == each.topic_id and topic.low > each.start:
                 stop = min(topic.low, each.stop)
                 if each.start < stop:
@@ -237,8 +259,13 @@ def _from(start: Progress, name: str, place: Place) -> int:
     resolved anew.
     """
     before = start.topics.get(name)
-    begin = place.since if before is None or before.id != place.id else before.offset
+    begin = place.since if before is None or _is_anew(before, place) else before.offset
     return min(begin, place.offset)
+
+
+def _is_anew(before: Place, place: Place) -> bool:
+    """Whether it is another topic, or one that is read anew since the log went back in time."""
+    return (before.id, before.began) != (place.id, place.began)
 
 
 def _no_less(topic: TopicEnd, offset: int) -> TopicEnd:

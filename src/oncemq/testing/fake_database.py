@@ -125,7 +125,7 @@ class FakeConnection:
         if sql == table.ADD:
             if row is not None:
                 raise Busy("the row is there")
-            self._write(key, (_number(parameters["cursor"]), 1))
+            self._write(key, (_number(parameters["cursor"]), _number(parameters["taken"])))
             return 1
         if row is None or not _matches(sql, parameters, row):
             return 0
@@ -165,6 +165,6 @@ def _changed(sql: str, parameters: Parameters, row: tuple[int, int]) -> tuple[in
     cursor, fence = row
     if "cursor = :after" in sql:
         cursor = _number(parameters["after"])
-    if "fence = fence + 1" in sql:
-        fence += 1
+    if "fence = :taken" in sql:
+        fence = _number(parameters["taken"])
     return cursor, fence

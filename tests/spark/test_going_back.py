@@ -1,0 +1,62 @@
+"""A query whose server went back in time: data loss said by name, as failOnDataLoss has it."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.spark.conftest import BRIEF
+from tests.spark.test_stream_reader import Query, offsets
+
+from oncemq import Client, testing
+from oncemq.core.records import Retention
+from oncemq.spark.loss import DataLost
+from oncemq.spark.options import source_options
+from oncemq.spark.stream_reader import StreamReader
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.layout import raise_generation
+
+
+def reader(address: str, **options: str) -> StreamReader:
+    given = {"server": address, "timeout": "20", "subscribe": "orders", **options}
+    return StreamReader(source_options(given, streaming=True), BRIEF)
+
+
+def put(address: str, *payloads: bytes) -> None:
+    with Client(address, timeout=20) as mq:
+        mq.create_topic("orders", Retention(forever=True))
+        mq.put_many("orders", payloads)
+
+
+def test_a_query_that_read_more_than_the_server_has_fails_by_name_or_reads_anew(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    with testing.server(data) as address:
+        put(address, b"0", b"1")
+    shutil.copytree(data, tmp_path / "copy")
+    with testing.server(data) as address:
+        put(address, b"2", b"3")
+        query = Query(reader(address, startingOffsets="earliest"))
+        assert offsets(query.everything()) == [0, 1, 2, 3]
+        assert "generation" not in query.checkpoint[-1]  # as it was before there were any
+        query.reader.stop()
+    initial, checkpoint = query.initial, query.checkpoint
+    shutil.rmtree(data)
+    shutil.copytree(tmp_path / "copy", data)
+    raise_generation(LocalDisk(), str(data), lambda count: bytes(range(7, 7 + count)))
+    with testing.server(data) as address:
+        put(address, b"x", b"y", b"z", b"!")
+        query = Query(reader(address), checkpoint)
+        with pytest.raises(DataLost, match=r"offsets 2 up to 4 of 'orders'.*are lost"):
+            query.plan()
+        query.initial = initial
+        with pytest.raises(DataLost, match="went back in time"):
+            query.run()  # the last batch again, as after a crash
+        query.reader.stop()
+        query = Query(reader(address, failOnDataLoss="false"), checkpoint)
+        assert offsets(query.everything()) == [2, 3, 4, 5]
+        assert '"generation": 2' in query.checkpoint[-1]
+        query.reader.stop()
+        fresh = Query(reader(address, startingOffsets="latest"))
+        assert offsets(fresh.everything()) == []
+        fresh.reader.stop()
