@@ -6,11 +6,12 @@ import pytest
 from tests.databases.desks import Desk
 
 from oncemq import DatabaseRefused
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases import inbox
 from oncemq.databases.inbox import Mark, Move, Overtaken, Place, Standing
 from oncemq.databases.statements import Ask, Bound, Work
 
+FIRST = Generation(1)
 ID = SubscriptionId(7 << 32 | 1)
 PLACE = Place("orders", ID, Offset(0), False)
 MOVE = Move("orders", ID, 1, Offset(0), Offset(1))
@@ -30,10 +31,10 @@ def rows(desk: Desk) -> list[tuple[Any, ...]]:
 
 def test_of_two_processes_that_found_no_row_one_adds_it(desk: Desk, table: Any) -> None:
     mark = Mark(ID, 1, Offset(0), Offset(0))
-    assert desk.work(table, inbox.take("c", [PLACE], [None])) == [("orders", mark)]
+    assert desk.work(table, inbox.take("c", [PLACE], [None], FIRST)) == [("orders", mark)]
     other = desk.recognize(desk.connect())
     with pytest.raises(Overtaken):
-        desk.work(other, inbox.take("c", [PLACE], [None]))
+        desk.work(other, inbox.take("c", [PLACE], [None], FIRST))
     assert rows(desk) == [(0, 1)]
 
 
@@ -43,13 +44,15 @@ def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
     """PostgreSQL fails such a transaction by itself, with a code that each library wraps."""
     if desk.database == "sqlite":
         return  # it has one writer at a time
-    desk.work(table, inbox.take("c", [PLACE], [None]))
+    desk.work(table, inbox.take("c", [PLACE], [None], FIRST))
     take = inbox._take  # pyright: ignore[reportPrivateUsage]
 
-    def slowly(client: str, place: Place, row: Standing | None) -> Work[Mark]:
+    def slowly(
+        client: str, place: Place, row: Standing | None, generation: Generation
+    ) -> Work[Mark]:
         yield Ask("SELECT count(*) FROM oncemq_inbox", {})  # from here on it sees no changes
         desk.change("UPDATE oncemq_inbox SET fence = fence + 1")
-        return (yield from take(client, place, row))
+        return (yield from take(client, place, row, generation))
 
     monkeypatch.setattr(inbox, "_take", slowly)
     connection = desk.connect()
@@ -57,12 +60,14 @@ def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
     desk.do(connection, level)
     desk.commit(connection)
     with pytest.raises(Overtaken):
-        desk.work(desk.recognize(connection), inbox.take("c", [PLACE], [Standing(Offset(0), 1)]))
+        desk.work(
+            desk.recognize(connection), inbox.take("c", [PLACE], [Standing(Offset(0), 1)], FIRST)
+        )
     assert rows(desk) == [(0, 2)]
 
 
 def test_a_cursor_that_was_moved_by_hand_is_named_as_the_cause(desk: Desk, table: Any) -> None:
-    desk.work(table, inbox.take("c", [PLACE], [None]))
+    desk.work(table, inbox.take("c", [PLACE], [None], FIRST))
     desk.change("UPDATE oncemq_inbox SET cursor = 5")
 
     def moved() -> Work[None]:
@@ -77,7 +82,7 @@ def test_a_cursor_that_was_moved_by_hand_is_named_as_the_cause(desk: Desk, table
 def test_a_commit_that_failed_for_another_reason_keeps_its_own_error(
     desk: Desk, table: Any
 ) -> None:
-    desk.work(table, inbox.take("c", [PLACE], [None]))
+    desk.work(table, inbox.take("c", [PLACE], [None], FIRST))
 
     def broken() -> Work[None]:
         yield Bound.BEGIN
