@@ -22,11 +22,14 @@ from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
-from oncemq.storage.disk import LocalDisk, LockingDisk
+from oncemq.storage.disk import LocalDisk, LockingDisk, Spares
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
 from oncemq.transport.door import Door
 from oncemq.transport.feed import Feed
+from oncemq.transport.peers import Connections
+
+FILES_KEPT = 48  # open files that are the server's own: segments, pipes, spares
 
 logger = logging.getLogger("oncemq.server")
 
@@ -54,7 +57,8 @@ class Server:
         door: Callable[..., Door] = Door,
     ) -> None:
         started = time.monotonic()
-        disk = disk or LocalDisk()
+        self._spares = Spares()
+        disk = disk or LocalDisk(self._spares)
         opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
         self._log = opened.log
         try:
@@ -72,18 +76,21 @@ class Server:
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
-            way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max)
+            connections = Connections(_connections_max())
+            way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max, connections=connections)
             try:
-                live = _open_feed(feed, bind)
+                live = _open_feed(feed, bind, connections)
             except PortInUse:
                 way_in.close()
                 raise
         except BaseException:
             self._log.close()
+            self._spares.release()
             raise
         self.address = way_in.address
         self.feed = broker.listeners.feed = live.address if live else ""
         driver = Driver(broker, opened.log)
+        driver.connections = lambda: connections.count
         driver.begin(clock())
         self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
@@ -104,26 +111,33 @@ class Server:
             ) from error
         finally:
             self._log.close()
+            self._spares.release()
 
     def stop(self) -> None:
         """Drain and end; from any thread or a signal handler."""
         self._loop.stop()
 
 
-def _open_feed(feed: str, bind: str) -> Feed | None:
+def _connections_max() -> int:
+    """What the limit of open files leaves to peers."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, soft - FILES_KEPT) if soft != resource.RLIM_INFINITY else 1 << 30
+
+
+def _open_feed(feed: str, bind: str, connections: Connections) -> Feed | None:
     """The live feed. `auto`: 5557 beside 5556, else a port the system chooses; clients are told."""
     if feed == "none":
         return None
     if feed != "auto":
-        return Feed(feed)
+        return Feed(feed, connections)
     scheme, _, place = bind.partition("://")
     if scheme != "tcp":
-        return Feed(f"{bind}.feed")
+        return Feed(f"{bind}.feed", connections)
     host, _, port = place.rpartition(":")
     if port == "5556":
         with contextlib.suppress(PortInUse):
-            return Feed(f"tcp://{host}:5557")
-    return Feed(f"tcp://{host}:*")
+            return Feed(f"tcp://{host}:5557", connections)
+    return Feed(f"tcp://{host}:*", connections)
 
 
 def server_from(config: Config) -> Server:

@@ -1,5 +1,6 @@
 """What every Disk does. A new one is added to DISKS and passes all of this."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,3 +134,32 @@ def test_without_pwritev_and_fallocate_it_is_the_same(
     assert file.read(0, 8) == b"\0onetwo\0"
     assert file.size() == 3 << 20
     file.close()
+
+
+def test_the_local_disk_has_descriptors_when_there_are_no_others(tmp_path: Path) -> None:
+    """Idle peers of a server may have all of them: a segment is opened, a directory synced."""
+    code = """
+import os, resource, sys
+from oncemq.storage.disk import LocalDisk, Spares
+disk = LocalDisk(Spares(4))
+disk.open(sys.argv[1] + "/first", create=True)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    pass
+try:
+    LocalDisk().open(sys.argv[1] + "/first")
+except OSError as error:
+    print(error.errno)
+for number in range(20):
+    file = disk.open(f"{sys.argv[1]}/{number}", create=True)
+    disk.sync_directory(sys.argv[1])
+    file.close()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, f"{errno.EMFILE}\n"), ran.stderr

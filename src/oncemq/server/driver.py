@@ -60,6 +60,7 @@ class Driver:
         self.outgoing: list[Outgoing] = []
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.pushes = Pushes(broker.shard)
+        self.connections: Callable[[], int] = lambda: 0  # the loop knows
         self._admission = Admission(broker.rules, log)
         self._reader = Reader(log)
         self._retained = Rounds()
@@ -277,6 +278,7 @@ class Driver:
             else "nothing: every acknowledged put is synced"
         )
         facts: dict[str, str | int | float | bool] = {
+            "connections": self.connections(),
             "listening": len(self.broker.listeners),
             "feed": self.broker.listeners.feed or "none",
             "durable_serial": self._durable,

@@ -16,6 +16,7 @@ from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
 from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
 from oncemq.storage.compaction import CompactionJob
+from oncemq.storage.disk import NO_DESCRIPTORS
 from oncemq.storage.planning import Live
 from oncemq.storage.segment import DISK_FULL
 
@@ -125,7 +126,7 @@ class Housekeeping:
             except Corrupt as damage:
                 trouble = damage
             except OSError as error:
-                if error.errno not in DISK_FULL:
+                if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS):
                     raise
                 trouble = error
 
@@ -141,7 +142,9 @@ class Housekeeping:
             if isinstance(trouble, Corrupt):  # its segment is left alone, the others go on
                 logger.error("compaction given up reason=corrupt detail=%s", trouble.detail)
             else:
-                logger.warning("housekeeping put off reason=disk_full")
+                full = trouble.errno in DISK_FULL
+                reason = "disk_full" if full else "no_file_descriptors"
+                logger.warning("housekeeping put off reason=%s", reason)
             if isinstance(job, CompactionJob):
                 log.abandon(job)
             else:

@@ -43,6 +43,7 @@ class Loop:
         self._clock = clock
         self._bell = Bell()
         self._stopping = False
+        self._hears_more = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
         driver.reaches = door.reaches
         door.watch(self._bell)
@@ -136,11 +137,14 @@ class Loop:
 
     def _hear(self, feed: Feed) -> None:
         """Who listens, and who no longer does."""
+        feed.count_peers()
+        self._hears_more = False
         for _ in range(DRAIN_MAX):
             if (change := feed.change()) is None:
                 return
             joined, subject = change
             self._driver.pushes.changed(joined=joined, subject=subject)
+        self._hears_more = True  # the descriptor does not tell again of what is there
 
     def _push(self, feed: Feed) -> None:
         """After the replies: a publisher does not wait for the fan-out of its message."""
@@ -151,7 +155,7 @@ class Loop:
                 feed.send(frames)
 
     def _timeout_ms(self, now: Micros) -> int:
-        if self._housekeeping.busy:
+        if self._housekeeping.busy or self._hears_more:
             return 0
         deadlines = [self._driver.next_deadline()]
         if self._writer.idle:  # else its bell wakes the loop

@@ -5,14 +5,15 @@ into the topics, so that no stage stays in memory for as long as its messages ar
 
 Laws: only segments the older kept checkpoint covers are touched. Neighbours are rewritten
 together, so a topic's offsets stay in order over the segments. Every body is verified before
-it is written again; damage raises Corrupt and leaves the sources alone. A cold segment gets
-its name only when it is whole and durable, and names its sources, so whatever crash comes
-between, the next opening knows which of the two to keep.
+it is written again; damage, and what cannot be read, raises Corrupt and leaves the sources
+alone. A cold segment gets its name only when it is whole and durable, and names its sources, so
+whatever crash comes between, the next opening knows which of the two to keep.
 
 Threads: `Log.plan`, `complete` and `abandon` belong to the loop, `run` and `clean` to the janitor.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +21,7 @@ import msgspec
 
 from oncemq.core.records import MessagesStored, PartKept, Run
 from oncemq.errors import Corrupt
-from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.disk import NO_DESCRIPTORS, Buffer, Disk, File
 from oncemq.storage.framing import Frame, encode, frame_key
 from oncemq.storage.index import BlockCache, FileIndex, Index, MemoryIndex, entries_from
 from oncemq.storage.parts import Parts, Stored, published
@@ -67,8 +68,12 @@ class CompactionJob:
             sources=tuple(source.name for source in self.sources),
         )
         cold = ColdWriter(self._disk, f"{self._folder}/{header.name}", header)
-        files = [self._disk.open(source.path) for source in self.sources]
+        files: list[File] = []
         try:
+            for source in self.sources:
+                self._source = source
+                with self._reading():
+                    files.append(self._disk.open(source.path))
             for topic_id in sorted(self._plan.live):
                 for frame in self._merged(topic_id, files):
                     cold.add(frame)
@@ -97,6 +102,10 @@ class CompactionJob:
 
     def _batches(self, topic_id: int, files: list[File]) -> Iterator["Moved"]:
         """The topic's live batches as they are, in offset order, each verified."""
+        with self._reading():
+            yield from self._read_batches(topic_id, files)
+
+    def _read_batches(self, topic_id: int, files: list[File]) -> Iterator["Moved"]:
         low = self._plan.live[topic_id].low
         key = frame_key(self._identity)
         for source, file in zip(self.sources, files, strict=True):
@@ -116,6 +125,16 @@ class CompactionJob:
                 if stored.record.topic_id != topic_id:
                     raise Corrupt(f"{source.path}: another topic at byte {entry.position}")
                 yield Moved.of(frame, stored)
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """A source that cannot be read is damaged: only what fails to be written is final."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in NO_DESCRIPTORS:
+                raise
+            raise Corrupt(f"{self._source.path} could not be read: {error}") from error
 
     def _copied(
         self, part: PartKept, serial: int, low: int, files: list[File]

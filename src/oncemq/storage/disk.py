@@ -5,17 +5,22 @@ the bytes; a new directory is made durable in its parent. Files are 0600, direct
 What raises OSError here is never tried again by the log: the server stops.
 """
 
+import errno
 import fcntl
 import os
 import sys
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Protocol
 
 from oncemq.errors import Locked
 
 Buffer = bytes | bytearray | memoryview
+
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+SPARE_DESCRIPTORS = 16
 
 _ZEROS = bytes(1 << 20)
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024) if hasattr(os, "pwritev") else 0
@@ -168,12 +173,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+class Spares:
+    """File descriptors held back: idle peers of a server may have all the others.
+
+    One is given free for each call that finds none, and taken again once there is one.
+    """
+
+    def __init__(self, count: int = SPARE_DESCRIPTORS) -> None:
+        self._count = count
+        self._held: list[int] = []
+
+    def open(self, path: str, flags: int) -> int:
+        """As os.open."""
+        while True:
+            try:
+                descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS or not self._held:
+                    raise
+                os.close(self._held.pop())
+            else:
+                self._hold()
+                return descriptor
+
+    def release(self) -> None:
+        """Hold none any more."""
+        self._count = 0
+        while self._held:
+            os.close(self._held.pop())
+
+    def _hold(self) -> None:
+        with suppress(OSError):
+            while len(self._held) < self._count:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
 class LocalDisk:
     """The local file system."""
 
+    def __init__(self, spares: Spares | None = None) -> None:
+        self._spares = spares or Spares(0)
+
     def open(self, path: str, create: bool = False) -> LocalFile:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return LocalFile(os.open(path, flags, 0o600))
+        return LocalFile(self._spares.open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
 
     def names(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
@@ -201,7 +243,7 @@ class LocalDisk:
         self.sync_directory(parent)
 
     def sync_directory(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = self._spares.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog import Catalog
-from oncemq.storage.disk import Disk
+from oncemq.storage.disk import NO_DESCRIPTORS, Disk
 from oncemq.storage.segment import DISK_FULL, HEADER_BYTES, Segment
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Room:
                 current.file.allocate(size)
                 current.size = max(current.size, size)
         except OSError as error:
-            if error.errno in DISK_FULL:
+            if error.errno in (*DISK_FULL, *NO_DESCRIPTORS):
                 return False
             raise
         return True

@@ -22,7 +22,7 @@ import msgspec
 
 from oncemq.core.records import MessagesStored, PartKept
 from oncemq.errors import StorageRefused
-from oncemq.storage.disk import Disk, File
+from oncemq.storage.disk import NO_DESCRIPTORS, Disk, File
 from oncemq.storage.framing import Bad, scan
 from oncemq.storage.index import (
     BlockCache,
@@ -231,9 +231,10 @@ def save_index(disk: Disk, segment: Segment, cache: BlockCache) -> FileIndex | N
     try:
         write_index(disk, path, segment.index, covered)
     except OSError as error:
-        if error.errno not in DISK_FULL:
+        if error.errno not in (*DISK_FULL, *NO_DESCRIPTORS):
             raise
-        disk.remove(path + ".tmp")
+        with suppress(FileNotFoundError):
+            disk.remove(path + ".tmp")
         return None
     found = read_index(
         disk, path, cache, identity=covered.identity, fingerprint=covered.fingerprint

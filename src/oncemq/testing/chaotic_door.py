@@ -7,6 +7,7 @@ from itertools import count
 
 from oncemq.testing.chaos import DELAY, DROP_REPLY, DUPLICATE_REQUEST, Chaos
 from oncemq.transport.door import Door, Frames
+from oncemq.transport.peers import Connections
 
 Request = tuple[bytes, list[memoryview]]
 
@@ -15,9 +16,15 @@ class ChaoticDoor(Door):
     """The real door; between it and the loop, requests are held and answers are lost."""
 
     def __init__(
-        self, address: str, *, frame_bytes_max: int, chaos: Chaos, is_dead: Callable[[], bool]
+        self,
+        address: str,
+        *,
+        frame_bytes_max: int,
+        connections: Connections,
+        chaos: Chaos,
+        is_dead: Callable[[], bool],
     ) -> None:
-        super().__init__(address, frame_bytes_max=frame_bytes_max)
+        super().__init__(address, frame_bytes_max=frame_bytes_max, connections=connections)
         self._chaos = chaos
         self._is_dead = is_dead
         self._held: list[tuple[float, int, Request]] = []

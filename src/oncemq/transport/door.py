@@ -7,6 +7,7 @@ import zmq
 
 from oncemq.errors import PortInUse
 from oncemq.transport.bell import Bell
+from oncemq.transport.peers import Connections, PeerCount
 from oncemq.transport.sockets import NOBLOCK, readable, router
 
 Frames = Sequence[bytes | bytearray | memoryview]
@@ -15,12 +16,16 @@ Frames = Sequence[bytes | bytearray | memoryview]
 class Door:
     """A bound ROUTER. Used by one thread, and by no other."""
 
-    def __init__(self, address: str, *, frame_bytes_max: int) -> None:
+    def __init__(
+        self, address: str, *, frame_bytes_max: int, connections: Connections | None = None
+    ) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = router(self._context, frame_bytes_max=frame_bytes_max)
+        self._peers = PeerCount(self._context, self._socket, connections or Connections())
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
+            self._peers.close()
             self._context.destroy(linger=0)
             raise PortInUse(
                 f"cannot listen on {address}: {error.strerror}; is another server running? "
@@ -45,6 +50,7 @@ class Door:
 
         The socket's descriptor tells only of changes, so what is already there is asked first.
         """
+        self._peers.look()
         if readable(self._socket):
             return
         bell = self._bell
@@ -83,5 +89,6 @@ class Door:
 
     def close(self) -> None:
         """Give owed replies a moment to leave, then go."""
+        self._peers.close()
         self._socket.close()
         self._context.term()

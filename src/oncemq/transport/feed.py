@@ -8,22 +8,25 @@ from collections.abc import Sequence
 import zmq
 
 from oncemq.errors import PortInUse
+from oncemq.transport.peers import Connections, PeerCount
 from oncemq.transport.sockets import NOBLOCK, publisher, readable
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
-JOINED = 1  # the first byte of what a SUB says: it wants a subject, or no longer
+JOINED = b"\1"  # the first byte of what a SUB says: it wants a subject, or no longer
 
 
 class Feed:
     """A bound XPUB. Used by one thread, and by no other."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, connections: Connections | None = None) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = publisher(self._context)
+        self._peers = PeerCount(self._context, self._socket, connections or Connections())
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
+            self._peers.close()
             self._context.destroy(linger=0)
             raise PortInUse(
                 f"cannot feed listeners on {address}: {error.strerror}; is another server running? "
@@ -34,11 +37,14 @@ class Feed:
 
     def change(self) -> tuple[bool, bytes] | None:
         """Someone wants a subject (True), or the last one who did is gone; None: nothing new."""
-        while readable(self._socket):
-            said = self._socket.recv_multipart(NOBLOCK)[0]
-            if said:  # a subscriber may also send messages of its own, which mean nothing here
-                return said[0] == JOINED, said[1:]
-        return None
+        if not readable(self._socket):
+            return None
+        said = self._socket.recv_multipart(NOBLOCK)[0]
+        return said[:1] == JOINED, said[1:]  # what means nothing has a subject that is none
+
+    def count_peers(self) -> None:
+        """Take note of who came and went."""
+        self._peers.look()
 
     def send(self, frames: Frames) -> None:
         """To everyone who listens to the subject in the first frame, and keeps up."""
@@ -46,5 +52,6 @@ class Feed:
 
     def close(self) -> None:
         """Go; who listens pulls what it missed."""
+        self._peers.close()
         self._socket.close(linger=0)
         self._context.term()

@@ -1,5 +1,6 @@
 """Housekeeping comes to rest, and what it finds damaged stops nobody."""
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from oncemq.core.names import Micros, Offset
 from oncemq.core.requests import Settled
 from oncemq.server.housekeeping import Housekeeping
+from oncemq.storage import checkpoint
 from oncemq.storage.log import LogOptions
 
 SMALL = LogOptions(
@@ -82,3 +84,53 @@ def test_a_log_at_rest_is_not_looked_through_again(
     host.put("kept", b"something new")
     seconds_pass(host, housekeeping, 5)
     assert looked
+
+
+def test_a_segment_that_cannot_be_read_stops_nobody(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    place = host.log.find(host.broker.shard.by_name["kept"].id, 0)
+    segment, files = place.segment, type(host.log._current.file)
+    opened = type(host.log._disk).open
+
+    def broken(file: Any, position: int, size: int) -> bytes:
+        raise OSError(errno.EIO, "one bad sector")
+
+    class BadFile(files):  # type: ignore[misc,valid-type]
+        read = broken
+
+    def opens(disk: Any, path: str, create: bool = False) -> Any:
+        file = opened(disk, path, create)
+        if path == segment.path:
+            file.__class__ = BadFile
+        return file
+
+    monkeypatch.setattr(type(host.log._disk), "open", opens)
+    with caplog.at_level(logging.ERROR):
+        seconds_pass(host, housekeeping, 60)
+    assert "one bad sector" in segment.damage
+    assert len([each for each in caplog.records if "given up" in each.getMessage()]) == 1
+    assert host.put("kept", b"goes on").duplicate is False
+
+
+def test_a_checkpoint_in_parts_that_finds_no_room_is_put_off_and_comes_later(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    monkeypatch.setattr(checkpoint, "FLUSH_BYTES", 1)
+    monkeypatch.setattr("oncemq.server.housekeeping.CAPTURED_A_TURN", 1)
+    with monkeypatch.context() as full:
+
+        def no_room(_target: Any, _blobs: Any) -> None:
+            raise OSError(errno.ENOSPC, "no room")
+
+        full.setattr(checkpoint._Target, "write", no_room)
+        seconds_pass(host, housekeeping, 5)
+        assert host.log._checkpoints == []
+    seconds_pass(host, housekeeping, 20)
+    assert host.log._checkpoints
