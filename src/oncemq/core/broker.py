@@ -55,7 +55,7 @@ from oncemq.core.requests import (
 from oncemq.core.rules import Rules
 from oncemq.core.scribe import Scribe
 from oncemq.core.shard import Shard
-from oncemq.core.step import Body, Caller, Step
+from oncemq.core.step import Body, Caller, Owed, Step
 from oncemq.core.topic import Topic
 from oncemq.core.transactions import Transactions
 
@@ -107,6 +107,8 @@ class Broker:
                 self.listeners.listen(step, caller, request, now)
             case Watch():
                 self._delivery.watching.watch(step, caller, request, now)
+            case Status():  # about the process, not the log: it waits for no sync
+                step.replies.append(Owed(caller, self._decide(step, request, now, stamp)))
             case _:
                 reply = self._decide(step, request, now, stamp)
                 self._scribe.answer(step, caller, reply)

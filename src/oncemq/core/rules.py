@@ -24,6 +24,7 @@ class Rules(msgspec.Struct, frozen=True):
     producers_max: int = 1_000_000  # of one topic, about 400 bytes to a kilobyte each
     owners_max: int = 1_000_000
     commit_pieces_max: int = 10_000  # and as many inputs
+    request_entries_max: int = 50_000  # of each list in a request
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 
     @property

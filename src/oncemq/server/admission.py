@@ -3,11 +3,14 @@
 Law: what passes is a batch whose bytes are right and whose storing cannot fail for want of room.
 """
 
-from typing import Protocol
+from typing import Protocol, get_origin
+
+import msgspec
 
 from oncemq.core.names import Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
+    REQUESTS,
     Commit,
     Compare,
     CreateTopic,
@@ -29,11 +32,13 @@ from oncemq.core.requests import (
     Watch,
 )
 from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
 from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.step import Body
 from oncemq.wire import batch
 
-FACT_BYTES = 4_096  # a step of small facts takes less; each cursor it moves as much again
+FACT_BYTES = 4_096  # a step of small facts takes less
+CURSOR_BYTES = 512  # and each cursor that it moves
 PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be made
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
@@ -53,6 +58,15 @@ _WRITES_NOTHING = (
 )
 
 
+# What a request may have many of, by its kind.
+LISTS: dict[type[Request], tuple[str, ...]] = {
+    kind: tuple(
+        field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is tuple
+    )
+    for kind in REQUESTS.values()
+}
+
+
 class Room(Protocol):
     """The part of the log that knows about room."""
 
@@ -64,9 +78,10 @@ class Room(Protocol):
 class Admission:
     """The checks at the door of one server."""
 
-    def __init__(self, rules: Rules, room: Room) -> None:
+    def __init__(self, rules: Rules, room: Room, shard: Shard) -> None:
         self._rules = rules
         self._room = room
+        self._shard = shard
 
     def check(
         self, request: Request, body: Body | None, now: Micros, *, derived: int = 0
@@ -75,11 +90,34 @@ class Admission:
         if isinstance(request, Put | StagePut):
             assert body is not None, "the codec gives every put a body"
             return self._put(request, body, now, derived * PIECE_BYTES)
+        if refusal := self._too_many(request):
+            return refusal
+        moved = self._moved(request) if isinstance(request, Get | Settle | Listen) else 0
         # Gets and listeners go on when the disk is full: those that settle nothing.
-        nothing = isinstance(request, Get | Listen) and not request.settled
+        nothing = isinstance(request, Get | Listen) and not moved
         if nothing or isinstance(request, _WRITES_NOTHING):
             return None
-        return None if self._fact_room(request, now, derived * PIECE_BYTES) else _full()
+        size = derived * PIECE_BYTES + moved * CURSOR_BYTES
+        return None if self._fact_room(request, now, size) else _full()
+
+    def _too_many(self, request: Request) -> Refused | None:
+        """Why a request with lists takes too long, or None."""
+        most = self._rules.request_entries_max
+        for name in LISTS.get(type(request), ()):
+            entries: tuple[object, ...] = getattr(request, name)
+            if len(entries) > most:
+                detail = f"{name} of {type(request).__name__} has {len(entries)} entries"
+                return Refused("too_large", f"{detail}, over the limit of {most}; ask in parts")
+        return None
+
+    def _moved(self, request: Get | Settle | Listen) -> int:
+        """How many cursors a request moves at most: what fits nothing needs no room."""
+        count = 0
+        for each in request.settled:
+            topic = self._shard.by_name.get(each.topic)
+            subscription = topic.subscriptions.get(request.client) if topic else None
+            count += subscription is not None and subscription.id == each.subscription_id
+        return count
 
     def _put(
         self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int
@@ -103,9 +141,7 @@ class Admission:
 
     def _fact_room(self, request: Request, now: Micros, derived_bytes: int) -> bool:
         size = FACT_BYTES + derived_bytes
-        if isinstance(request, Get | Settle | Listen):
-            size += FACT_BYTES * len(request.settled)
-        elif isinstance(request, Commit):
+        if isinstance(request, Commit):
             size += PIECE_BYTES * (len(request.pieces) + len(request.inputs))
         if isinstance(request, _GROWING):
             size += self._room.reserve_bytes // 2

@@ -39,6 +39,8 @@ from oncemq.wire import batch, codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
 GATHER_BYTES = 1 << 20  # or how much
+GATHERED_BYTES_MAX = 128 << 20  # while a sync stalls: then nothing more is received
+HELD_MAX = 100_000  # answers that wait for the disk
 LOST_BYTES = 128  # of the log, to note one hole
 
 REPEATED = (Put, StagePut, Commit)  # a repeat of these writes nothing
@@ -61,13 +63,14 @@ class Driver:
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.pushes = Pushes(broker.shard)
         self.connections: Callable[[], int] = lambda: 0  # the loop knows
-        self._admission = Admission(broker.rules, log)
+        self._admission = Admission(broker.rules, log, broker.shard)
         self._reader = Reader(log)
         self._retained = Rounds()
         self._held: list[tuple[Serial, int, Owed]] = []
         self._order = count()
         self._durable = log.last_serial  # recovery made it so
         self._gathered_bytes = 0
+        self._writing_bytes = 0  # of the group under way to the disk
         self._gathered_since: Micros | None = None
         self._unsynced_since: Micros | None = None  # with sync_ms: what was told and not synced
         self._marked = Serial(0)  # the newest mark of ours in the log
@@ -91,11 +94,12 @@ class Driver:
             self._send(Caller(route, fault.token), fault.refusal)
             return
         caller = Caller(route, token)
-        derived = derived_by(self.broker.shard, request)
-        refusal = self._admission.check(request, body, now, derived=derived)
-        if refusal is not None and refusal.code == "storage_full" and isinstance(request, REPEATED):
-            # Its publisher waits for the receipt to free its own disk.
-            refusal = None if self.broker.stored_before(request) else refusal
+        # What was stored before needs no room, and its body no look: it is not stored again. Its
+        # publisher waits for the receipt to free its own disk.
+        refusal = None
+        if not isinstance(request, REPEATED) or not self.broker.stored_before(request):
+            derived = derived_by(self.broker.shard, request)
+            refusal = self._admission.check(request, body, now, derived=derived)
         if refusal is not None:
             self._send(caller, refusal)
             return
@@ -164,8 +168,14 @@ class Driver:
         if not sync and not self._is_worth_writing(now):
             return None
         self._gathered_since = None
-        self._gathered_bytes = 0
+        self._writing_bytes, self._gathered_bytes = self._gathered_bytes, 0
         return self.log.take_group(sync=sync)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the disk that nothing more should be received."""
+        waiting = self._gathered_bytes + self._writing_bytes
+        return waiting >= GATHERED_BYTES_MAX or len(self._held) >= HELD_MAX
 
     def _is_worth_writing(self, now: Micros) -> bool:
         if self._gathered_since is None:
@@ -187,6 +197,7 @@ class Driver:
     def committed(self, group: Group, now: Micros) -> None:
         """A group is durable: show its messages, send what waited for it."""
         self._durable = self.log.finished(group)
+        self._writing_bytes = 0
         if self.log.durable_serial == self._durable:
             self._unsynced_since = None
         elif self._unsynced_since is None:

@@ -17,6 +17,8 @@ from oncemq.transport.door import Door
 from oncemq.transport.feed import Feed
 
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
+DRAIN_BYTES = 16 << 20  # or so much of them
+DRAIN_MICROS = 20_000  # or what takes so long
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
 QUICK_BYTES = 16 << 10  # a lone group this small is synced in the loop itself
@@ -72,14 +74,14 @@ class Loop:
             self._bell.close()
 
     def _turn(self, timeout_ms: int) -> None:
-        self._door.wait(timeout_ms)
+        if self._driver.is_full:
+            self._door.rest(IDLE_MS)  # until the writer's bell
+        else:
+            self._door.wait(timeout_ms)
         now = self._clock()
         driver = self._driver
         driver.broker.calendar = self._clock.calendar
-        taken = 0
-        while taken < DRAIN_MAX and (received := self._door.receive()) is not None:
-            driver.receive(*received, now)
-            taken += 1
+        taken = self._receive(now)
         if self._feed is not None:
             self._hear(self._feed)
         self._writer.reap()
@@ -92,6 +94,20 @@ class Loop:
             self._push(self._feed)
         self._housekeeping.turn(self._janitor, now)
         self._janitor.reap()
+
+    def _receive(self, now: Micros) -> int:
+        """Take requests for a while; how many. The rest stays where it pushes back."""
+        driver = self._driver
+        taken = size = 0
+        while taken < DRAIN_MAX and size < DRAIN_BYTES and not driver.is_full:
+            if (received := self._door.receive()) is None:
+                break
+            driver.receive(*received, now)
+            taken += 1
+            size += sum(map(len, received[1]))
+            if self._clock() - now > DRAIN_MICROS:
+                break
+        return taken
 
     def _commit(self, now: Micros, *, alone: bool) -> None:
         if not self._writer.idle:

@@ -34,12 +34,14 @@ class Door:
         self.address = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
         self._bell: Bell | None = None
         self._poll = select.poll()
+        self._rest = select.poll()
         self._poll.register(int(self._socket.FD), select.POLLIN)
 
     def watch(self, bell: Bell) -> None:
         """Also wake up when this bell rings."""
         self._bell = bell
         self._poll.register(bell.descriptor, select.POLLIN)
+        self._rest.register(bell.descriptor, select.POLLIN)
 
     def watch_too(self, descriptor: int) -> None:
         """Also wake up when this becomes readable; whoever it belongs to looks after it."""
@@ -57,6 +59,11 @@ class Door:
         for descriptor, _ in self._poll.poll(timeout_ms):
             if bell is not None and descriptor == bell.descriptor:
                 bell.silence()
+
+    def rest(self, timeout_ms: int) -> None:
+        """Sleep until the bell rings or the time is over, whatever comes in."""
+        if self._rest.poll(timeout_ms) and self._bell is not None:
+            self._bell.silence()
 
     def receive(self) -> tuple[bytes, list[memoryview]] | None:
         """The next request, or None: the route back and its frames, uncopied."""

@@ -23,9 +23,12 @@ from oncemq.core.replies import (
     Welcome,
 )
 from oncemq.core.requests import (
+    Commit,
     CreateTopic,
     DeleteTopic,
     Hello,
+    Input,
+    Piece,
     Put,
     Read,
     Resume,
@@ -39,7 +42,7 @@ from oncemq.core.requests import (
     Watch,
 )
 from oncemq.core.rules import Rules
-from oncemq.server.admission import PIECE_BYTES
+from oncemq.server.admission import LISTS, PIECE_BYTES
 from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch, codec
@@ -369,6 +372,46 @@ def test_delivered_messages_are_counted(host) -> None:
     assert host.ask(Status()).facts["sent"] == 2
 
 
+# ------------------------------------------------------------------ what a request may cost
+
+
+def test_settled_entries_that_fit_nothing_take_no_room(host, monkeypatch) -> None:
+    host.subscribe("orders")
+    asked: list[int] = []
+    room = host.log.has_room
+
+    def has_room(size: int, **how) -> bool:
+        asked.append(size)
+        return room(size, **how)
+
+    monkeypatch.setattr(host.log, "has_room", has_room)
+    unknown = tuple(Settled("orders", number, Offset(1)) for number in range(1, 10_000))
+    host.ask(host.getting("orders", settled=unknown))
+    host.ask(Settle(ClientId("_anonymous-1"), Epoch(0), unknown))
+    assert max(asked) < 10_000
+
+
+@pytest.mark.parametrize("kind", [kind for kind, names in LISTS.items() if names])
+def test_every_list_of_a_request_has_a_limit(make_host, kind) -> None:
+    host = make_host(rules=Rules(request_entries_max=3))
+    known = {"client": "_anonymous-1", "client_epoch": 0, "topic": "orders"}
+    entries = {
+        "settled": Settled("orders", 1, 1), "only": "orders", "topics": "orders",
+        "pieces": Piece("orders", b"s" * 16, 0, 1), "inputs": Input("orders", 1, 0, 1),
+    }  # fmt: skip
+    for name in LISTS[kind]:
+        if name not in entries:
+            continue
+        entry = ("orders", 0) if kind is Watch else entries[name]
+        fields = {field.name for field in msgspec.structs.fields(kind)}
+        values = {key: value for key, value in known.items() if key in fields}
+        if kind is Commit:
+            values |= {"owner": "o", "number": 1, "lasting": False}
+        reply = host.ask(kind(**values, **{name: (entry,) * 4}))
+        assert reply.code == "too_large"
+        assert f"{name} of {kind.__name__} has 4 entries, over the limit of 3" in reply.detail
+
+
 # ------------------------------------------------------------------ a full disk
 
 
@@ -523,5 +566,5 @@ def test_what_patterns_make_of_a_request_has_to_have_room_as_well(host, monkeypa
     asked.clear()
     host.send(put, body)
     assert asked[0] == alone + 3 * PIECE_BYTES
-    host.send(put, body)  # the topic is there now
+    host.send(*host.putting("orders.2", b"x", producer=b"q" * 16))  # the topic is there now
     assert asked[1] == alone

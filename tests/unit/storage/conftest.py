@@ -38,6 +38,7 @@ class CopyingDisk(QuickDisk):
     """Copies the directory after every call that changes it: each copy is a crash."""
 
     def __init__(self, directory: Path, copies: Path) -> None:
+        super().__init__()
         self.directory, self.copies, self.numbers, self.armed = directory, copies, count(), False
         self.marks: list[int] = []  # what the caller knew at each copy
         self.mark = 0

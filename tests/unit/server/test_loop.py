@@ -1,0 +1,112 @@
+"""The loop's turns: they end, whatever comes in; and what waits for the disk is bounded."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+
+from oncemq.core.names import Micros
+from oncemq.core.requests import Status
+from oncemq.core.upkeep import Calendar
+from oncemq.server import driver as driver_module
+from oncemq.server import loop as loop_module
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.loop import Loop
+from oncemq.wire import codec
+
+
+class StubDoor:
+    """Always has one more request; notes how the loop waits."""
+
+    def __init__(self, request: list[Any]) -> None:
+        self.request, self.waits = request, list[str]()
+
+    def watch(self, bell: Any) -> None: ...
+    def close(self) -> None: ...
+
+    def wait(self, timeout_ms: int) -> None:
+        self.waits.append("wait")
+
+    def rest(self, timeout_ms: int) -> None:
+        self.waits.append("rest")
+
+    def receive(self) -> tuple[bytes, list[Any]]:
+        return b"route", self.request
+
+    def send(self, route: bytes, frames: Any) -> bool:
+        return True
+
+
+class Ticking:
+    """A clock that says what it is told."""
+
+    def __init__(self, now: Any) -> None:
+        self._now, self.calendar = now, Calendar()
+
+    def __call__(self) -> Micros:
+        return Micros(self._now())
+
+
+@pytest.fixture
+def looping(host: Any) -> Iterator[Any]:
+    loops: list[Loop] = []
+
+    def make(request: list[Any], clock: Any = None) -> tuple[Loop, StubDoor]:
+        door = StubDoor(request)
+        keeping = Housekeeping(host.driver, Micros(host.now))
+        clock = Ticking(clock or (lambda: host.now))
+        loops.append(Loop(host.driver, door, None, keeping, clock))  # type: ignore[arg-type]
+        return loops[-1], door
+
+    yield make
+    for each in loops:
+        each._writer.stop()
+        each._janitor.stop()
+        each._bell.close()
+
+
+def test_a_turn_takes_so_many_requests(host: Any, looping: Any) -> None:
+    loop, _ = looping(codec.encode_request(1, Status()))
+    assert loop._receive(Micros(host.now)) == loop_module.DRAIN_MAX
+
+
+def test_a_turn_ends_by_bytes(host: Any, looping: Any) -> None:
+    put, body = host.putting("orders", bytes(4 << 20))
+    loop, _ = looping(codec.encode_request(1, put, body))
+    assert loop._receive(Micros(host.now)) == 4
+
+
+def test_a_turn_ends_by_time(host: Any, looping: Any) -> None:
+    ticks = count(host.now, 6_000)
+    loop, _ = looping(codec.encode_request(1, Status()), lambda: next(ticks))
+    assert loop._receive(Micros(next(ticks))) == 4
+
+
+def test_what_gathers_while_a_sync_stalls_is_bounded(
+    host: Any, looping: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "GATHERED_BYTES_MAX", 1000)
+    host.subscribe("orders")
+    loop, door = looping([])
+    host.send(*host.putting("orders", b"x" * 600))
+    host.sequences["orders", b"p" * 16] = 1
+    group = host.driver.commit(Micros(host.now))  # and its sync takes long
+    assert not host.driver.is_full
+    host.send(*host.putting("orders", b"x" * 600))
+    assert host.driver.is_full
+    assert loop._receive(Micros(host.now)) == 0
+    loop._writer._open = 1  # the sync is under way
+    loop._turn(0)
+    assert door.waits == ["rest"]
+    loop._writer._open = 0
+    host.log.write(group)
+    host.driver.committed(group, Micros(host.now))
+    assert not host.driver.is_full
+
+
+def test_the_status_is_answered_while_a_sync_stalls(host: Any) -> None:
+    host.subscribe("orders")
+    host.send(*host.putting("orders", b"a"))
+    token = host.send(Status())
+    assert list(host.replies()) == [token]
