@@ -211,8 +211,11 @@ class Spares:
 class LocalDisk:
     """The local file system."""
 
+    _spares = Spares(0)
+
     def __init__(self, spares: Spares | None = None) -> None:
-        self._spares = spares or Spares(0)
+        if spares is not None:
+            self._spares = spares
 
     def open(self, path: str, create: bool = False) -> LocalFile:
         return LocalFile(self._spares.open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
