@@ -22,13 +22,21 @@ from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
-from oncemq.storage.disk import LocalDisk, LockingDisk, Spares
+from oncemq.storage.disk import (
+    LocalDisk,
+    LockingDisk,
+    Spares,
+    files_for_owner_only,
+    others_may_write,
+)
 from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import open_log
+from oncemq.storage.recovery import Recovery, open_log
 from oncemq.transport.door import Door
 from oncemq.transport.feed import Feed
 from oncemq.transport.peers import Connections
 
+PORT_MAX = 65_535
+LOOPBACK = ("tcp://127.", "tcp://[::1]", "tcp://localhost")
 FILES_KEPT = 48  # open files that are the server's own: segments, pipes, spares
 
 logger = logging.getLogger("oncemq.server")
@@ -77,12 +85,14 @@ class Server:
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             connections = Connections(_connections_max())
-            way_in = door(bind, frame_bytes_max=2 * rules.batch_bytes_max, connections=connections)
-            try:
-                live = _open_feed(feed, bind, connections)
-            except PortInUse:
-                way_in.close()
-                raise
+            size = 2 * rules.batch_bytes_max
+            with files_for_owner_only():  # an ipc socket is one
+                way_in = door(bind, frame_bytes_max=size, connections=connections)
+                try:
+                    live = _open_feed(feed, bind, connections)
+                except PortInUse:
+                    way_in.close()
+                    raise
         except BaseException:
             self._log.close()
             self._spares.release()
@@ -94,15 +104,25 @@ class Server:
         driver.begin(clock())
         self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started
-        for copy in opened.report.torn:
+        self._tell_start(data, opened.report)
+
+    def _tell_start(self, data: Path, report: Recovery) -> None:
+        _warn(data, self.address)
+        logger.info(
+            "server started address=%s feed=%s records=%d segments=%d seconds=%.2f",
+            self.address, self.feed or "none", self.recovered, report.segments,
+            self.recovery_seconds,
+        )  # fmt: skip
+        for copy in report.torn:
             logger.warning("torn tail cut copy=%s", copy)
-        for checkpoint in opened.report.damaged_checkpoints:
+        for checkpoint in report.damaged_checkpoints:
             logger.warning("damaged checkpoint passed over path=%s", checkpoint)
 
     def run(self) -> None:
         """Serve until `stop`; raises StorageRefused when the disk failed (G9)."""
         try:
             self._loop.run()
+            logger.info("server stopped serial=%d", self._log.last_serial)
         except OSError as error:
             raise StorageRefused(
                 f"the disk failed ({error}); the server stopped without answering what was not "
@@ -118,6 +138,22 @@ class Server:
         self._loop.stop()
 
 
+def _warn(data: Path, address: str) -> None:
+    """Say what leaves the server open to others."""
+    if address.startswith("tcp://") and not address.startswith(LOOPBACK):
+        logger.warning(
+            "listening beyond this machine address=%s; there is no authentication yet: whoever "
+            "reaches it can read and write everything",
+            address,
+        )
+    if others_may_write(str(data)):
+        logger.warning(
+            "data directory is writable by others path=%s; they can change or remove the log: "
+            "chmod go-w it",
+            data,
+        )
+
+
 def _connections_max() -> int:
     """What the limit of open files leaves to peers."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -125,7 +161,7 @@ def _connections_max() -> int:
 
 
 def _open_feed(feed: str, bind: str, connections: Connections) -> Feed | None:
-    """The live feed. `auto`: 5557 beside 5556, else a port the system chooses; clients are told."""
+    """The live feed. `auto`: the port after the server's, or one that the system chooses."""
     if feed == "none":
         return None
     if feed != "auto":
@@ -134,9 +170,9 @@ def _open_feed(feed: str, bind: str, connections: Connections) -> Feed | None:
     if scheme != "tcp":
         return Feed(f"{bind}.feed", connections)
     host, _, port = place.rpartition(":")
-    if port == "5556":
+    if port.isdecimal() and int(port) < PORT_MAX:
         with contextlib.suppress(PortInUse):
-            return Feed(f"tcp://{host}:5557", connections)
+            return Feed(f"tcp://{host}:{int(port) + 1}", connections)
     return Feed(f"tcp://{host}:*", connections)
 
 
@@ -173,7 +209,7 @@ def _raise_file_limit() -> None:
 
 
 def serve(config: Config, *, ready: Callable[[Server], None]) -> None:
-    """Run a server in the foreground until SIGTERM or SIGINT; drains, then returns."""
+    """Run a server in the foreground until SIGTERM, SIGINT or SIGHUP; drains, then returns."""
     _raise_file_limit()
     server = server_from(config)
 
@@ -183,5 +219,6 @@ def serve(config: Config, *, ready: Callable[[Server], None]) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGHUP, stop)  # its terminal is gone
     ready(server)
     server.run()

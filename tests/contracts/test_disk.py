@@ -163,3 +163,11 @@ for number in range(20):
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout) == (0, f"{errno.EMFILE}\n"), ran.stderr
+
+
+def test_a_lock_does_not_follow_a_link(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(Locked, match="symbolic link"):
+        LocalDisk().lock(f"{tmp_path}/lock")
+    assert (tmp_path / "victim").read_text() == "precious"

@@ -15,12 +15,22 @@ from oncemq.core.broker import Broker
 from oncemq.core.names import Generation, Micros, Serial, TopicId
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
-from oncemq.core.replies import Done, Refused, Reply, StatusReport, TopicInfo, TopicList, TopicShown
+from oncemq.core.replies import (
+    Done,
+    Refused,
+    Reply,
+    StatusReport,
+    TopicInfo,
+    TopicList,
+    TopicShown,
+    Welcome,
+)
 from oncemq.core.requests import (
     START_NEW,
     START_OFFSET,
     START_TIME,
     Commit,
+    Hello,
     Put,
     Request,
     StagePut,
@@ -32,6 +42,7 @@ from oncemq.core.upkeep import UPKEEP_BYTES, Rounds
 from oncemq.core.wildcards import derived_by
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
+from oncemq.server.events import Events
 from oncemq.server.pushes import Pushes
 from oncemq.server.reader import Reader
 from oncemq.storage.log import Group, Log
@@ -63,6 +74,8 @@ class Driver:
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.pushes = Pushes(broker.shard)
         self.connections: Callable[[], int] = lambda: 0  # the loop knows
+        self.events = Events()
+        self._disk_is_full = False
         self._admission = Admission(broker.rules, log, broker.shard)
         self._reader = Reader(log)
         self._retained = Rounds()
@@ -101,6 +114,7 @@ class Driver:
             derived = derived_by(self.broker.shard, request)
             refusal = self._admission.check(request, body, now, derived=derived)
         if refusal is not None:
+            self._refused(request, refusal, now)
             self._send(caller, refusal)
             return
         try:
@@ -108,7 +122,31 @@ class Driver:
         except (StorageRefused, OSError) as trouble:
             self._send(caller, _unreadable(trouble))
             return
-        self._carry_out(self.broker.handle(caller, request, body, now), now)
+        step = self.broker.handle(caller, request, body, now)
+        self._tell(request, step, now)
+        self._carry_out(step, now)
+
+    def _tell(self, request: Request, step: Step, now: Micros) -> None:
+        """Note what is worth a line in the log."""
+        if self._disk_is_full and isinstance(request, Put) and step.writes:
+            self._disk_is_full = False
+            self.events.note("disk_has_room_again", now)
+        for owed in step.replies:
+            if isinstance(owed.answer, Refused):
+                self._refused(request, owed.answer, now)
+            elif isinstance(owed.answer, Welcome) and isinstance(request, Hello) and step.writes:
+                epoch = int(owed.answer.client_epoch)
+                self.events.note("client_let_in", now, id=request.client, epoch=epoch)
+
+    def _refused(self, request: Request, refusal: Refused, now: Micros) -> None:
+        if refusal.code == "storage_full":
+            if not self._disk_is_full:
+                self.events.note("disk_full", now, used=self.log.bytes_used)
+            self._disk_is_full = True
+        kind = "client_fenced" if refusal.code == "fenced" else "request_refused"
+        client = str(getattr(request, "client", ""))
+        name = type(request).__name__
+        self.events.note(kind, now, request=name, code=refusal.code, client=client)
 
     def tick(self, now: Micros) -> None:
         """Time passed."""
@@ -290,6 +328,7 @@ class Driver:
         )
         facts: dict[str, str | int | float | bool] = {
             "connections": self.connections(),
+            **self.events.counts,
             "listening": len(self.broker.listeners),
             "feed": self.broker.listeners.feed or "none",
             "durable_serial": self._durable,

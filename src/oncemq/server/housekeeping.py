@@ -38,6 +38,7 @@ class Housekeeping:
         self._writer: CheckpointWriter | None = None
         self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
         self._next_upkeep = Micros(now + UPKEEP_MICROS)
+        self._now = now
         self._last_checkpoint = now
         self._hurries = False  # a checkpoint found no room, and was lent some
         self._completed = 0  # jobs
@@ -51,6 +52,7 @@ class Housekeeping:
 
     def turn(self, janitor: Worker, now: Micros) -> None:
         """One small step."""
+        self._now = now
         if not janitor.idle:
             return
         if self._capture is not None:
@@ -134,6 +136,7 @@ class Housekeeping:
             self._completed += 1
             if trouble is None:
                 if not isinstance(job, FlushJob):
+                    self._tell(job)
                     log.complete(job)
                     janitor.give(job.clean, lambda: None)
                 if isinstance(job, CompactionJob):
@@ -152,6 +155,16 @@ class Housekeeping:
                 self._hurries = log.room.lend()
 
         janitor.give(run, swap)
+
+    def _tell(self, job: CheckpointJob | CompactionJob) -> None:
+        events, now = self._driver.events, self._now
+        if isinstance(job, CheckpointJob):
+            size = job.result.size if job.result else 0
+            events.note("checkpoint_written", now, serial=job.end, bytes=size)
+        else:
+            left = job.result.end if job.result else 0
+            freed = sum(source.disk_bytes for source in job.sources) - left
+            events.note("segments_compacted", now, segments=len(job.sources), freed=freed)
 
     def _live(self, topic_id: TopicId) -> Live | None:
         live = self._driver.broker.shard.live(topic_id)

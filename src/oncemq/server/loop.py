@@ -21,6 +21,8 @@ DRAIN_BYTES = 16 << 20  # or so much of them
 DRAIN_MICROS = 20_000  # or what takes so long
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
+SLOW_SYNC_MICROS = 1_000_000  # worth a line in the log
+
 QUICK_BYTES = 16 << 10  # a lone group this small is synced in the loop itself
 QUICK_MICROS = 500  # while the disk takes less than this: less than two thread switches
 
@@ -139,6 +141,8 @@ class Loop:
 
         def done() -> None:
             now = self._clock()
+            if now - begun >= SLOW_SYNC_MICROS:
+                driver.events.note("slow_sync", now, ms=(now - begun) // 1000, bytes=group.size)
             if group.size <= QUICK_BYTES and not group.sync:
                 self._note_sync(now - begun)
             driver.committed(group, now)

@@ -10,8 +10,8 @@ import fcntl
 import os
 import sys
 import weakref
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Protocol
 
@@ -144,6 +144,24 @@ class LocalFile:
             self._descriptor = -1
 
 
+@contextmanager
+def files_for_owner_only() -> Generator[None]:
+    """What is made meanwhile, an ipc socket for one, is the owner's alone."""
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def others_may_write(path: str) -> bool:
+    """Whether a directory is there, and others than its owner may change what is in it."""
+    try:
+        return bool(os.stat(path).st_mode & 0o022)
+    except OSError:
+        return False
+
+
 class LocalLock:
     """An flock: the kernel releases it when the process dies, however it dies.
 
@@ -258,7 +276,16 @@ class LocalDisk:
 
     def lock(self, path: str) -> LocalLock:
         """Take the lock at once or raise Locked, naming the process that has it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise Locked(
+                f"{path} is a symbolic link, and whoever made it chose what would be written to; "
+                "remove it"
+            ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)

@@ -8,7 +8,7 @@ import zmq
 from oncemq.errors import PortInUse
 from oncemq.transport.bell import Bell
 from oncemq.transport.peers import Connections, PeerCount
-from oncemq.transport.sockets import NOBLOCK, readable, router
+from oncemq.transport.sockets import NOBLOCK, allow_ipv6, readable, router
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -22,6 +22,7 @@ class Door:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = router(self._context, frame_bytes_max=frame_bytes_max)
         self._peers = PeerCount(self._context, self._socket, connections or Connections())
+        allow_ipv6(self._socket, address)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:

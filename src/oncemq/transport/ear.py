@@ -6,7 +6,7 @@ import zmq
 
 from oncemq.transport.monitor import Monitor
 from oncemq.transport.open_sockets import OpenSockets
-from oncemq.transport.sockets import NOBLOCK, readable, subscriber
+from oncemq.transport.sockets import NOBLOCK, allow_ipv6, readable, subscriber
 
 
 class Ear:
@@ -35,6 +35,7 @@ class Ear:
         self._socket, self._monitor = self._sockets.open(subscriber)
         for subject in self._subjects:
             self._socket.setsockopt(zmq.SUBSCRIBE, subject)
+        allow_ipv6(self._socket, address)
         self._socket.connect(address)
         self.descriptors = int(self._socket.FD), self._monitor.descriptor
 

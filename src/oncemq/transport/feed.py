@@ -9,7 +9,7 @@ import zmq
 
 from oncemq.errors import PortInUse
 from oncemq.transport.peers import Connections, PeerCount
-from oncemq.transport.sockets import NOBLOCK, publisher, readable
+from oncemq.transport.sockets import NOBLOCK, allow_ipv6, publisher, readable
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -23,6 +23,7 @@ class Feed:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = publisher(self._context)
         self._peers = PeerCount(self._context, self._socket, connections or Connections())
+        allow_ipv6(self._socket, address)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:

@@ -8,7 +8,7 @@ import zmq
 from oncemq.errors import ConfigError
 from oncemq.transport.monitor import Monitor
 from oncemq.transport.open_sockets import OpenSockets
-from oncemq.transport.sockets import NOBLOCK, dealer, readable
+from oncemq.transport.sockets import NOBLOCK, allow_ipv6, dealer, readable
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -29,6 +29,7 @@ class Link:
         self._drop()
         self._socket, self._monitor = self._sockets.open(dealer)
         try:
+            allow_ipv6(self._socket, address)
             self._socket.connect(address)
         except zmq.ZMQError as error:
             raise ConfigError(

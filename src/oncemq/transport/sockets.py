@@ -36,6 +36,12 @@ def _common(socket: "zmq.Socket[bytes]") -> None:
         socket.setsockopt(option, value)
 
 
+def allow_ipv6(socket: "zmq.Socket[bytes]", address: str) -> None:
+    """Before a bind or a connect: an address in brackets is one of IPv6."""
+    if "://[" in address:
+        socket.setsockopt(zmq.IPV6, 1)
+
+
 def router(
     context: "zmq.Context[zmq.Socket[bytes]]", *, frame_bytes_max: int
 ) -> "zmq.Socket[bytes]":

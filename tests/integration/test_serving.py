@@ -1,0 +1,103 @@
+"""Where a server listens, who may reach it, and what it says about that."""
+
+import logging
+import os
+import signal
+import socket
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.conftest import ONCE, clean_environment
+
+from oncemq import Client
+from oncemq.assembly import Server
+from oncemq.core.rules import Rules
+from oncemq.storage.log import LogOptions
+
+
+@contextmanager
+def running(data: Path, bind: str) -> Iterator[Server]:
+    options = LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 16, reserve_bytes=1 << 16)
+    server = Server(data, bind, rules=Rules(), options=options)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        thread.join()
+
+
+def two_free_ports() -> int:
+    """A port that is free, as the next one is."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+def test_the_feed_takes_the_next_port(tmp_path: Path) -> None:
+    port = two_free_ports()
+    with running(tmp_path / "data", f"tcp://127.0.0.1:{port}") as server:
+        assert server.feed == f"tcp://127.0.0.1:{port + 1}"
+
+
+def test_a_server_on_ipv6_is_reached(tmp_path: Path) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    with running(tmp_path / "data", "tcp://[::1]:*") as server, Client(server.address) as client:
+        client.subscribe("orders")
+        client.put("orders", b"one")
+        assert [m.payload for m in client.get("orders")] == [b"one"]
+
+
+def test_an_ipc_socket_is_the_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with running(tmp_path / "data", f"ipc://{tmp_path}/socket"):
+            for name in ("socket", "socket.feed"):
+                mode = stat.S_IMODE((tmp_path / name).stat().st_mode)
+                assert mode & 0o077 == 0, oct(mode)
+        assert os.umask(0) == 0
+    finally:
+        os.umask(before)
+
+
+def test_what_is_open_to_others_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(0o777)
+    with caplog.at_level(logging.INFO, "oncemq.server"), running(data, "tcp://0.0.0.0:*"):
+        pass
+    assert "there is no authentication yet" in caplog.text
+    assert "data directory is writable by others" in caplog.text
+    assert "server started address=tcp://0.0.0.0:" in caplog.text
+    assert "server stopped" in caplog.text
+    caplog.clear()
+    data.chmod(0o700)
+    with running(data, "tcp://127.0.0.1:*"):
+        pass
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def test_a_hangup_stops_it_cleanly(tmp_path: Path) -> None:
+    command = [*ONCE, "serve", "--data", str(tmp_path / "data"), "--bind", "tcp://127.0.0.1:*"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environment(tmp_path)
+    ) as server:
+        assert server.stdout is not None
+        assert b"ready" in server.stdout.readline()
+        server.send_signal(signal.SIGHUP)
+        _, errors = server.communicate(timeout=30)
+    assert server.returncode == 0, errors
+    assert b"server stopped" in errors
