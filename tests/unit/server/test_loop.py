@@ -24,6 +24,8 @@ class StubDoor:
 
     def watch(self, bell: Any) -> None: ...
     def close(self) -> None: ...
+    def reaches(self, route: bytes) -> bool:
+        return True
 
     def wait(self, timeout_ms: int) -> None:
         self.waits.append("wait")
