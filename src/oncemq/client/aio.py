@@ -13,6 +13,7 @@ from oncemq.client import verbs
 from oncemq.client.aio_puts import AsyncPublishing
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking import AWAY_SECONDS
+from oncemq.client.checks import wait_ms_of
 from oncemq.client.opening import open_engine
 from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.values import Message
@@ -118,7 +119,7 @@ class AsyncClient(AsyncPublishing):
         try:
             while not self._turns.closed:
                 async with self._turns.getting.block(several(topics)):
-                    taking = listening.take(topics, 100, int(wait * 1000))
+                    taking = listening.take(topics, 100, wait_ms_of(wait))
                     for message in await self._turns.run(taking, timeout=self._timeout + wait):
                         yield message
                         verbs.settle_one(self._engine, message)
@@ -214,7 +215,7 @@ class AsyncClient(AsyncPublishing):
         return outflow.take_failure()
 
     async def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
-        verb = verbs.take(self._engine, topic or "", limit, int(wait * 1000))
+        verb = verbs.take(self._engine, topic or "", limit, wait_ms_of(wait))
         return await self._turns.run(verb, timeout=self._timeout + wait)
 
     def _block(

@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeVar, overload
 from oncemq.client.aio_transactions import AsyncTransacting
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking_puts import ALL_OR_NONE, FLOW_BYTES
-from oncemq.client.bodies import encode_many
+from oncemq.client.bodies import encode_many, largest
+from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.engine import Engine
 from oncemq.client.gathering import GATHER_MESSAGES
 from oncemq.client.keyed import check_key, put_keyed
@@ -59,7 +60,7 @@ class AsyncPublishing(AsyncTransacting):
         `required` as in `Client.put`: what nobody would get raises `Unwanted`.
         """
         outflow = self._engine.outflow
-        item = batch.Item(batch.payload_of(payload), key, headers)
+        item = item_of(payload, key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
                 raise InvalidRequest(ALL_OR_NONE)
@@ -70,7 +71,7 @@ class AsyncPublishing(AsyncTransacting):
                 topic, idempotency_key, 1, columns, body, wait=wait, required=required
             )
             return keyed[0]
-        await self._room_for(topic, len(item.payload))
+        await self._room_for(topic, size_of(item))
         if not wait:
             side = item if key is not None or headers else None
             ticket, place, full = outflow.gather(
@@ -109,6 +110,7 @@ class AsyncPublishing(AsyncTransacting):
         required: bool = False,
     ) -> Receipts | asyncio.Future[Receipts]:
         """Put a batch: stored whole or not at all, in one record (with others, when small)."""
+        check_payloads(payloads)
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
         if idempotency_key is not None:
@@ -127,7 +129,9 @@ class AsyncPublishing(AsyncTransacting):
             count = len(payloads)
             return self._future(ticket, lambda receipts: receipts.part(place, count))
         columns, body = encode_many(payloads, keys, headers)
-        await self._room_for(topic, outflow.largest(payloads, body), len(body))
+        over = self._engine.settings.limits.message_bytes
+        size = largest(payloads, keys, headers, over=over, body=body)
+        await self._room_for(topic, size, len(body))
         ticket = outflow.put(
             topic,
             count=len(payloads),

@@ -7,6 +7,7 @@ from oncemq.client import stages
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking_transactions import Topics, named
 from oncemq.client.bodies import encode_many, items_of
+from oncemq.client.checks import item_of, wait_ms_of
 from oncemq.client.engine import Engine
 from oncemq.client.staging import StageLine, StageToken
 from oncemq.client.transactions import Transaction as Work
@@ -39,7 +40,7 @@ class AsyncTransaction:
         if feed not in self._feeds:
             await self._stack.enter_async_context(self._turns.getting.block(feed))
             self._feeds.add(feed)
-        verb = self._work.take(feed, limit, int(wait * 1000))
+        verb = self._work.take(feed, limit, wait_ms_of(wait))
         return await self._turns.run(verb, timeout=self._timeout + wait)
 
     async def put(
@@ -51,7 +52,7 @@ class AsyncTransaction:
         headers: Headers | None = None,
     ) -> None:
         """A message for a topic, or for up to 255 of them at once."""
-        item = batch.Item(batch.payload_of(payload), key, headers)
+        item = item_of(payload, key, headers)
         await self._turns.run(self._work.put(named(topic), [item]))
 
     async def put_many(
@@ -175,7 +176,7 @@ class AsyncTransacting:
         """One message to several topics, atomically."""
         work = Work(self._engine, required=required)
         try:
-            await self._turns.run(work.put(topics, [item]))
+            await self._turns.run(work.put(named(topics), [item]))
             result = await self._turns.run(work.commit())
         finally:
             work.abort()

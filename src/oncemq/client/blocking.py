@@ -11,6 +11,7 @@ from typing import Self
 
 from oncemq.client import verbs
 from oncemq.client.blocking_puts import Publishing
+from oncemq.client.checks import wait_ms_of
 from oncemq.client.columns import Columnar
 from oncemq.client.handouts import Handout, Handouts
 from oncemq.client.opening import open_engine
@@ -151,7 +152,7 @@ class Client(Publishing, Columnar):
             while not self._turns.closed:
                 with self._turns.getting.block(several(topics)):
                     yield from self._handouts.one_by_one(several(topics))
-                    taking = listening.take(topics, 100, int(wait * 1000))
+                    taking = listening.take(topics, 100, wait_ms_of(wait))
                     for message in self._turns.run(taking, timeout=self._timeout + wait):
                         yield message
                         with settling:
@@ -277,7 +278,7 @@ class Client(Publishing, Columnar):
         return bool(messages)
 
     def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
-        verb = verbs.take(self._engine, feed, limit, int(wait * 1000))
+        verb = verbs.take(self._engine, feed, limit, wait_ms_of(wait))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
     def _block(

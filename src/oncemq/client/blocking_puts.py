@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Literal, overload
 
 from oncemq.client.blocking_transactions import Transacting
-from oncemq.client.bodies import encode_many
+from oncemq.client.bodies import encode_many, largest
+from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.engine import Engine
 from oncemq.client.gathering import GATHER_MESSAGES
 from oncemq.client.keyed import check_key, put_keyed
@@ -70,7 +71,7 @@ class Publishing(Transacting):
         raises `Unwanted` instead, and nothing is changed.
         """
         outflow = self._engine.outflow
-        item = batch.Item(batch.payload_of(payload), key, headers)
+        item = item_of(payload, key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
                 raise InvalidRequest(ALL_OR_NONE)
@@ -83,13 +84,13 @@ class Publishing(Transacting):
             return keyed[0]
         if not wait:
             side = item if key is not None or headers else None
-            largest = len(item.payload)
+            size = size_of(item)
             ticket, place = self._gather(
-                topic, (item.payload,), side, largest, lasting=durable, required=required
+                topic, (item.payload,), side, size, lasting=durable, required=required
             )
             return Pending(ticket, one(place), self._receipts)
         with self._turns.lock:
-            self._room_for(topic, len(item.payload))
+            self._room_for(topic, size_of(item))
             columns, body = batch.encode([item])
             ticket = outflow.put(
                 topic, count=1, columns=columns, body=body, lasting=durable, required=required
@@ -124,6 +125,7 @@ class Publishing(Transacting):
 
         `required` as in `put`: what nobody would get raises `Unwanted`, and is not discarded.
         """
+        check_payloads(payloads)
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
         if idempotency_key is not None:
@@ -134,14 +136,16 @@ class Publishing(Transacting):
         outflow = self._engine.outflow
         plain = keys is None and headers is None
         if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            largest = max(map(len, payloads))
+            size = max(map(len, payloads))
             ticket, place = self._gather(
-                topic, payloads, None, largest, lasting=durable, required=required
+                topic, payloads, None, size, lasting=durable, required=required
             )
             return Pending(ticket, some(place, len(payloads)), self._receipts)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
-            self._room_for(topic, outflow.largest(payloads, body), len(body))
+            over = self._engine.settings.limits.message_bytes
+            size = largest(payloads, keys, headers, over=over, body=body)
+            self._room_for(topic, size, len(body))
             ticket = outflow.put(
                 topic,
                 count=len(payloads),

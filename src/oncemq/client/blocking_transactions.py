@@ -5,12 +5,14 @@ from contextlib import ExitStack, contextmanager
 
 from oncemq.client import stages
 from oncemq.client.bodies import encode_many, items_of
+from oncemq.client.checks import check_topics, item_of, wait_ms_of
 from oncemq.client.engine import Engine
 from oncemq.client.staging import StageLine, StageToken
 from oncemq.client.transactions import Transaction as Work
 from oncemq.client.turns import Turns
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.core.step import Body
+from oncemq.errors import InvalidRequest
 from oncemq.wire import batch
 
 Topics = str | Sequence[str]
@@ -43,7 +45,7 @@ class Transaction:
         if feed not in self._feeds:
             self._stack.enter_context(self._turns.getting.block(feed))  # others get after it
             self._feeds.add(feed)
-        verb = self._work.take(feed, limit, int(wait * 1000))
+        verb = self._work.take(feed, limit, wait_ms_of(wait))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
     def put(
@@ -55,7 +57,7 @@ class Transaction:
         headers: Headers | None = None,
     ) -> None:
         """A message for a topic, or for up to 255 of them at once."""
-        item = batch.Item(batch.payload_of(payload), key, headers)
+        item = item_of(payload, key, headers)
         self._turns.run(self._work.put(named(topic), [item]))
 
     def put_many(
@@ -193,7 +195,7 @@ class Transacting:
         with self._turns.lock:
             work = Work(self._engine, required=required)
         try:
-            self._turns.run(work.put(topics, [item]))
+            self._turns.run(work.put(named(topics), [item]))
             result = self._turns.run(work.commit())
         finally:
             with self._turns.lock:
@@ -204,4 +206,10 @@ class Transacting:
 
 def named(topics: Topics) -> Sequence[str]:
     """One topic, or several."""
-    return [topics] if isinstance(topics, str) else topics
+    if isinstance(topics, str):
+        return [topics]
+    if not isinstance(topics, list | tuple):
+        kind = type(topics).__name__
+        raise InvalidRequest(f"a topic is text, or topics a list of that, not {kind}")
+    check_topics(topics)
+    return topics

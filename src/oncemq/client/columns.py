@@ -7,6 +7,7 @@ verified, dense and in order; the next piece is on its way while one is worked o
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns
@@ -153,7 +154,7 @@ class Columnar:
         """As `ends`, with the generation of the server's log, and (`generation`) since when the
         offsets of a reader that knows that one mean other messages."""
         named = tuple((name, Offset(end)) for name, end in topics)
-        wait_ms = int(wait * 1000)
+        wait_ms = wait_ms_of(wait)
         question = Watch(named, wait_ms, Generation(generation))
         verb = ask(self._engine, lambda _: question, patience_ms=wait_ms)
         return self._turns.run(verb, timeout=self._timeout + wait)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
+from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine import Engine
 from oncemq.client.inbox import InboxVerb, close_block, open_block
 from oncemq.client.ticket import Awaited
@@ -48,7 +49,7 @@ def block(
     """Messages in a transaction of the user's own; committed with their cursor at the end."""
     tracked = _Tracked(recognize(into, awaitable=False))
     timeout = engine.settings.timeout + wait
-    opening = open_block(engine, inbox, tracked.connection, topic, limit, int(wait * 1000))
+    opening = open_block(engine, inbox, tracked.connection, topic, limit, wait_ms_of(wait))
     try:
         messages = _run(turns, tracked, opening, timeout)
         yield messages
@@ -99,7 +100,7 @@ async def block_awaitable(
 ) -> AsyncGenerator[list[Message]]:
     """The same on an event loop; `until` waits for the engine there."""
     tracked = _Tracked(recognize(into, awaitable=True))
-    opening = open_block(engine, inbox, tracked.connection, topic, limit, int(wait * 1000))
+    opening = open_block(engine, inbox, tracked.connection, topic, limit, wait_ms_of(wait))
     try:
         messages = await _run_awaitable(until, tracked, opening, engine.settings.timeout + wait)
         yield messages

@@ -44,6 +44,11 @@ CREATE TABLE IF NOT EXISTS accepted (
     PRIMARY KEY (topic, producer)
 ) WITHOUT ROWID
 """
+# SQLite keeps what it is given: a damaged page may hold text where there was a number.
+_STRANGE = """
+SELECT 1 FROM client WHERE typeof(epoch) <> 'integer' OR typeof(id) <> 'text'
+UNION ALL SELECT 1 FROM claims WHERE typeof(nonce) <> 'integer'
+"""
 _SETTLE = """
 INSERT INTO cursors (topic, subscription_id, cursor)
 SELECT ?, ?, ? WHERE (SELECT epoch FROM client) = ?
@@ -58,6 +63,10 @@ class Journal:
     def __init__(self, directory: Path, client: str) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = directory / "state.db"
+        self._synced = "FULL"
+        # SQLite gives its -wal and -shm files the rights of this one.
+        self.path.touch(mode=0o600)
+        self.path.chmod(0o600)
         try:
             self._db = sqlite3.connect(
                 self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
@@ -71,8 +80,13 @@ class Journal:
             raise
 
     def _open(self, directory: Path, client: str) -> None:
-        self._rows("PRAGMA journal_mode=WAL")
-        self._rows("PRAGMA synchronous=FULL")
+        ((mode,),) = self._rows("PRAGMA journal_mode=WAL")
+        # Where there is no shared memory SQLite goes on with a journal of its own, and FULL then
+        # leaves the last commit to a power cut: the name of the deleted journal is not synced.
+        self._synced = "FULL" if mode == "wal" else "EXTRA"
+        self._rows(f"PRAGMA synchronous={self._synced}")
+        self._rows("PRAGMA fullfsync=1")  # macOS: an fsync there stops at the disk's cache
+        self._rows("PRAGMA checkpoint_fullfsync=1")
         ((version,),) = self._rows("PRAGMA user_version")
         if version > FORMAT:
             raise StorageRefused(
@@ -85,6 +99,8 @@ class Journal:
                 for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG, _ACCEPTED):
                     self._rows(statement)
                 self._rows(f"PRAGMA user_version = {FORMAT}")
+        if self._rows(_STRANGE):
+            raise self._damaged("a value is not of its type")
         self._rows("INSERT OR IGNORE INTO client VALUES (1, ?, 0)", client)
         ((owner,),) = self._rows("SELECT id FROM client")
         if owner != client:
@@ -161,6 +177,8 @@ class Journal:
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""
         rows = self._rows("SELECT topic, subscription_id, cursor FROM cursors")
+        if any(list(map(type, row)) != [str, int, int] for row in rows):
+            raise self._damaged("a cursor is not of its type")
         return {topic: (SubscriptionId(sub), Offset(cursor)) for topic, sub, cursor in rows}
 
     def settle(
@@ -179,7 +197,7 @@ class Journal:
             try:
                 self.settle(client_epoch, moved)
             finally:
-                self._db.execute("PRAGMA synchronous=FULL")
+                self._db.execute(f"PRAGMA synchronous={self._synced}")
             return
         rows = [(*each, client_epoch) for each in moved]
         if len(rows) == 1:
@@ -247,13 +265,16 @@ class Journal:
                 "end what works on this client's state, then try again"
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return Corrupt(
-                f"{self.path} is damaged ({error}). Move it away, with {self.path.name}-wal and "
-                f"{self.path.name}-shm, and start again: unsent puts are safe in the outbox beside "
-                "it, and the server's own cursors stand in, so that what was settled after the "
-                "last request comes again. Do not put a backup in its place: the server refuses it"
-            )
+            return self._damaged(error)
         return StorageRefused(f"{self.path} cannot be used: {error}. Is its disk in order?")
+
+    def _damaged(self, what: object) -> Corrupt:
+        return Corrupt(
+            f"{self.path} is damaged ({what}). Move it away, with {self.path.name}-wal and "
+            f"{self.path.name}-shm, and start again: unsent puts are safe in the outbox beside "
+            "it, and the server's own cursors stand in, so that what was settled after the "
+            "last request comes again. Do not put a backup in its place: the server refuses it"
+        )
 
 
 def _all_moved(changed: int, rows: Many[object]) -> None:

@@ -6,6 +6,7 @@ numbers, and whoever is in doubt puts the same again under the same key.
 
 from collections.abc import Sequence
 
+from oncemq.client.checks import check_text
 from oncemq.client.engine import Engine
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket, Until
@@ -22,7 +23,8 @@ from oncemq.wire import batch
 
 def check_key(key: str, *, wait: bool) -> None:
     """Refuse here what cannot be."""
-    if not 1 <= len(key.encode(errors="surrogatepass")) <= NAME_BYTES_MAX:
+    check_text(key, "an idempotency key")
+    if not 1 <= len(key.encode()) <= NAME_BYTES_MAX:
         raise InvalidRequest(f"an idempotency key has 1 to {NAME_BYTES_MAX} bytes")
     if not wait:
         raise InvalidRequest("a put under an idempotency key waits for its receipt: leave wait out")

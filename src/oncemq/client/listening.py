@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from oncemq.client.checks import check_topics
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.core.live import Live
@@ -75,6 +76,7 @@ class Listening:
         self, topics: tuple[str, ...], limit: int, wait_ms: int
     ) -> Generator[Awaited, None, list[Message]]:
         """The next messages, not yet settled; none when none came in time. A verb."""
+        check_topics(topics)
         yield from self._engine.transactions.certain()
         engine, key = self._engine, several(topics)
         deadline = Micros(engine.now() + wait_ms * 1000)

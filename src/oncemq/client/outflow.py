@@ -87,11 +87,6 @@ class Outflow:
         self._failed.clear()
         return None
 
-    def largest(self, payloads: Many[bytes], body: bytes) -> int:
-        """The size of the largest payload, looked for only where it could be over the limit."""
-        small = len(body) <= self._engine.settings.limits.message_bytes
-        return 0 if small else max(map(len, payloads))
-
     def check(self, topic: str, payload_bytes: int, size: int | None = None) -> None:
         """Refuse here what the server would refuse, before anything is recorded."""
         if self._engine.failure is not None:

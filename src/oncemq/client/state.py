@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from oncemq.client.checks import check_text
 from oncemq.client.paths import state_directory
 from oncemq.core.greeting import NO_LOG, Greeting, LogSeen
 from oncemq.core.names import (
@@ -141,6 +142,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         return State(
             name, journal=None, slots=[], directory="", random_bytes=random_bytes, close=_nothing
         )
+    check_text(client, "the id of a client")
     fault = name_fault(client, what="client id")
     if fault is None and is_system(client):
         fault = f"the client id {client!r} begins with '_', which is the system's"

@@ -9,6 +9,7 @@ happened then, or never will. The cursor on this client's disk follows the serve
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from oncemq.client.checks import size_of
 from oncemq.client.refusals import error_of
 from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
@@ -199,7 +200,7 @@ class Transaction:
             if fault := name_fault(topic):
                 raise InvalidRequest(fault, code="name_invalid")
         for item in items:
-            self._engine.outflow.check(named[0], len(item.payload), 0)
+            self._engine.outflow.check(named[0], size_of(item), 0)
             self._gathered.append((named, item))
             self._gathered_bytes += len(item.payload)
             if self._gathered_bytes >= STAGE_BYTES or len(self._gathered) >= STAGE_MESSAGES:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from datetime import datetime
 from typing import Any, TypeVar
 
+from oncemq.client.checks import check_limit, check_offset, check_retention, check_text
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
@@ -73,6 +74,7 @@ def start_of(where: Where) -> Start:
     if isinstance(where, datetime):
         return Start(START_TIME, int(where.timestamp() * 1_000_000))
     if isinstance(where, int):
+        check_offset(where)
         return Start(START_OFFSET, where)
     if where in (START_NEW, START_EARLIEST):
         return Start(where)
@@ -88,6 +90,7 @@ def confirm(engine: Engine) -> Verb[None]:
 
 def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
     """Subscribe; False when it already was."""
+    check_text(topic, "the name of a topic")
     start = start_of(where)
     while True:
         number = engine.subscriber.next_change()
@@ -113,6 +116,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
 
 def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     """Unsubscribe; False when it was not."""
+    check_text(topic, "the name of a topic")
     number = engine.subscriber.next_change()
     reply: Unsubscribed = yield from ask(
         engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
@@ -156,8 +160,8 @@ def take(
     """
     if not inside:
         yield from engine.transactions.certain()
-    if limit < 1:
-        raise InvalidRequest(f"a get asks for at least 1 message, not {limit}")
+    check_limit(limit)
+    check_text(topic, "the name of a topic")
     deadline = engine.now() + wait_ms * 1000
     while True:
         if engine.failure is not None:
@@ -201,6 +205,9 @@ def settle_one(engine: Engine, message: Message) -> None:
 
 def read(engine: Engine, topic: str, offset: int, limit: int) -> Verb[list[Message]]:
     """Stored messages by offset, without a subscription."""
+    check_text(topic, "the name of a topic")
+    check_offset(offset)
+    check_limit(limit)
     ticket: Ticket[list[Message]] = Ticket()
     token = engine.ask_messages(Read(topic, Offset(offset), limit, 4 << 20), messages_of, ticket)
     try:
@@ -230,11 +237,14 @@ def topics(engine: Engine) -> Verb[list[TopicInfo]]:
 
 def topic(engine: Engine, name: str) -> Verb[TopicShown]:
     """One topic, and why what it holds is kept."""
+    check_text(name, "the name of a topic")
     return (yield from ask(engine, lambda _: ShowTopic(name)))
 
 
 def create_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
     """Make a topic; False when it was there."""
+    check_text(name, "the name of a topic")
+    check_retention(retention)
     while True:
         # Whatever is deleted from here on makes copies of the request void.
         seen: TopicList = yield from ask(engine, lambda _: ListTopics(name, 1))
@@ -250,6 +260,7 @@ def create_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
 
 def configure_topic(engine: Engine, name: str, retention: Retention) -> Verb[bool]:
     """Change what a topic keeps; False when it was so. Refused when it was changed meanwhile."""
+    check_retention(retention)
     shown = (yield from topic(engine, name)).topic
     configure = ConfigureTopic(name, retention, shown.topic_id, shown.configured)
     reply: Done = yield from ask(engine, lambda _: configure)
@@ -272,6 +283,8 @@ def subscriptions(
     engine: Engine, name: str | None, client: str | None
 ) -> Verb[list[SubscriptionInfo]]:
     """Subscriptions, by topic and client."""
+    check_text(name or "", "the name of a topic")
+    check_text(client or "", "the id of a client")
     found: list[SubscriptionInfo] = []
     more = True
     while more:
