@@ -45,8 +45,28 @@ def listed_commands() -> list[str]:
 def test_the_package_offers_exactly_its_public_names() -> None:
     names = {"Client", "AsyncClient", "Message", "Receipt", "__version__", *public_exceptions()}
     names |= {"App", "inbox_schema", "outbox", "outbox_schema", "Relay"}
+    names |= {"Commit", "Pending", "Receipts", "Retention"}
+    names |= {"SubscriptionInfo", "TopicInfo", "TopicShown"}
     assert public_exceptions(), "oncemq.errors defines no public exception"
     assert sorted(oncemq.__all__) == sorted(names)
+
+
+@pytest.mark.parametrize("verb", ["topics", "topic", "subscriptions", "put", "put_many", "commit"])
+def test_what_the_verbs_give_is_public(verb: str) -> None:
+    for kind in (oncemq.Client, oncemq.AsyncClient):
+        given = str(inspect.signature(getattr(kind, verb)).return_annotation)
+        inner = set(re.findall(r"oncemq\.[\w.]*?(\w+)(?=[\[\] |,'>]|$)", given))
+        assert inner
+        assert inner <= set(oncemq.__all__), inner
+
+
+def test_a_client_without_a_server_asks_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONCEMQ_SERVER", "elsewhere:1234,other:1")
+    with oncemq.Client() as client:
+        assert "tcp://elsewhere:1234" in repr(client)
+    monkeypatch.delenv("ONCEMQ_SERVER")
+    with oncemq.Client() as client:
+        assert "tcp://127.0.0.1:5556" in repr(client)
 
 
 def test_every_public_name_is_there() -> None:

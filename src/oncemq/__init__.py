@@ -7,7 +7,10 @@ if TYPE_CHECKING:
     from oncemq.apps.app import App
     from oncemq.client.aio import AsyncClient
     from oncemq.client.blocking import Client
-    from oncemq.client.values import Message, Receipt
+    from oncemq.client.pending import Pending
+    from oncemq.client.values import Commit, Message, Receipt, Receipts
+    from oncemq.core.records import Retention
+    from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
     from oncemq.databases.inbox import inbox_schema
     from oncemq.databases.outbox import outbox
     from oncemq.databases.outbox_schema import outbox_schema
@@ -42,6 +45,7 @@ __all__ = [
     "App",
     "AsyncClient",
     "Client",
+    "Commit",
     "ConfigError",
     "Corrupt",
     "DatabaseRefused",
@@ -56,14 +60,20 @@ __all__ = [
     "NotSubscribed",
     "OnceMQError",
     "OutboxFull",
+    "Pending",
     "PortInUse",
     "Receipt",
+    "Receipts",
     "Refused",
     "Relay",
+    "Retention",
     "StaleState",
     "StorageFull",
     "StorageRefused",
     "StorageUnreadable",
+    "SubscriptionInfo",
+    "TopicInfo",
+    "TopicShown",
     "Unreachable",
     "Unwanted",
     "__version__",
@@ -76,9 +86,16 @@ _HOMES = {
     "App": "oncemq.apps.app",
     "AsyncClient": "oncemq.client.aio",
     "Client": "oncemq.client.blocking",
+    "Commit": "oncemq.client.values",
     "Message": "oncemq.client.values",
+    "Pending": "oncemq.client.pending",
     "Receipt": "oncemq.client.values",
+    "Receipts": "oncemq.client.values",
     "Relay": "oncemq.relay.relay",
+    "Retention": "oncemq.core.records",
+    "SubscriptionInfo": "oncemq.core.replies",
+    "TopicInfo": "oncemq.core.replies",
+    "TopicShown": "oncemq.core.replies",
     "inbox_schema": "oncemq.databases.inbox",
     "outbox": "oncemq.databases.outbox",
     "outbox_schema": "oncemq.databases.outbox_schema",

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from oncemq.apps.handler import Handler, Options, make
 from oncemq.apps.retrying import Backoff, Wait
 from oncemq.apps.running import Background, Hook, Setup, nothing, serve
-from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.verbs import Where
 from oncemq.core.names import is_system, name_fault
 from oncemq.databases.connections import is_connection
@@ -49,7 +48,7 @@ class App:
 
     def __init__(
         self,
-        server: str | Sequence[str] = DEFAULT_SERVER,
+        server: str | Sequence[str] = "",
         *,
         id: str,
         state: str | Path | None = None,

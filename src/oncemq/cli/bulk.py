@@ -8,7 +8,7 @@ put stops, and says which lines are in doubt.
 import sys
 from collections import deque
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from oncemq.cli import output
 from oncemq.cli.lines import Lines, Source, batches
@@ -67,10 +67,7 @@ class Bulk:
     def add(self, lines: Lines) -> None:
         """Put a batch; waits only while too many are on the way."""
         try:
-            pending = cast(
-                "Pending[Receipts]",
-                self._client.put_many(self.tally.topic, lines.payloads, wait=False),
-            )
+            pending = self._client.put_many(self.tally.topic, lines.payloads, wait=False)
         except OnceMQError as error:
             self.stopped = (error, lines)
             return

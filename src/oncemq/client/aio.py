@@ -15,7 +15,6 @@ from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking import AWAY_SECONDS
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.opening import open_engine
-from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
@@ -32,7 +31,7 @@ class AsyncClient(AsyncPublishing):
 
     def __init__(
         self,
-        server: str | Sequence[str] = DEFAULT_SERVER,
+        server: str | Sequence[str] = "",
         *,
         id: str | None = None,
         state: str | Path | None = None,
@@ -62,10 +61,18 @@ class AsyncClient(AsyncPublishing):
         engine = self._engine
         return {"sends": engine.exchanges.sends, "duplicates": engine.outflow.duplicates}
 
+    def __repr__(self) -> str:
+        closed = " closed" if self._turns.closed else ""
+        return f"<AsyncClient {self.id!r} of {self._engine.address}{closed}>"
+
     # Subscribing
 
     async def subscribe(self, topic: str, *, start: Where = "new") -> bool:
-        """Subscribe from now on (or from 'earliest', an offset, a time); False: already so."""
+        """Subscribe from now on (or from 'earliest', an offset, a time); False: already so.
+
+        When the answer was lost on its way and the client asked again, False may be said of a
+        subscription that this very call has made. Either way there is one when it returns.
+        """
         return await self._turns.run(verbs.subscribe(self._engine, topic, start))
 
     async def unsubscribe(self, topic: str) -> bool:

@@ -35,6 +35,11 @@ class AsyncPublishing(AsyncTransacting):
     @overload
     async def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: Literal[False], required: bool = ...,
+    ) -> asyncio.Future[Receipt]: ...  # fmt: skip
+    @overload
+    async def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: bool, required: bool = ...,
     ) -> Receipt | asyncio.Future[Receipt]: ...  # fmt: skip
     @overload
@@ -91,6 +96,12 @@ class AsyncPublishing(AsyncTransacting):
         headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
         wait: Literal[True] = ..., idempotency_key: str | None = ..., required: bool = ...,
     ) -> Receipts: ...  # fmt: skip
+    @overload
+    async def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: Literal[False],
+        required: bool = ...,
+    ) -> asyncio.Future[Receipts]: ...  # fmt: skip
     @overload
     async def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,

@@ -15,7 +15,6 @@ from oncemq.client.checks import wait_ms_of
 from oncemq.client.columns import Columnar
 from oncemq.client.handouts import Handout, Handouts
 from oncemq.client.opening import open_engine
-from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.state import State
 from oncemq.client.turns import Turns
 from oncemq.client.values import Message
@@ -33,12 +32,13 @@ class Client(Publishing, Columnar):
     """A publisher and subscriber. Threads may share it; `with` closes it.
 
     With an `id` it has state on disk: its puts survive its crashes, its cursors too. Without,
-    it is anonymous: it lasts as long as its process.
+    it is anonymous: it lasts as long as its process. Without a `server`, ONCEMQ_SERVER names it, or
+    it is the one at tcp://127.0.0.1:5556.
     """
 
     def __init__(
         self,
-        server: str | Sequence[str] = DEFAULT_SERVER,
+        server: str | Sequence[str] = "",
         *,
         id: str | None = None,
         state: str | Path | State | None = None,
@@ -71,10 +71,18 @@ class Client(Publishing, Columnar):
         engine = self._engine
         return {"sends": engine.exchanges.sends, "duplicates": engine.outflow.duplicates}
 
+    def __repr__(self) -> str:
+        closed = " closed" if self._turns.closed else ""
+        return f"<Client {self.id!r} of {self._engine.address}{closed}>"
+
     # Subscribing
 
     def subscribe(self, topic: str, *, start: Where = "new") -> bool:
-        """Subscribe from now on (or from 'earliest', an offset, a time); False: already so."""
+        """Subscribe from now on (or from 'earliest', an offset, a time); False: already so.
+
+        When the answer was lost on its way and the client asked again, False may be said of a
+        subscription that this very call has made. Either way there is one when it returns.
+        """
         return self._turns.run(verbs.subscribe(self._engine, topic, start))
 
     def unsubscribe(self, topic: str) -> bool:

@@ -39,6 +39,11 @@ class Publishing(Transacting):
     @overload
     def put(
         self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
+        durable: bool = ..., wait: Literal[False], required: bool = ...,
+    ) -> Pending[Receipt]: ...  # fmt: skip
+    @overload
+    def put(
+        self, topic: str, payload: bytes, *, key: bytes | None = ..., headers: Headers | None = ...,
         durable: bool = ..., wait: bool, required: bool = ...,
     ) -> Receipt | Pending[Receipt]: ...  # fmt: skip
     @overload
@@ -103,6 +108,12 @@ class Publishing(Transacting):
         headers: Sequence[Headers | None] | None = ..., durable: bool = ...,
         wait: Literal[True] = ..., idempotency_key: str | None = ..., required: bool = ...,
     ) -> Receipts: ...  # fmt: skip
+    @overload
+    def put_many(
+        self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,
+        headers: Sequence[Headers | None] | None = ..., durable: bool = ..., wait: Literal[False],
+        required: bool = ...,
+    ) -> Pending[Receipts]: ...  # fmt: skip
     @overload
     def put_many(
         self, topic: str, payloads: Sequence[bytes], *, keys: Sequence[bytes | None] | None = ...,

@@ -1,4 +1,4 @@
-"""Where the state of clients and pipelines lives."""
+"""Where things are by default: the server, and the state of clients and pipelines."""
 
 import os
 import re
@@ -6,6 +6,11 @@ from hashlib import blake2b
 from pathlib import Path
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+def default_servers() -> str:
+    """The servers that ONCEMQ_SERVER names, or nothing."""
+    return os.environ.get("ONCEMQ_SERVER", "")
 
 
 def state_directory(client: str, state: str | Path | None) -> Path:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from oncemq.client.paths import default_servers
 from oncemq.core.replies import Limits
 from oncemq.core.rules import Rules
 
@@ -21,7 +22,11 @@ class Settings:
 
 
 def servers_from(server: str | Sequence[str]) -> list[str]:
-    """Addresses from a string with commas, or from a sequence of strings."""
-    parts = server.split(",") if isinstance(server, str) else server
+    """Addresses from a string with commas, or from a sequence of strings.
+
+    Without any: those of ONCEMQ_SERVER, else the default.
+    """
+    named = server or default_servers()
+    parts = named.split(",") if isinstance(named, str) else named
     addresses = [part.strip() for part in parts if part.strip()]
     return [each if "://" in each else f"tcp://{each}" for each in addresses] or [DEFAULT_SERVER]

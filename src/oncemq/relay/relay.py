@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.databases.outbox_schema import make_tables
 from oncemq.errors import Fenced, StaleState
 from oncemq.relay.absence import is_away, of_the_database
@@ -43,7 +42,7 @@ class Relay:
         self,
         connect: Connect,
         *,
-        server: str | Sequence[str] = DEFAULT_SERVER,
+        server: str | Sequence[str] = "",
         id: str | None = None,
         set_aside: bool = False,
         required: bool = True,
