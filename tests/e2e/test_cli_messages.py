@@ -229,6 +229,7 @@ def test_lists_in_json_are_arrays_even_when_empty(once: Once, topic: str) -> Non
     once("subscribe", topic, "--id", "c")
     once("put", topic, "x")
     stands = {"cursor": 0, "end": 1, "behind": 1, "waiting": False, "pattern": False}
+    stands |= {"ends": None, "about": ""}
     assert json.loads(once("subscriptions", "--topic", topic, "--json").text) == [
         {"topic": topic, "client": "c", **stands}
     ]

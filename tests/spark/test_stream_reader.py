@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -140,6 +141,55 @@ def test_the_subscription_is_the_checkpoints(mq: Client, stream: Stream) -> None
     again = Query(stream(subscribe="orders"), query.checkpoint)
     assert offsets(again.batch()) == [2]
     assert cursors(mq) == {name: 2}
+
+
+def leases(mq: Client) -> dict[str, float]:
+    """For how many days from now on each hold is, with the quarter that a renewal may lack."""
+    return {
+        each.client: round((each.ends / 1e6 - time.time()) / 86_400, 2) if each.ends else 0
+        for each in mq.subscriptions()
+    }
+
+
+def test_a_hold_that_no_query_comes_back_to_ends_by_itself(mq: Client, stream: Stream) -> None:
+    """That of a console, a notebook: its checkpoint was a temporary one."""
+    mq.put("orders", b"a")
+    query = Query(stream(subscribe="orders", startingOffsets="earliest"))
+    query.batch()
+    (info,) = mq.subscriptions()
+    assert leases(mq) == {info.client: 3.75}  # three days
+    assert info.about.startswith("Spark query of ")
+    query.reader.stop()
+    mq.put("orders", b"b")
+    again = Query(stream(subscribe="orders"), query.checkpoint)
+    assert offsets(again.batch()) == [1]
+    assert leases(mq) == {info.client: 0}  # it is a checkpoint that is kept: for good
+
+
+def test_a_hold_with_a_name_is_for_good_unless_told_otherwise(mq: Client, stream: Stream) -> None:
+    mq.put("orders", b"a")
+    Query(stream(subscribe="orders", startingOffsets="earliest", subscription="lake")).batch()
+    assert leases(mq) == {"lake": 0}
+    options = {"subscribe": "orders", "startingOffsets": "earliest", "holdExpires": "48h"}
+    Query(stream(**options, subscription="pond")).batch()
+    assert leases(mq) == {"lake": 0, "pond": 2.5}
+
+
+def test_a_hold_is_renewed_while_the_query_waits(
+    mq: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq.put("orders", b"a")
+    query = Query(stream(subscribe="orders", startingOffsets="earliest"))
+    query.batch()
+    renewed: list[float] = []
+    monkeypatch.setattr(Client, "lease", lambda self, seconds, about: renewed.append(seconds))
+    assert query.plan() is False
+    assert renewed == []  # a moment ago
+    hold = query.reader._hold
+    assert hold is not None
+    hold._renewed -= stream_reader.FIRST_HOLD_SECONDS / 8
+    assert query.plan() is False
+    assert renewed == [stream_reader.FIRST_HOLD_SECONDS]
 
 
 def test_a_query_that_never_wrote_its_checkpoint_leaves_no_subscription(

@@ -3,17 +3,21 @@
 import click
 
 from oncemq.cli.command import command, topic_names
+from oncemq.cli.output import moment
 from oncemq.cli.session import Session
 from oncemq.core.replies import SubscriptionInfo
 
-HEADS = ("topic", "client", "cursor", "end", "behind", "waiting")
+HEADS = ("topic", "client", "cursor", "end", "behind", "waiting", "ends", "about")
 
 
 @command("subscriptions")
 @click.option("--topic", shell_complete=topic_names, help="Only those of one topic.")
 @click.option("--client", help="Only those of one client.")
 def subscriptions(session: Session, topic: str | None, client: str | None) -> None:
-    """List the subscriptions: where each one is, and how far behind."""
+    """List the subscriptions: where each one is, how far behind, whose it is and when it ends.
+
+    One that ends by itself (a Spark query's) says when, unless its client is heard of.
+    """
     with session.visitor() as visitor:
         found = visitor.subscriptions(topic, client)
     session.listing([as_object(each) for each in found], HEADS, [row_of(each) for each in found])
@@ -31,10 +35,12 @@ def as_object(info: SubscriptionInfo) -> dict[str, object]:
         "behind": info.end - info.cursor,
         "waiting": info.waiting,
         "pattern": info.pattern,
+        "ends": moment(info.ends) if info.ends else None,
+        "about": info.about,
     }
 
 
 def row_of(info: SubscriptionInfo) -> tuple[object, ...]:
     """A subscription as a line of the table."""
-    topic, client, *numbers, waiting, pattern = as_object(info).values()
-    return (topic, client, *(("", "", "") if pattern else numbers), waiting)
+    topic, client, *numbers, waiting, pattern, ends, about = as_object(info).values()
+    return (topic, client, *(("", "", "") if pattern else numbers), waiting, ends or "", about)

@@ -16,7 +16,7 @@ from oncemq.client.verbs import ask
 from oncemq.core.names import Generation, Offset, TopicId
 from oncemq.core.records import Run
 from oncemq.core.replies import Done, Ends, Lost, Messages, TopicEnd
-from oncemq.core.requests import Read, Settle, Settled, Watch
+from oncemq.core.requests import Lease, Read, Settle, Settled, Watch
 from oncemq.core.step import Body
 from oncemq.errors import Corrupt, OnceMQError
 
@@ -158,6 +158,16 @@ class Columnar:
         question = Watch(named, wait_ms, Generation(generation))
         verb = ask(self._engine, lambda _: question, patience_ms=wait_ms)
         return self._turns.run(verb, timeout=self._timeout + wait)
+
+    def lease(self, seconds: float, about: str = "") -> bool:
+        """End this client's subscriptions when it does not ask so again in time; 0: keep them.
+
+        True when the server wrote it down; a renewal is written now and then only.
+        """
+        engine, lease_ms = self._engine, round(seconds * 1000)
+        verb = ask(engine, lambda epoch: Lease(engine.client, epoch, lease_ms, about))
+        reply: Done = self._turns.run(verb)
+        return reply.changed
 
     def settle_below(self, settled: Sequence[Settled]) -> bool:
         """Everything below these cursors took effect elsewhere; False when that was known."""

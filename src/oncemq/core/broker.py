@@ -35,6 +35,7 @@ from oncemq.core.requests import (
     ForgetClient,
     Get,
     Hello,
+    Lease,
     Leave,
     ListClients,
     Listen,
@@ -127,6 +128,8 @@ class Broker:
                 return self._membership.subscribe(step, request, now, stamp)
             case Unsubscribe():
                 return self._membership.unsubscribe(step, request, now)
+            case Lease():
+                return self._membership.lease(step, request, stamp)
             case Hello():
                 return self._membership.hello(step, request)
             case Resume():

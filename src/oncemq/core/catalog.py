@@ -107,7 +107,7 @@ def _topic(shard: Shard, waiting: Waiting, question: ShowTopic) -> Reply:
     if topic is None:
         return no_such_topic(shard, question.topic)
     shown = list(topic.subscriptions.values())[:SHOWN_MAX]
-    subscriptions = tuple(_subscription(topic, each, waiting) for each in shown)
+    subscriptions = tuple(_subscription(shard, topic, each, waiting) for each in shown)
     return TopicShown(_info(shard, topic), topic.why_kept(), subscriptions)
 
 
@@ -116,7 +116,7 @@ def _subscriptions(shard: Shard, waiting: Waiting, question: ListSubscriptions) 
         return no_such_topic(shard, question.topic)
     limit = min(max(1, question.limit), PAGE_MAX)
     infos = heapq.merge(
-        (_subscription(topic, each, waiting) for topic, each in _matching(shard, question)),
+        (_subscription(shard, topic, each, waiting) for topic, each in _matching(shard, question)),
         _patterns(shard, waiting, question),
         key=lambda info: (info.topic, info.client),
     )
@@ -138,7 +138,15 @@ def _patterns(
             if each in found and (name, each) > question.after:
                 is_waiting = (each, "") in waiting
                 yield SubscriptionInfo(
-                    name, each, found[each], Offset(0), Offset(0), is_waiting, pattern=True
+                    name,
+                    each,
+                    found[each],
+                    Offset(0),
+                    Offset(0),
+                    is_waiting,
+                    pattern=True,
+                    ends=shard.leases.ends(each),
+                    about=shard.leases.about(each),
                 )
 
 
@@ -177,8 +185,17 @@ def _info(shard: Shard, topic: Topic) -> TopicInfo:
     )
 
 
-def _subscription(topic: Topic, each: Subscription, waiting: Waiting) -> SubscriptionInfo:
+def _subscription(
+    shard: Shard, topic: Topic, each: Subscription, waiting: Waiting
+) -> SubscriptionInfo:
     is_waiting = (each.client, topic.name) in waiting or (each.client, "") in waiting
     return SubscriptionInfo(
-        topic.name, each.client, each.id, each.cursor, topic.visible, is_waiting
+        topic.name,
+        each.client,
+        each.id,
+        each.cursor,
+        topic.visible,
+        is_waiting,
+        ends=shard.leases.ends(each.client),
+        about=shard.leases.about(each.client),
     )

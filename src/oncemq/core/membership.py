@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from oncemq.core import comparing
+from oncemq.core.leases import lease_fault
 from oncemq.core.names import (
     EPOCH_MAX,
     ClientId,
@@ -24,6 +25,7 @@ from oncemq.core.names import (
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import (
     ClientForgotten,
+    ClientLeased,
     ClientOpened,
     GenerationBegan,
     PatternUnsubscribed,
@@ -37,6 +39,7 @@ from oncemq.core.requests import (
     START_OFFSET,
     ForgetClient,
     Hello,
+    Lease,
     Start,
     Subscribe,
     Unsubscribe,
@@ -173,6 +176,19 @@ class Membership:
         made = SubscriptionMade(topic.id, identity, client, cursor, stamp)
         self._scribe.write(step, made)
         return Subscribed(True, topic.id, identity, cursor)
+
+    def lease(self, step: Step, lease: Lease, stamp: Micros) -> Reply:
+        """Let a client's subscriptions last for as long as it is heard of, or for good."""
+        refusal = self._shard.clients.refusal(lease.client, lease.client_epoch)
+        refusal = refusal or lease_fault(lease)
+        if refusal:
+            return refusal
+        term = self._shard.leases.terms.get(lease.client)
+        if term.is_fresh(lease, stamp) if term else not lease.lease_ms:
+            return Done(changed=False)
+        leased = ClientLeased(lease.client, lease.lease_ms, stamp, lease.about)
+        self._scribe.write(step, leased)
+        return Done(changed=True)
 
     def unsubscribe(self, step: Step, unsubscribe: Unsubscribe, now: Micros) -> Reply:
         """End a subscription, or say there was none."""

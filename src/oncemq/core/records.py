@@ -141,6 +141,16 @@ class ClientOpened(Record, frozen=True, array_like=True):
     nonce: int
 
 
+class ClientLeased(Record, frozen=True, array_like=True):
+    """A client's subscriptions end when it is not heard of for so long; 0: they stay."""
+
+    kind = 44
+    client: ClientId
+    lease_ms: int
+    timestamp: Micros
+    about: str  # whose they are, in the client's words
+
+
 class ProducersForgotten(Record, frozen=True, array_like=True):
     """Anonymous producers of a topic that were silent for long enough."""
 
@@ -261,6 +271,7 @@ RECORDS: dict[int, type[Record]] = {
         SubscriptionEnded,
         CursorMoved,
         ClientOpened,
+        ClientLeased,
         ProducersForgotten,
         Marked,
         MessagesKeyed,

@@ -173,6 +173,8 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):
     end: Offset
     waiting: bool
     pattern: bool = False  # it stands for many topics, which have subscriptions of their own
+    ends: Micros = Micros(0)  # when, unless its client is heard of; 0: never
+    about: str = ""  # whose it is, as its client says
 
 
 class TopicShown(Reply, frozen=True, array_like=True):

@@ -140,6 +140,19 @@ class Unsubscribe(Request, frozen=True, array_like=True):
     number: int = 0
 
 
+class Lease(Request, frozen=True, array_like=True):
+    """End this client's subscriptions when it does not ask so again for `lease_ms`; 0: keep them.
+
+    `about` says whose they are, for who looks at the list of subscriptions.
+    """
+
+    opcode = 31
+    client: ClientId
+    client_epoch: Epoch
+    lease_ms: int
+    about: str = ""
+
+
 class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
     """`deleted`: the newest deletion that was seen; -1: none was looked for.
 
@@ -355,5 +368,6 @@ REQUESTS: dict[int, type[Request]] = {
         Compare,
         ForgetClient,
         ListClients,
+        Lease,
     )
 }

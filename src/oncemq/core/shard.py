@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from oncemq.core.clients import Clients
 from oncemq.core.identities import Identities
 from oncemq.core.keys import AboutKeys, AllKeys
+from oncemq.core.leases import Leases
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     ClientId,
@@ -26,6 +27,7 @@ from oncemq.core.patterns import Patterns, is_pattern, matches
 from oncemq.core.producers import Recent
 from oncemq.core.records import (
     ClientForgotten,
+    ClientLeased,
     ClientOpened,
     Committed,
     CursorMoved,
@@ -81,6 +83,7 @@ class Shard:
         self.by_client: dict[ClientId, dict[TopicId, Topic]] = {}
         self.stages = Stages()
         self.owners = Owners()
+        self.leases = Leases()
         self.keys = AllKeys()
         self.guests: OrderedDict[tuple[TopicId, ProducerId], Micros] = OrderedDict()
         self.patterns = Patterns()
@@ -131,6 +134,8 @@ class Shard:
                 self.patterns.remove(record.client, record.pattern)
             case ClientOpened() | ClientForgotten():
                 self.clients.apply(record)
+                if isinstance(record, ClientForgotten):
+                    self.leases.forget(record.client)
             case GenerationBegan():
                 self._generation_began(record, serial)
             case Marked():
@@ -141,6 +146,9 @@ class Shard:
                 self.stages.lost(record, serial)
             case StagesEnded():
                 self.stages.ended(record, serial)
+            case ClientLeased():
+                self._seen_time(record.timestamp)
+                self.leases.apply(record)
             case StageMade() | MessagesStaged() | StageDropped() | Committed():
                 known = self._apply_together(record, serial)
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"

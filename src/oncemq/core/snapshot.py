@@ -10,6 +10,7 @@ import msgspec
 
 from oncemq.core.clients import ClientState
 from oncemq.core.keys import KeysState
+from oncemq.core.leases import LeaseState
 from oncemq.core.names import Generation, Micros, Serial
 from oncemq.core.owners import OwnerState
 from oncemq.core.patterns import PatternState
@@ -28,7 +29,16 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     counts: tuple[tuple[int, int], ...] = ()  # of identities, by tag
 
 
-State = TopicState | ClientState | ShardState | KeysState | StageState | OwnerState | PatternState
+State = (
+    TopicState
+    | ClientState
+    | ShardState
+    | KeysState
+    | StageState
+    | OwnerState
+    | PatternState
+    | LeaseState
+)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
@@ -51,6 +61,8 @@ def capture(shard: Shard) -> Iterator[bytes]:
     for owner in list(shard.owners.entries):
         if owner in shard.owners.entries:
             yield _encode(shard.owners.capture(owner))
+    for state in shard.leases.capture():
+        yield _encode(state)
     for state in shard.keys.capture():
         yield _encode(state)
     yield _encode(
@@ -85,6 +97,8 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.stages.restore(state)
         case OwnerState():
             shard.owners.restore(state)
+        case LeaseState():
+            shard.leases.restore(state)
         case KeysState():
             shard.keys.restore(state)
         case ShardState():

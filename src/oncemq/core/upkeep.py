@@ -15,6 +15,7 @@ import msgspec
 
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
 from oncemq.core.records import (
+    ClientLeased,
     KeysForgotten,
     OwnersForgotten,
     PatternUnsubscribed,
@@ -28,6 +29,7 @@ from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.topic import Topic
 
+HOUR = Micros(3_600_000_000)
 DAY = Micros(86_400_000_000)
 BATCH = 1_000  # guests dropped in one go, so that a tick stays short
 TOPICS_A_LOOK = 1_000  # at most, whose keys or retention are looked at in one go
@@ -86,6 +88,7 @@ class Upkeep:
         self._stage_micros = rules.stage_ms * 1000
         self._keyed = Rounds()
         self._visits: OrderedDict[ClientId, Visit] = OrderedDict()  # the longest silent first
+        self._leases_from = Micros(0)  # no lease ends before
 
     def visited(self, client: ClientId, route: bytes, now: Micros) -> None:
         """A guest with subscriptions spoke, or its connection is there."""
@@ -115,6 +118,7 @@ class Upkeep:
             gone.setdefault(topic_id, []).append(producer)
         for topic_id, producers in gone.items():
             yield ProducersForgotten(topic_id, tuple(producers))
+        yield from self._leases_over(now, aged)
         if owners := self._shard.owners.silent_since(Micros(aged - DAY), NAMES):
             yield OwnersForgotten(owners)
         for stage in self._shard.stages.silent_since(Micros(aged - self._stage_micros), BATCH):
@@ -140,8 +144,21 @@ class Upkeep:
                 yield SubscriptionEnded(topic_id, client)
             del self._visits[client]
 
+    def _leases_over(self, now: Micros, aged: Micros) -> Iterator[Record]:
+        """Clients that did not renew their leases in time: the patterns first, the lease last."""
+        for client in self._shard.leases.over(aged) if now >= self._leases_from else ():
+            for pattern in list(self._shard.patterns.of(client)):
+                yield PatternUnsubscribed(client, pattern)
+            for topic_id in list(self._shard.by_client.get(client, ())):
+                yield SubscriptionEnded(topic_id, client)
+            yield ClientLeased(client, 0, aged, "")
+
     def recovered(self, now: Micros) -> None:
-        """After a restart no guest is connected yet: each has a while to come back."""
+        """After a restart no guest is connected yet: each has a while to come back.
+
+        So has whoever has a lease: an hour, in which no lease ends.
+        """
+        self._leases_from = Micros(now + HOUR)
         for client in (*self._shard.by_client, *self._shard.patterns.by_client):
             if is_anonymous(client):
                 self.visited(client, NO_ROUTE, now)

@@ -2,9 +2,14 @@
 
 Laws: its name is in the query's checkpoint before it is made to last, so none is left behind
 by a query that never began; its cursor moves only to what Spark has committed; two live
-queries with one name fence each other, and the older one is told.
+queries with one name fence each other, and the older one is told. A hold that may be nobody's
+soon (see `StreamReader`) has a lease: it ends by itself when no query renews it.
 """
 
+import getpass
+import math
+import socket
+import time
 from collections.abc import Iterable, Mapping
 
 from oncemq.client.blocking import Client
@@ -14,17 +19,24 @@ from oncemq.core.replies import SubscriptionInfo
 from oncemq.core.requests import Settled
 from oncemq.errors import Refused
 
+RENEWED_SECONDS = 86_400.0  # a hold without an end is said to be so eight times a day
+
 
 class Hold:
     """The subscription of one query on its topics, under one name."""
 
-    def __init__(self, server: str, timeout: float, name: str) -> None:
+    def __init__(
+        self, server: str, timeout: float, name: str, *, lease: float | None = None
+    ) -> None:
         self.name = name
+        self._lease = lease  # seconds; 0: it never ends by itself; None: left as it is
+        self._renewed = -math.inf
         self._mq = Client(server, timeout=timeout, state=state_in_memory(name))
         self._ids: dict[str, SubscriptionId] = {}
 
     def keep(self, places: Mapping[str, int]) -> None:
         """From now on nothing from these offsets on is freed; where it is held, it stays so."""
+        self.renew()
         missing = [topic for topic in places if topic not in self._ids]
         for topic in missing:
             try:
@@ -45,8 +57,16 @@ class Hold:
         mine = self._recall()
         return {each.topic: each.cursor for each in mine}
 
+    def renew(self) -> None:
+        """The query is still there; said now and then, however often this is called."""
+        now = time.monotonic()
+        if self._lease is not None and now >= self._renewed + max(self._lease, RENEWED_SECONDS) / 8:
+            self._mq.lease(self._lease, _about())
+            self._renewed = now
+
     def settle(self, places: Mapping[str, int]) -> None:
         """Everything below these offsets is committed: let it go."""
+        self.renew()
         if not self._ids:
             self._recall()  # the first commit after a restart is of the batch before it
         self._mq.settle_below(
@@ -65,3 +85,12 @@ class Hold:
     def close(self) -> None:
         """Let go of the connection; the subscription stays."""
         self._mq.close()
+
+
+def _about() -> str:
+    """Whose hold it is, for `once subscriptions`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "?"
+    return f"Spark query of {user} on {socket.gethostname()}"[:100]

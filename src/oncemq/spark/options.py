@@ -25,7 +25,7 @@ BOTH = (
     "maxRecordsPerPartition failOnDataLoss includeHeaders valueFormat valueSchema malformed"
 ).split()
 BATCH = "endingOffsets".split()
-STREAM = "maxOffsetsPerTrigger subscription".split()
+STREAM = "maxOffsetsPerTrigger subscription holdExpires".split()
 
 _MODES: dict[bool | None, tuple[str, Sequence[str]]] = {
     None: ("a read", [*BATCH, *STREAM]),
@@ -36,6 +36,7 @@ _MODES: dict[bool | None, tuple[str, Sequence[str]]] = {
 TIMEOUT_SECONDS = 60.0
 ROWS_PER_TASK = 250_000
 NO_SUBSCRIPTION = "none"
+SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class SourceOptions:
     value_schema: str
     keep_malformed: bool
     subscription: str | None
+    hold_expires: float | None  # seconds; 0: never; None: not said
 
 
 def source_options(given: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
@@ -95,6 +97,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         value_schema=found.text("valueSchema", ""),
         keep_malformed=found.one_of("malformed", ("refuse", "keep")) == "keep",
         subscription=_subscription(found),
+        hold_expires=_hold_expires(found),
     )
 
 
@@ -247,3 +250,17 @@ def _subscription(found: Given) -> str | None:
     if fault:
         raise ConfigError(fault)
     return name
+
+
+def _hold_expires(found: Given) -> float | None:
+    """For how many seconds the hold outlives its query."""
+    text = found.text("holdExpires", "").strip().lower()
+    if not text:
+        return None
+    if text == "never":
+        return 0.0
+    parts = re.fullmatch(r"([0-9]{1,6})(m|h|d)", text)
+    seconds = int(parts[1]) * SECONDS[parts[2]] if parts else 0
+    if not 60 <= seconds <= 3_650 * 86_400:
+        raise ConfigError(f"holdExpires is a time like 12h or 7d, or never, not {text!r}")
+    return float(seconds)

@@ -33,6 +33,7 @@ from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
 from oncemq.spark.ranges import Range, Stretch, ranges
 from oncemq.spark.reading import read
 
+FIRST_HOLD_SECONDS = 3 * 86_400.0
 POLL_SECONDS = 0.5  # an idle query asks this often, and is told at once when something comes
 
 
@@ -64,6 +65,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._pin and self._initial == progress:
             self._pin = False
             return progress.to_spark()
+        if self._hold is not None:
+            self._hold.renew()
         ends, generation = self._look(progress)
         places = self._judged(progress, ends, generation)
         reached = {name: replace(each, offset=ends[name].end) for name, each in places.items()}
@@ -243,8 +246,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._hold is None or self._hold.name != name:
             if self._hold is not None:
                 self._hold.close()
-            self._hold = Hold(self._options.server, self._options.timeout, name)
+            options = self._options
+            self._hold = Hold(options.server, options.timeout, name, lease=self._lease(name))
         return self._hold
+
+    def _lease(self, name: str) -> float:
+        """For how many seconds the hold outlives the query; 0: for good.
+
+        Spark does not tell a source whether its checkpoint is a temporary one, which no query comes
+        back to. So a hold that was not named is for some days, until a query has come back to it.
+        """
+        if self._options.hold_expires is not None:
+            return self._options.hold_expires
+        came_back = self._initial is None
+        return 0 if came_back or name == self._options.subscription else FIRST_HOLD_SECONDS
 
 
 def _own_name(*, keep: bool) -> str | None:

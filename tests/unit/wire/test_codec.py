@@ -54,6 +54,7 @@ from oncemq.core.requests import (
     Get,
     Hello,
     Input,
+    Lease,
     Leave,
     Listen,
     ListSubscriptions,
@@ -119,6 +120,7 @@ ALL_REQUESTS = [
     Compare("me", Generation(2), 3, SETTLED, (Numbers("a", TopicId(5), b"p" * 16, 7),)),
     ForgetClient("me", True),
     ListClients("me", 10),
+    Lease("me", 1, 60_000, "mine"),
 ]
 
 ALL_REPLIES = [
@@ -168,7 +170,7 @@ def test_these_are_all_requests_and_replies() -> None:
 
 
 def test_opcodes_are_for_good() -> None:
-    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 19), 20, 21, *range(24, 28)]
+    assert [each.opcode for each in ALL_REQUESTS] == [*range(1, 19), 20, 21, *range(24, 28), 31]
     assert [each.opcode for each in ALL_REPLIES] == [*range(64, 78), 80, 81, 84, 88, 85, 86]
 
 
