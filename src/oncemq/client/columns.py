@@ -165,7 +165,7 @@ class Columnar:
         True when the server wrote it down; a renewal is written now and then only.
         """
         engine, lease_ms = self._engine, round(seconds * 1000)
-        verb = ask(engine, lambda epoch: Lease(engine.client, epoch, lease_ms, about))
+        verb = ask(engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about))
         reply: Done = self._turns.run(verb)
         return reply.changed
 

@@ -25,7 +25,7 @@ ABOUT_BYTES_MAX = 200
 
 
 @dataclass(slots=True)
-class Term:
+class Grant:
     """One client's lease: for how long, and since when."""
 
     lease_ms: int
@@ -56,47 +56,47 @@ class Leases:
     """All leases of a shard."""
 
     def __init__(self) -> None:
-        self.terms: dict[ClientId, Term] = {}
+        self.grants: dict[ClientId, Grant] = {}
         self._next = Micros(0)  # no lease ends before
 
     def apply(self, record: ClientLeased) -> None:
         """A lease began, was renewed, or (without a time) is over. Remembered twice, it is so."""
         if record.lease_ms:
-            term = Term(record.lease_ms, record.timestamp, record.about)
-            self.terms[record.client] = term
-            self._next = min(self._next, term.ends)
+            grant = Grant(record.lease_ms, record.timestamp, record.about)
+            self.grants[record.client] = grant
+            self._next = min(self._next, grant.ends)
         else:
             self.forget(record.client)
 
     def forget(self, client: ClientId) -> None:
         """The client is forgotten, or its lease is over."""
-        self.terms.pop(client, None)
+        self.grants.pop(client, None)
 
     def ends(self, client: ClientId) -> Micros:
         """When a client's subscriptions end, unless it is heard of; 0: never."""
-        term = self.terms.get(client)
-        return term.ends if term else Micros(0)
+        grant = self.grants.get(client)
+        return grant.ends if grant else Micros(0)
 
     def about(self, client: ClientId) -> str:
         """Whose the client's subscriptions are, in its own words."""
-        term = self.terms.get(client)
-        return term.about if term else ""
+        grant = self.grants.get(client)
+        return grant.about if grant else ""
 
     def over(self, now: Micros) -> list[ClientId]:
         """Whose time is over."""
         if now < self._next:
             return []
-        self._next = min((term.ends for term in self.terms.values()), default=now)
-        return [client for client, term in self.terms.items() if term.ends <= now]
+        self._next = min((grant.ends for grant in self.grants.values()), default=now)
+        return [client for client, grant in self.grants.items() if grant.ends <= now]
 
     def capture(self) -> Iterator[LeaseState]:
         """All of them as values."""
-        for client, term in list(self.terms.items()):
-            yield LeaseState(client, term.lease_ms, term.renewed, term.about)
+        for client, grant in list(self.grants.items()):
+            yield LeaseState(client, grant.lease_ms, grant.renewed, grant.about)
 
     def restore(self, state: LeaseState) -> None:
         """A lease that a checkpoint kept."""
-        self.terms[state.client] = Term(state.lease_ms, state.renewed, state.about)
+        self.grants[state.client] = Grant(state.lease_ms, state.renewed, state.about)
 
 
 def lease_fault(lease: Lease) -> Refused | None:

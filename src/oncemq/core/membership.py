@@ -183,8 +183,8 @@ class Membership:
         refusal = refusal or lease_fault(lease)
         if refusal:
             return refusal
-        term = self._shard.leases.terms.get(lease.client)
-        if term.is_fresh(lease, stamp) if term else not lease.lease_ms:
+        grant = self._shard.leases.grants.get(lease.client)
+        if grant.is_fresh(lease, stamp) if grant else not lease.lease_ms:
             return Done(changed=False)
         leased = ClientLeased(lease.client, lease.lease_ms, stamp, lease.about)
         self._scribe.write(step, leased)

@@ -41,7 +41,7 @@ def test_a_subscription_ends_when_its_lease_is_over(held) -> None:
     assert held.shard.by_name["orders"].low == 0
     assert hours_pass(held, 6) == [SubscriptionEnded, ClientLeased]
     assert held.shard.by_name["orders"].low == 1
-    assert held.shard.leases.terms == {}
+    assert held.shard.leases.grants == {}
     assert hours_pass(held, 100) == []
 
 
@@ -87,11 +87,11 @@ def test_who_holds_and_until_when_is_told(held) -> None:
 def test_a_lease_survives_a_crash_and_a_checkpoint(held) -> None:
     held.sync()
     after = held.crash()
-    assert after.shard.leases.terms == held.shard.leases.terms
+    assert after.shard.leases.grants == held.shard.leases.grants
     restored = Shard(7)
     for blob in snapshot.capture(after.shard):
         snapshot.restore(restored, blob)
-    assert restored.leases.terms == after.shard.leases.terms
+    assert restored.leases.grants == after.shard.leases.grants
     assert hours_pass(after, 31) == [SubscriptionEnded, ClientLeased]
 
 
