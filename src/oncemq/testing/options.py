@@ -73,6 +73,8 @@ class Options(msgspec.Struct, frozen=True):
             checkpoint_bytes=self.checkpoint_bytes,
             checkpoint_records=self.checkpoint_records,
             checkpoint_idle_ms=300,
+            segment_stages=6,
+            stages_kept=0,
         )
 
 

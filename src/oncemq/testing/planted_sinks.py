@@ -5,12 +5,13 @@ from typing import Any
 
 from oncemq.core import owners
 from oncemq.core.commit_records import Part
-from oncemq.core.names import Micros
+from oncemq.core.names import Micros, TopicId
 from oncemq.core.owners import Answer, Owners, Published
 from oncemq.core.replies import Refused
 from oncemq.core.requests import Commit
 from oncemq.core.shard import Shard
 from oncemq.core.stages import Stage, Stages
+from oncemq.storage.planning import Live
 from oncemq.testing.planting import instead
 
 RESTARTS = ("sinks and server_kill", "sinks and server_cut", "sinks and server_trap")
@@ -110,3 +111,21 @@ def _expires_a_stage_that_is_put_to(original: Any) -> Any:
         return original(self, Micros(1 << 62), most)
 
     return silent_since
+
+
+@instead(Live, "lies_in", "sinks")
+def _ends_a_stage_that_lies_elsewhere_too(original: Any) -> Any:
+    def lies_in(self: Live, segments: Any, extents: Any) -> bool:
+        return bool(self.published)
+
+    return lies_in
+
+
+@instead(Shard, "live", "sinks")
+def _ends_a_stage_that_is_open(original: Any) -> Any:
+    def live(self: Shard, topic_id: TopicId) -> Any:
+        found = original(self, topic_id)
+        stage = self.stages.by_id.get(topic_id)
+        return (*found[:3], stage.last_serial) if found and stage else found
+
+    return live
