@@ -39,6 +39,8 @@ COMMANDS = {
     "bench": "Measure this machine.",
     "audit": "Prove that nothing is missing and nothing is double.",
     "demo": "See exactly-once survive crashes.",
+    "backup": "Copy a server's data, also while it runs.",
+    "restore": "Make a data directory of a backup.",
     "repair": "Look at a damaged data directory, and mend it.",
     "completion": "Print the completion script of a shell.",
 }

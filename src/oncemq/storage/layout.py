@@ -63,10 +63,32 @@ def raise_generation(disk: Disk, directory: str, random_bytes: Callable[[int], b
     """
     old = read_format(disk, directory)
     assert old is not None, "only a log that has a FORMAT file can be continued"
+    return _continue(disk, directory, old, old.generation + 1, random_bytes)
+
+
+def continue_format(
+    disk: Disk, directory: str, old: Format, random_bytes: Callable[[int], bytes]
+) -> Format:
+    """FORMAT for a log that goes on from a copy: the last thing written when it is restored.
+
+    The generation is raised by a random number: of two logs restored from one backup, each has its
+    own, so that a client of the one is told when it meets the other.
+    """
+    leap = 1 + int.from_bytes(random_bytes(2), "little")
+    return _continue(disk, directory, old, old.generation + leap, random_bytes)
+
+
+def _continue(
+    disk: Disk,
+    directory: str,
+    old: Format,
+    generation: int,
+    random_bytes: Callable[[int], bytes],
+) -> Format:
     tag = _random_tag(random_bytes)
     if tag == old.tag:
         tag = tag % 0x7FFFFFFF + 1
-    form = msgspec.structs.replace(old, tag=tag, generation=old.generation + 1)
+    form = msgspec.structs.replace(old, tag=tag, generation=generation)
     _write_format(disk, directory, form)
     return form
 

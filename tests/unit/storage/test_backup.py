@@ -1,0 +1,168 @@
+"""Backups: taken from a log at work, only what is new, and whole or not there."""
+
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.errors import Corrupt, StorageRefused
+from oncemq.storage.backup import Report, back_up, read_manifest, restore
+
+
+def nothing(_: str, __: int) -> None: ...
+
+
+def save(scribe: Any, backup: Path) -> Report:
+    return back_up(scribe.disk, str(scribe.directory), str(backup), progress=nothing)
+
+
+def bring_back(scribe: Any, backup: Path, directory: Path) -> None:
+    restore(
+        scribe.disk, str(backup), str(directory), random_bytes=secrets.token_bytes, progress=nothing
+    )
+
+
+def fill(scribe: Any, count: int = 30) -> None:
+    for number in range(count):
+        scribe.store(1, b"m%d " % number + b"x" * 100)
+
+
+def restored(scribe: Any, make_scribe: Any, backup: Path, directory: Path) -> Any:
+    bring_back(scribe, backup, directory)
+    return make_scribe(directory, scribe.disk, identity=b"\6")
+
+
+def test_a_log_at_work_is_backed_up_and_restored(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    scribe.checkpoint(b"state")
+    report = save(scribe, tmp_path / "backup")
+    assert report.last_serial == 30
+    scribe.store(1, b"after the backup")
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert other.opened.states == [b"state"]
+    assert other.payloads(1) == dict(enumerate(scribe.topics[1][:30]))
+    assert other.log.generation > scribe.log.generation
+    assert other.log.tag != scribe.log.tag
+    other.topics[1] = scribe.topics[1][:30]
+    other.store(1, b"another future")
+    other.reopen()
+    assert other.payloads(1)[30] == b"another future"
+    other.log.close()
+
+
+def test_a_second_backup_copies_only_what_is_new(scribe: Any, tmp_path: Path) -> None:
+    fill(scribe)
+    first = save(scribe, tmp_path / "backup")
+    assert first.copied_files == first.files > 3
+    fill(scribe, 10)
+    second = save(scribe, tmp_path / "backup")
+    assert second.last_serial == 40
+    new = second.files - first.files
+    assert second.copied_files == new + 1, "the segment that was in use, and what came after it"
+
+
+def test_a_segment_that_is_being_written_is_copied_as_far_as_it_holds(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe, 3)
+    path = scribe.segments[-1]
+    end = scribe.log._current.end
+    with path.open("r+b") as file:  # a later frame is there before an earlier one
+        file.seek(end + 200)
+        file.write(b"torn")
+    save(scribe, tmp_path / "backup")
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert len(other.payloads(1)) == 3
+    assert other.opened.report.torn == []
+    other.log.close()
+
+
+def test_files_that_vanish_meanwhile_begin_another_pass(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    for number in range(2):
+        scribe.fact(number)
+        scribe.commit()
+        scribe.checkpoint(b"%d" % number)
+    compacted: list[int] = []
+
+    def compact(_: str, __: int) -> None:
+        if not compacted:
+            compacted.append(0)
+            compacted[0] = scribe.compact(lambda _: 20)
+
+    back_up(scribe.disk, str(scribe.directory), str(tmp_path / "backup"), progress=compact)
+    assert compacted[0] > 0
+    names = {path.name for path in (tmp_path / "backup" / "files").iterdir()}
+    there = {path.name for path in (scribe.directory / "log").iterdir() if path.suffix != ".idx"}
+    assert there <= names
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert other.payloads(1, 20) == scribe.payloads(1, 20)
+    other.log.close()
+
+
+def test_a_backup_that_was_cut_off_leaves_the_one_before(
+    tmp_path: Path, make_scribe: Any, copying_disk: Any
+) -> None:
+    """At every step of a second backup: what is restored is the first or the second, whole."""
+    backup = tmp_path / "backup"
+    disk = copying_disk(backup, tmp_path / "copies")
+    scribe = make_scribe(tmp_path / "data", disk)
+    fill(scribe, 12)
+    save(scribe, backup)
+    fill(scribe, 9)
+    disk.armed = True
+    save(scribe, backup)
+    disk.armed = False
+    copies = sorted((tmp_path / "copies").iterdir())
+    assert len(copies) > 5
+    seen: set[int] = set()
+    for number, copy in enumerate(copies):
+        other = restored(scribe, make_scribe, copy, tmp_path / f"new{number}")
+        seen.add(len(other.payloads(1)))
+        other.log.close()
+    assert seen == {12, 21}
+    scribe.log.close()
+
+
+def test_what_is_there_is_not_overwritten(scribe: Any, tmp_path: Path) -> None:
+    fill(scribe, 3)
+    save(scribe, tmp_path / "backup")
+    with pytest.raises(StorageRefused, match="is not empty"):
+        bring_back(scribe, tmp_path / "backup", scribe.directory)
+    with pytest.raises(StorageRefused, match="is no backup"):
+        bring_back(scribe, scribe.directory / "log", tmp_path / "new")
+
+
+def test_another_log_has_a_backup_of_its_own(scribe: Any, make_scribe: Any, tmp_path: Path) -> None:
+    fill(scribe, 3)
+    save(scribe, tmp_path / "backup")
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    with pytest.raises(StorageRefused, match="backup of another log"):
+        save(other, tmp_path / "backup")
+    other.log.close()
+
+
+def test_a_damaged_segment_is_not_backed_up_and_a_damaged_backup_not_restored(
+    scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    backup = tmp_path / "backup"
+    save(scribe, backup)
+    manifest = read_manifest(scribe.disk, str(backup))
+    assert manifest is not None
+    victim = backup / "files" / scribe.segments[1].name
+    data = bytearray(victim.read_bytes())
+    data[200] ^= 1
+    victim.write_bytes(data)
+    with pytest.raises(Corrupt, match="is not what was backed up"):
+        bring_back(scribe, backup, tmp_path / "new")
+    assert not (tmp_path / "new" / "FORMAT").exists()
+    scribe.segments[1].write_bytes(data)
+    with pytest.raises(Corrupt, match="is damaged at byte"):
+        save(scribe, tmp_path / "another")
+    assert read_manifest(scribe.disk, str(tmp_path / "another")) is None
