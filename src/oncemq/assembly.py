@@ -79,7 +79,8 @@ class Server:
                 shard.apply(record, serial)
                 self.recovered += 1
             shard.serial = opened.log.last_serial
-            inventory.check(shard, opened.log)
+            agreed = opened.log.generation > shard.generation
+            missing = inventory.take(shard, opened.log, agreed=agreed)
             broker = Broker(shard, rules)
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
@@ -101,6 +102,10 @@ class Server:
         self.feed = broker.listeners.feed = live.address if live else ""
         driver = Driver(broker, opened.log)
         driver.connections = lambda: connections.count
+        # Holes first: killed in between, the next start finds the generation not begun yet.
+        driver.lose([each.record for each in missing], clock())
+        for each in missing:
+            logger.warning("messages lost for good, as a person agreed: %s", each)
         driver.begin(clock())
         self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started

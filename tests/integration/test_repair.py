@@ -1,0 +1,121 @@
+"""From damage to a server that serves: on the real server, with a client that was there before."""
+
+import secrets
+import threading
+from pathlib import Path
+
+import pytest
+
+from oncemq import Client, testing
+from oncemq.core import snapshot
+from oncemq.core.records import Marked, Retention
+from oncemq.core.shard import Shard
+from oncemq.errors import Corrupt
+from oncemq.server.examination import accept_loss, examine
+from oncemq.storage.backup import back_up, restore
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.log import LogOptions
+from oncemq.storage.recovery import open_log
+
+SMALL = LogOptions(
+    segment_bytes=1 << 16, allocate_bytes=1 << 14, reserve_bytes=1 << 12, checkpoint_records=40
+)
+
+
+def fill(data: Path, count: int) -> None:
+    """Messages over several segments, the first of which two checkpoints cover."""
+    with testing.server(data=data, options=SMALL) as address, Client(address) as client:
+        client.create_topic("orders", Retention(forever=True))
+        for number in range(count):
+            client.put("orders", b"%06d" % number + bytes(2000))
+    opened = open_log(LocalDisk(), str(data), SMALL, random_bytes=secrets.token_bytes)
+    shard = Shard(opened.log.tag, opened.log.identity)
+    for serial, record in opened.replay:
+        shard.apply(record, serial)
+    for _ in range(2):
+        shard.apply(Marked(), opened.log.append(Marked()))
+        group = opened.log.take_group()
+        assert group is not None
+        opened.log.write(group)
+        opened.log.finished(group)
+        writer = opened.log.begin_checkpoint()
+        for blob in snapshot.capture(shard):
+            writer.add(blob)
+        job = writer.finish()
+        job.run()
+        opened.log.complete(job)
+        job.clean()
+    opened.log.close()
+
+
+def test_a_lost_segment_is_a_hole_that_readers_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = tmp_path / "data"
+    fill(data, 150)
+    victim = sorted((data / "log").glob("*.log"))[1]
+    victim.unlink()
+    victim.with_suffix(".idx").unlink()
+    with pytest.raises(Corrupt, match="is in no segment"), testing.server(data=data, options=SMALL):
+        raise AssertionError("it serves with a hole that nobody agreed to")
+    found = examine(LocalDisk(), str(data))
+    assert not found.sound
+    (hole,) = [(each.record.first_offset, each.record.end_offset) for each in found.missing]
+    accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+    for _ in range(2):  # agreed to once, it stays so
+        with testing.server(data=data, options=SMALL) as address, Client(address) as client:
+            assert client.topic("orders").topic.lost == (hole,)
+            first = client.read("orders", hole[0], limit=1)
+            assert [message.offset for message in first] == [hole[1]]
+            client.put("orders", b"it goes on")
+    assert "messages lost for good, as a person agreed: orders@" in caplog.text
+    assert examine(LocalDisk(), str(data)).sound
+
+
+def test_a_backup_of_a_server_at_work_holds_what_was_acknowledged_before(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    stop = threading.Event()
+    acknowledged: list[int] = []
+    reached = [threading.Event() for _ in range(4)]
+
+    def publish(address: str) -> None:
+        with Client(address) as client:
+            while not stop.is_set():
+                receipt = client.put("orders", b"%06d" % len(acknowledged) + bytes(2000))
+                assert receipt.offset == len(acknowledged)
+                acknowledged.append(len(acknowledged))
+                if len(acknowledged) % 60 == 0 and len(acknowledged) <= 240:
+                    reached[len(acknowledged) // 60 - 1].set()
+
+    with testing.server(data=data, options=SMALL) as address:
+        with Client(address) as client:
+            client.create_topic("orders", Retention(forever=True))
+        thread = threading.Thread(target=publish, args=(address,))
+        thread.start()
+        try:
+            reports = []
+            for number in range(4):
+                reached[number].wait(60)
+                before = len(acknowledged)
+                report = back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None)
+                reports.append(report)
+                again = tmp_path / f"restored{number}"
+                restore(
+                    LocalDisk(),
+                    str(backup),
+                    str(again),
+                    random_bytes=secrets.token_bytes,
+                    progress=lambda _, __: None,
+                )
+                assert examine(LocalDisk(), str(again)).sound
+                with testing.server(data=again, options=SMALL) as other, Client(other) as client:
+                    found = client.topic("orders").topic
+                    assert (found.low, found.lost) == (0, ())
+                    assert found.end >= before
+                    messages = client.read("orders", 0, limit=found.end)
+                    numbers = [int(message.payload[:6]) for message in messages]
+                    assert numbers == list(range(len(numbers)))
+        finally:
+            stop.set()
+            thread.join()
+    assert reports[-1].copied_files < reports[-1].files, "sealed segments are copied once"
