@@ -288,6 +288,8 @@ class _Examination:
 
     def _checkpoints(self) -> list[Checkpoint]:
         folder = f"{self.found.directory}/checkpoints"
+        if "checkpoints" not in self.disk.names(self.found.directory):
+            return []
         names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
         read = [
             read_checkpoint(self.disk, f"{folder}/{name}", self.form.identity) for name in names

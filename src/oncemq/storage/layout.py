@@ -11,6 +11,7 @@ Law: a directory without FORMAT is new, or was never finished, or is refused; it
 taken for an empty log when it holds records.
 """
 
+import zlib
 from collections.abc import Callable
 
 import msgspec
@@ -32,6 +33,13 @@ class Format(msgspec.Struct, frozen=True):
     identity: bytes
     tag: int  # the upper half of every identity that this generation of the log gives
     generation: int = 1  # how often the log was continued from an earlier state, counted from 1
+    checksum: int = 0  # of all of it; 0: written before there was one
+
+    @property
+    def seal(self) -> int:
+        """The checksum that it has to have."""
+        text = b"%d %b %d %d" % (self.format, self.identity, self.tag, self.generation)
+        return zlib.crc32(text) or 1
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -51,8 +59,7 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
     form = Format(VERSION, random_bytes(IDENTITY_BYTES), tag)
     first = new_log_segment(f"{directory}/log", form.identity, 1, frame_key(form.identity))
     replace_file(disk, first.path, first.header.encode())
-    _write_format(disk, directory, form)
-    return form
+    return _write_format(disk, directory, form)
 
 
 def raise_generation(disk: Disk, directory: str, random_bytes: Callable[[int], bytes]) -> Format:
@@ -89,16 +96,17 @@ def _continue(
     if tag == old.tag:
         tag = tag % 0x7FFFFFFF + 1
     form = msgspec.structs.replace(old, tag=tag, generation=generation)
-    _write_format(disk, directory, form)
-    return form
+    return _write_format(disk, directory, form)
 
 
 def _random_tag(random_bytes: Callable[[int], bytes]) -> int:
     return int.from_bytes(random_bytes(4), "little") & 0x7FFFFFFF or 1
 
 
-def _write_format(disk: Disk, directory: str, form: Format) -> None:
+def _write_format(disk: Disk, directory: str, form: Format) -> Format:
+    form = msgspec.structs.replace(form, checksum=form.seal)
     replace_file(disk, f"{directory}/FORMAT", msgspec.json.format(msgspec.json.encode(form)))
+    return form
 
 
 def read_format(disk: Disk, directory: str) -> Format | None:
@@ -124,6 +132,8 @@ def read_format(disk: Disk, directory: str) -> Format | None:
         raise Corrupt(f"{path} cannot be read ({error}); restore it from a backup") from error
     if len(form.identity) != IDENTITY_BYTES:
         raise Corrupt(f"{path} holds an identity of {len(form.identity)} bytes, not 16")
+    if form.checksum not in (0, form.seal):
+        raise Corrupt(f"{path} is not what was written: its checksum differs; run `once repair`")
     return form
 
 

@@ -90,12 +90,12 @@ class _Opening:
         self.end = NOTHING
 
     def open(self, options: LogOptions, lock: Lock) -> Opened:
-        missing = {"log", "checkpoints"}.difference(self.disk.names(self.directory))
-        if missing:
+        if "log" not in self.disk.names(self.directory):
             raise Corrupt(
-                f"{self.directory} has a FORMAT file but no {min(missing)}/; "
-                "restore it from a backup"
+                f"{self.directory} has a FORMAT file but no log/; restore it from a backup"
             )
+        # Without checkpoints the whole log is replayed; one that does not begin at 1 is refused.
+        self.disk.make_directory(f"{self.directory}/checkpoints")
         self.report.removed += tidy(self.disk, self.directory)
         self.end = read_end(self.disk, self.directory)
         shelf = load_shelf(self.disk, self.directory, self.form.identity, self.end.segment)

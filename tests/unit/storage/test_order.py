@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from oncemq.storage.disk import LocalDisk, LocalFile
+from oncemq.storage.log import LogOptions
+from oncemq.storage.repair import accept_loss
 
 Event = tuple[str, str]
 
@@ -137,3 +139,72 @@ def test_checkpoints_and_cold_segments_are_durable_before_they_have_their_names(
     assert events[named + 1] == ("sync directory", "log")
     assert not [name for what, name in events[:named] if what == "remove"]
     noting.log.close()
+
+
+def test_a_clean_stop_syncs_what_an_interval_left_waiting(tmp_path: Path, make_scribe: Any) -> None:
+    scribe = make_scribe(tmp_path / "data", NotingDisk(), LogOptions(sync_ms=1000))
+    scribe.put(1, b"a")
+    scribe.commit()
+    scribe.disk.events.clear()
+    scribe.log.close()
+    assert scribe.disk.events[0] == ("sync", f"{1:020d}.log")
+
+
+def test_what_recovery_cuts_off_is_durable_elsewhere_before(noting: Any) -> None:
+    noting.store(1, b"a")
+    end = noting.log._current.end
+    noting.store(1, b"torn")
+    noting.kill()
+    with noting.segments[-1].open("r+b") as file:
+        file.seek(end + 60)
+        file.write(b"\xff")
+    noting.disk.events.clear()
+    noting.open()
+    events, name = noting.disk.events, noting.segments[-1].name
+    copy = f"{name}-{end}.torn"
+    cut = events.index(("truncate", name))
+    assert events.index(("sync", copy)) < events.index(("sync directory", "torn")) < cut
+    assert events.index(("sync directory", "log"), cut) > events.index(("sync", name), cut)
+    noting.log.close()
+
+
+def test_what_repair_takes_out_is_durable_elsewhere_before(noting: Any) -> None:
+    for number in range(30):
+        noting.store(1, b"m%d " % number + b"x" * 100)
+    place = noting.log.find(1, 3)
+    noting.log.close()
+    path = Path(place.segment.path)
+    data = bytearray(path.read_bytes())
+    data[place.position + place.size - 1] ^= 1
+    path.write_bytes(data)
+    noting.disk.events.clear()
+    accept_loss(noting.disk, str(noting.directory), random_bytes=lambda size: b"\7" * size)
+    events, name = noting.disk.events, path.name
+    copy = f"{name}-{place.position}.cut"
+    cut = events.index(("truncate", name))
+    assert events.index(("sync", copy)) < cut
+    assert ("sync", name) in events[cut:]
+    moved = [at for at, (what, _) in enumerate(events) if what == "rename"][1:]  # after FORMAT
+    assert moved
+    for at in moved:  # in its new place before it is gone from the old one, for good
+        after = [each for each in events[at + 1 :] if each[0] == "sync directory"][:2]
+        assert after[0] == ("sync directory", "quarantine")
+        assert after[1] in (("sync directory", "log"), ("sync directory", "data"))
+    noting.open()
+    noting.log.close()
+
+
+def test_a_salvaged_segment_is_removed_for_good(noting: Any) -> None:
+    for number in range(30):
+        noting.store(1, b"m%d " % number + b"x" * 100)
+    noting.checkpoint(b"state")
+    place = noting.log.find(1, 2)
+    noting.log.close()
+    path = Path(place.segment.path)
+    data = bytearray(path.read_bytes())
+    data[place.position + place.size - 1] ^= 1
+    path.write_bytes(data)
+    noting.disk.events.clear()
+    accept_loss(noting.disk, str(noting.directory), random_bytes=lambda size: b"\7" * size)
+    events = noting.disk.events
+    assert ("sync directory", "log") in events[events.index(("remove", path.name)) :]
