@@ -13,6 +13,7 @@ class Rules(msgspec.Struct, frozen=True):
     batch_messages_max: int = 1_000_000
     topics_max: int = 1_000_000
     subscriptions_max: int = 100_000  # of one topic
+    pattern_topics_max: int = 100_000  # that a pattern finds: each is a fact, in one go
     wait_ms_max: int = 60_000
     retry_ms: int = 3_000  # a listener that has not settled what came is told again after this
     idempotency_ms: int = 7 * 86_400_000  # how long an idempotency key is remembered

@@ -99,6 +99,10 @@ class Wildcards:
                 f"the clients of {patterns.count} patterns have names of {patterns.bytes} bytes"
             )
             return Refused("limit", f"{detail}: this server takes no more; end one first")
+        if len(found) > self._scribe.rules.pattern_topics_max:
+            detail = f"{subscribe.topic!r} matches {len(found)} topics"
+            most = self._scribe.rules.pattern_topics_max
+            return Refused("limit", f"{detail}, more than the {most} allowed: ask for fewer")
         most = self._scribe.rules.subscriptions_max
         full = next((each for each in found if len(each.subscriptions) >= most), None)
         if full is not None or patterns.count >= most:

@@ -372,3 +372,14 @@ def test_as_many_patterns_as_one_fact_about_a_new_topic_can_name(desk, monkeypat
     assert refused.code == "limit"
     desk.unsubscribe(">", "a" * 20)
     assert isinstance(desk.subscribe(">", "b" * 20), Subscribed)
+
+
+def test_a_pattern_over_too_many_topics_is_refused(make_desk) -> None:
+    desk = make_desk(Rules(pattern_topics_max=2))
+    for name in ("a.x", "a.y", "b.x"):
+        desk.create(name)
+    before = len(desk.records)
+    refused = desk.subscribe(">", "_anonymous-1")
+    assert (refused.code, "3 topics" in refused.detail) == ("limit", True)
+    assert len(desk.records) == before
+    assert desk.subscribe("a.*", "_anonymous-1").made
