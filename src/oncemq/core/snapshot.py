@@ -11,12 +11,19 @@ import msgspec
 from oncemq.core.clients import ClientState
 from oncemq.core.keys import KeysState
 from oncemq.core.leases import LeaseState
-from oncemq.core.names import Generation, Micros, Serial
+from oncemq.core.names import Generation, Micros, ProducerId, Serial, TopicId
 from oncemq.core.owners import OwnerState
 from oncemq.core.patterns import PatternState
+from oncemq.core.producers import Producer
 from oncemq.core.shard import Shard
 from oncemq.core.stages import StageState
-from oncemq.core.topic import TopicState, capture_topic, restore_topic
+from oncemq.core.topic import (
+    ProducersState,
+    TopicState,
+    capture_topic,
+    restore_producers,
+    restore_topic,
+)
 
 
 class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -31,6 +38,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 State = (
     TopicState
+    | ProducersState
     | ClientState
     | ShardState
     | KeysState
@@ -51,7 +59,8 @@ def capture(shard: Shard) -> Iterator[bytes]:
     for topic_id in list(shard.topics):
         topic = shard.topics.get(topic_id)
         if topic is not None:
-            yield _encode(capture_topic(topic))
+            for state in capture_topic(topic):
+                yield _encode(state)
     for client in list(shard.patterns.by_client):
         for state in shard.patterns.capture(client):
             yield _encode(state)
@@ -84,9 +93,11 @@ def restore(shard: Shard, blob: bytes) -> None:
             topic = restore_topic(state)
             shard.seen_identity(topic.id)
             shard.add(topic)
-            for producer, entry in topic.producers.items():
-                if entry.anonymous:
-                    shard.guests[topic.id, producer] = entry.seen
+            _guests(shard, topic.id, topic.producers)
+        case ProducersState():
+            more = restore_producers(state)
+            shard.topics[state.topic_id].producers.update(more)
+            _guests(shard, state.topic_id, more)
         case ClientState():
             shard.clients.restore(state)
         case PatternState():
@@ -106,3 +117,9 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
             shard.deleted = max(shard.deleted, state.deleted)
             shard.generation = max(shard.generation, state.generation)
+
+
+def _guests(shard: Shard, topic_id: TopicId, producers: dict[ProducerId, Producer]) -> None:
+    for producer, entry in producers.items():
+        if entry.anonymous:
+            shard.guests[topic_id, producer] = entry.seen

@@ -4,6 +4,7 @@ Laws: offsets are dense from 0; `visible` never passes what is durable; nothing 
 the lowest cursor is free (G4); without subscriptions and retention nothing is kept.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,6 +25,9 @@ from oncemq.core.producers import Producer, Recent
 from oncemq.core.records import Retention, TopicAwaited, TopicCreated
 
 ENDS_KEPT = 16  # generations of the log whose beginnings a topic remembers one by one
+
+
+PRODUCERS_A_VALUE = 500  # of a checkpoint: about a millisecond
 
 
 @dataclass(slots=True)
@@ -90,12 +94,15 @@ class Topic:
         return min([end for since, end in self.ends if since > generation], default=self.end)
 
     def accept(self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros) -> None:
-        """Remember that a producer's put is in the log."""
-        entry = self.producers.get(producer)
-        if entry is None:
-            entry = self.producers[producer] = Producer(anonymous)
-        entry.anonymous = entry.anonymous and anonymous  # once lasting, lasting for good
+        """Remember that a producer's put is in the log.
+
+        By a new entry: a checkpoint that is being taken has the ones of the moment it began at.
+        """
+        before = self.producers.get(producer)
+        anonymous = anonymous and (before is None or before.anonymous)  # once lasting, for good
+        entry = Producer(anonymous, recent=before.recent if before else ())
         entry.accept(recent, now)
+        self.producers[producer] = entry
 
     def lose(self, first: Offset, end: Offset) -> None:
         """These messages are gone: who stands among them goes on behind them."""
@@ -164,8 +171,29 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     ends: tuple[tuple[Generation, Offset], ...] = ()
 
 
-def capture_topic(topic: Topic) -> TopicState:
-    """The topic as a value."""
+class ProducersState(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """More producers of a topic, as of the same moment as the topic's own value before it."""
+
+    topic_id: TopicId
+    producers: tuple[ProducerState, ...]
+
+
+def capture_topic(topic: Topic) -> Iterator[TopicState | ProducersState]:
+    """The topic as values of a bounded size; what is put between two of them is in none."""
+    producers = list(topic.producers.items())
+    yield _captured(topic, _producers(producers[:PRODUCERS_A_VALUE]))
+    for start in range(PRODUCERS_A_VALUE, len(producers), PRODUCERS_A_VALUE):
+        yield ProducersState(topic.id, _producers(producers[start : start + PRODUCERS_A_VALUE]))
+
+
+def _producers(some: Iterable[tuple[ProducerId, Producer]]) -> tuple[ProducerState, ...]:
+    return tuple(
+        ProducerState(producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent)
+        for producer, entry in some
+    )
+
+
+def _captured(topic: Topic, producers: tuple[ProducerState, ...]) -> TopicState:
     return TopicState(
         topic_id=topic.id,
         name=topic.name,
@@ -174,10 +202,7 @@ def capture_topic(topic: Topic) -> TopicState:
         end=topic.end,
         trimmed=topic.trimmed,
         last_serial=topic.last_serial,
-        producers=tuple(
-            ProducerState(producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent)
-            for producer, entry in topic.producers.items()
-        ),
+        producers=producers,
         subscriptions=tuple(
             (each.id, each.client, each.cursor) for each in topic.subscriptions.values()
         ),
@@ -186,6 +211,22 @@ def capture_topic(topic: Topic) -> TopicState:
         lost=topic.lost.above(topic.low),
         ends=topic.ends,
     )
+
+
+def restore_producers(state: TopicState | ProducersState) -> dict[ProducerId, Producer]:
+    """The producers that a value has."""
+    return {
+        each.producer: Producer(
+            each.anonymous,
+            each.last_sequence,
+            each.seen,
+            tuple(
+                Recent(Sequence(first), count, Offset(offset), checksum)
+                for first, count, offset, checksum in each.recent
+            ),
+        )
+        for each in state.producers
+    }
 
 
 def restore_topic(state: TopicState) -> Topic:
@@ -201,18 +242,7 @@ def restore_topic(state: TopicState) -> Topic:
         last_serial=state.last_serial,
         configured=state.configured,
         ends=state.ends,
-        producers={
-            each.producer: Producer(
-                each.anonymous,
-                each.last_sequence,
-                each.seen,
-                tuple(
-                    Recent(Sequence(first), count, Offset(offset), checksum)
-                    for first, count, offset, checksum in each.recent
-                ),
-            )
-            for each in state.producers
-        },
+        producers=restore_producers(state),
         subscriptions={
             client: Subscription(subscription_id, client, cursor, client in derived)
             for subscription_id, client, cursor in state.subscriptions

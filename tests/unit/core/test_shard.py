@@ -173,3 +173,24 @@ def test_a_commit_makes_no_topic_without_a_number_for_it(desk) -> None:
     desk.shard.identities.seen(7 << 32 | COUNT_MAX - 2)
     assert desk.commit(("a", b"s", 0, 1), ("b", b"s", 1, 1)).code == "limit"
     assert "a" not in desk.shard.by_name
+
+
+def test_a_topic_with_many_producers_is_captured_in_parts_as_of_one_moment(
+    desk, monkeypatch
+) -> None:
+    monkeypatch.setattr("oncemq.core.topic.PRODUCERS_A_VALUE", 3)
+    desk.subscribe("orders")
+    for number in range(10):
+        desk.put("orders", b"a", producer=b"%d" % number, lasting=number % 2 == 0)
+    begin = len(desk.records)
+    capture = snapshot.capture(desk.shard)
+    captured: list[bytes] = []
+    for blob in capture:  # each producer puts again, and a new one comes, while it is taken
+        captured.append(blob)
+        number = len(captured)
+        desk.put("orders", b"b", producer=b"%d" % (number % 10), lasting=number % 3 == 0)
+        desk.put("orders", b"b", producer=b"new%d" % number)
+    assert len(captured) > 4
+    after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+    assert blobs(after) == blobs(desk.shard)
+    assert after.guests == desk.shard.guests

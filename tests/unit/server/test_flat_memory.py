@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.crashed_server import Janitor
 
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, key_producer
-from oncemq.core.replies import Refused, Reply
+from oncemq.core.replies import Refused, Reply, Resumed
 from oncemq.core.requests import (
     Commit,
     DeleteTopic,
@@ -91,8 +91,9 @@ class Town:
         )
         reply = self.ask(put, body)
         if isinstance(reply, Refused):
-            permit = self.ask(Resume(guest, Epoch(0), topic, producer, 1)).permit
-            reply = self.ask(msgspec.structs.replace(put, permit=permit), body)
+            resumed = self.ask(Resume(guest, Epoch(0), topic, producer, 1))
+            assert isinstance(resumed, Resumed)
+            reply = self.ask(msgspec.structs.replace(put, permit=resumed.permit), body)
         assert not isinstance(reply, Refused), reply
 
     def stage(self, topic: str, name: bytes) -> None:
