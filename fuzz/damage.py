@@ -263,7 +263,7 @@ def make_outbox() -> tuple[Copied, list[Unsent]]:
     puts = [Unsent("t", TopicId(1), Number(n), 1, 0, b"payload %d" % n) for n in range(1, 6)]
     for put in puts:
         slot.record([put])
-    slot.done("t", Number(2))
+    slot.done(puts[0])
     slot.close()
     return disk, puts
 

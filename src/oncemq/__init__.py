@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         StorageFull,
         StorageRefused,
         StorageUnreadable,
+        StorageUnsure,
         Unreachable,
         Unwanted,
     )
@@ -71,6 +72,7 @@ __all__ = [
     "StorageFull",
     "StorageRefused",
     "StorageUnreadable",
+    "StorageUnsure",
     "SubscriptionInfo",
     "TopicInfo",
     "TopicShown",

@@ -15,6 +15,7 @@ OnceMQError
 ├── StorageRefused      the disk is full, or what is on it cannot be trusted
 │   ├── StorageUnreadable  the server's disk did not give what is stored; try again
 │   ├── StorageFull     no room; nothing was stored
+│   ├── StorageUnsure   the client's disk failed: the next start may send the put, or not have it
 │   ├── Corrupt         a checksum, the chain or the order of the log does not hold
 │   └── Locked          another process has this directory open
 ├── DatabaseRefused     the connection to your database cannot be used as it is
@@ -118,6 +119,16 @@ class StorageFull(StorageRefused):
     """No room on the disk (or the set limit is reached); nothing was stored."""
 
     code = "storage_full"
+
+
+class StorageUnsure(StorageRefused):
+    """The disk of this client failed while a put was recorded; the next start finds out.
+
+    It sends the put if the disk has it. Put again what must not be missing only under a key that
+    makes it the same put (`idempotency_key`), or after that start looked at what is stored.
+    """
+
+    code = "storage_unsure"
 
 
 class Corrupt(StorageRefused):

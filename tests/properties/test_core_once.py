@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from oncemq.core.broker import Broker
 from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Serial
 from oncemq.core.names import SubscriptionId as Id
-from oncemq.core.publisher import Parcel, Publisher
+from oncemq.core.publisher import Numbers, Parcel, Publisher
 from oncemq.core.records import MessagesStored, Record, SubscriptionMade
 from oncemq.core.replies import Messages, PutAccepted, Refused, Reply, Resumed, Subscribed
 from oncemq.core.requests import Get, Put, Request, Resume, Start, Subscribe, Unsubscribe
@@ -230,23 +230,25 @@ class OnceMachine(RuleBasedStateMachine):
     @rule()
     def puts_leave(self) -> None:
         for lane in self.publisher.lanes():
-            if lane.is_lost(self.publisher.from_disk):
+            if lane.is_lost:
                 producer = lane.parcels[0].producer
                 resume = Resume(WRITER, Epoch(0), lane.topic, producer, self.tokens)
                 if lane.resume_token not in self.open:
                     lane.resume_token = self.ask(resume, partial(self.resumed, lane, producer))
             for parcel in list(self.publisher.ready(lane)):
+                numbers = lane.numbers[parcel.producer]
                 put = Put(
-                    WRITER, Epoch(0), parcel.topic, lane.topic_id, parcel.producer, parcel.lasting,
-                    parcel.first_sequence, parcel.count, 0, parcel.checksum,
-                    lane.permits.get(parcel.producer, 0),
+                    WRITER, Epoch(0), parcel.topic, numbers.topic_id, parcel.producer,
+                    parcel.lasting, parcel.first_sequence, parcel.count, 0, parcel.checksum,
+                    numbers.permit,
                 )  # fmt: skip
                 parcel.token = self.tokens + 1
                 self.ask(put, lambda reply, p=parcel: self.answered(p, reply), bytes(parcel.body))
 
     def resumed(self, lane, producer, reply) -> None:
         assert isinstance(reply, Resumed)
-        self.publisher.resumed(lane, producer, reply)
+        plan = self.publisher.plan(lane, producer, reply)
+        self.publisher.carry_out(lane, producer, plan)
 
     def answered(self, parcel: Parcel, reply: Reply | Deliver) -> None:
         if isinstance(reply, Refused):
@@ -274,7 +276,8 @@ class OnceMachine(RuleBasedStateMachine):
                 del self.open[token]
         for old in before.all_lanes():
             lane = self.publisher.lane(old.topic)
-            lane.topic_id, lane.next_sequences = old.topic_id, old.next_sequences
+            for producer, numbers in old.numbers.items():
+                lane.numbers[producer] = Numbers(numbers.topic_id, numbers.next, sure=False)
             for parcel in old.parcels:
                 parcel.token, parcel.tried = 0, True
                 self.publisher.add(parcel)

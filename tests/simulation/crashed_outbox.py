@@ -4,12 +4,16 @@ Law: a recorded put is pending until it is done, its numbers are never given aga
 producer of a slot stays the same; what was being recorded may be there or not.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
+
+from msgspec.structs import replace
 
 from oncemq.client.outbox import Slot, open_slots
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.outbox_records import OutboxResumed
 from oncemq.testing.faulty_disk import FaultyDisk
 
 
@@ -22,6 +26,7 @@ class Mail:
     kept: int = 0  # so many of them are recorded
     done: dict[str, int] = field(default_factory=dict[str, int])
     done_kept: dict[str, int] = field(default_factory=dict[str, int])
+    becoming: "Mail | None" = None  # with other numbers, while these are put on the disk
 
     def pending(self) -> list[Unsent]:
         return [put for put in self.asked if put.first_sequence >= self.done.get(put.topic, 1)]
@@ -29,7 +34,28 @@ class Mail:
     def lanes(self, puts: list[Unsent]) -> dict[str, tuple[TopicId, Sequence]]:
         return {p.topic: (p.topic_id, Sequence(p.first_sequence + p.count)) for p in puts}
 
+    def renumber(self, topic: str, record: OutboxResumed) -> None:
+        """As the record says; nothing of the topic is done."""
+        first = record.first
+        asked: list[Unsent] = []
+        for put in self.asked:
+            if put.topic == topic and put.first_sequence in record.gone:
+                continue
+            if put.topic == topic:
+                changes = put.first_sequence >= record.kept_below
+                number = first if changes else put.first_sequence
+                first = Sequence(first + put.count) if changes else first
+                put = replace(put, topic_id=record.topic_id, first_sequence=number)
+            asked.append(put)
+        self.asked, self.kept = asked, len(asked)
+
     def check(self, slot: Slot) -> None:
+        if self.becoming is not None:
+            becoming, self.becoming = self.becoming, None
+            if [(p.first_sequence, p.topic_id) for p in slot.pending] == [
+                (p.first_sequence, p.topic_id) for p in becoming.pending()
+            ]:
+                vars(self).update(vars(becoming))
         assert self.producer in (None, slot.producer)
         must = [put for put in self.asked[: self.kept] if put in self.pending()]
         assert [put for put in slot.pending if put in must] == must, "a recorded put is lost"
@@ -77,11 +103,23 @@ class Post:
         mail.kept, mail.done_kept = len(mail.asked), done
 
     def done(self, name: str, number: int, topic: str = "a") -> None:
-        self.mails[name].done[topic] = 1 + 2 * number
-        self.slots[name].done(topic, Sequence(1 + 2 * number))
+        mail = self.mails[name]
+        mail.done[topic] = 1 + 2 * number
+        mine = [put for put in mail.asked if put.topic == topic]
+        self.slots[name].done(mine[number - 1])
 
-    def rewrite(self, name: str) -> None:
+    def renumber(self, name: str, record: OutboxResumed) -> None:
+        mail = self.mails[name]
+        mail.becoming = deepcopy(mail)
+        mail.becoming.renumber(record.topic, record)
+        self.slots[name].renumber(
+            record.topic, record.topic_id, kept_below=record.kept_below, first=record.first,
+            gone=record.gone,
+        )  # fmt: skip
+        self.mails[name] = mail.becoming
+
+    def rotate(self, name: str) -> None:
         mail = self.mails[name]
         done = dict(mail.done)
-        self.slots[name].rewrite(mail.lanes(mail.asked), mail.pending())
+        self.slots[name].rotate(mail.lanes(mail.asked), mail.pending())
         mail.done_kept = done

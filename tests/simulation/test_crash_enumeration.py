@@ -9,6 +9,7 @@ without storing anything twice.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -19,10 +20,10 @@ from oncemq.client import outbox
 from oncemq.client.outbox import open_slots
 from oncemq.core import snapshot
 from oncemq.core.names import ClientId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxLane
+from oncemq.core.outbox_records import OutboxLane, OutboxResumed
 from oncemq.core.records import Marked, Retention
 from oncemq.core.topic import Topic, TopicState
-from oncemq.errors import Corrupt
+from oncemq.errors import Corrupt, StorageUnsure
 from oncemq.server import driver
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import Opened, _Opening, open_log
@@ -181,6 +182,11 @@ def verify_outbox(mails: dict[str, Mail], disk: FaultyDisk, random: Random) -> i
     return 3
 
 
+def failing_record(post: Post) -> None:
+    with pytest.raises(StorageUnsure):
+        post.record("2", 80)
+
+
 def post_all(post: Post, points: CrashPoints) -> None:
     """Everything a client does to its outbox."""
     post.open()
@@ -189,24 +195,27 @@ def post_all(post: Post, points: CrashPoints) -> None:
     post.record("1", 50, topic="b")
     post.done("1", 2)
     post.record("1", 400)
-    post.rewrite("1")
+    post.rotate("1")
     post.record("1", 200)
     twin = Post(post.disk, post.mails, seed=9)
     twin.open()  # the first is alive: another slot
     assert list(twin.slots) == ["2"]
     twin.record("2", 600, 600)
     post.done("1", 5)
-    post.rewrite("1")
+    post.rotate("1")
     post.disk.kill()
     post.open()
     assert list(post.slots) == ["1", "2"]
     post.record("1", 3000, 10)
-    points.after(lambda: post.rewrite("1"), "write", "1/4/log", variant=PowerCut.TORN)
+    points.after(lambda: post.rotate("1"), "write", "1/4/log", variant=PowerCut.TORN)
     post.open()
     points.after(lambda: post.record("2", 900, 900), "write", ".log", variant=PowerCut.REORDERED)
     post.open()
-    points.failing(lambda: post.record("2", 80), "sync", ".log")
+    points.failing(partial(failing_record, post), "sync", ".log")
     post.open()
+    post.record("1", 40, 50, 60, topic="c")
+    post.renumber("1", OutboxResumed("c", TopicId(8), Sequence(3), Sequence(9), (Sequence(5),)))
+    post.record("1", 70)
     post.done("2", 1)
     for slot in post.slots.values():
         slot.close()
@@ -389,5 +398,5 @@ def test_a_log_that_is_half_removed_is_no_damaged_log(point: int) -> None:
     disk.faults.hook = None
     disk.kill()
     (slot,) = open_slots(disk, "/state", Random(3).randbytes)
-    slot.rewrite({}, [])
+    slot.rotate({}, [])
     assert [name for name in disk.names("/state/1") if not name.isdigit()] == ["lock"]

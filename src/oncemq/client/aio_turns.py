@@ -17,6 +17,7 @@ from oncemq.client.abandoned import let_go
 from oncemq.client.engine import Engine
 from oncemq.client.forks import tell_of_forks
 from oncemq.client.getting import AsyncGetting
+from oncemq.client.survival import surviving
 from oncemq.client.turns import monotonic_clock
 from oncemq.client.verbs import Verb
 from oncemq.errors import Forked, Unreachable
@@ -83,10 +84,17 @@ class AsyncTurns:
         moved.set()
         self._come_back()
 
+    def pump_alone(self) -> None:
+        """As a callback: nobody waits here, so who asks next must hear of what went wrong."""
+        with surviving(self._engine):
+            self.pump()
+        if self._engine.failure is not None:
+            self._moved.set()
+
     def pump_soon(self) -> None:
         """Once for all puts of this turn of the loop."""
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_soon(self.pump)
+            self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
 
     def _come_back(self) -> None:
         loop = asyncio.get_running_loop()
@@ -98,7 +106,9 @@ class AsyncTurns:
         pause = IDLE_SECONDS
         if deadline is not None:
             pause = min(pause, max(0.001, (deadline - monotonic_clock()) / 1_000_000))
-        self._timer = loop.call_later(pause, weakly if self._engine.outflow.idle else self.pump)
+        self._timer = loop.call_later(
+            pause, weakly if self._engine.outflow.idle else self.pump_alone
+        )
 
     def close(self) -> None:
         """No pump after this; whoever still waits learns that it is over."""
@@ -147,7 +157,7 @@ class Watch:
 def _pump_if_alive(reference: "weakref.ref[AsyncTurns]") -> None:
     turns = reference()
     if turns is not None:
-        turns.pump()
+        turns.pump_alone()
 
 
 def _close_for_good(engine: Engine, watch: Watch) -> None:

@@ -231,6 +231,7 @@ class Engine:
             where = self.state.directory
             kept = f"; {self.outflow.unsent} puts are recorded in {where} and go out later"
         servers = ", ".join(self.settings.servers)
+        kept += f"; {self.outflow.trouble}" if self.outflow.trouble else ""
         late = f"within {limit:g} s while waiting for {what}"
         if self._arrival.refusal is None:
             return Unreachable(f"no answer from {servers} {late}{kept}")

@@ -1,5 +1,7 @@
 """Single puts that nobody waits for, gathered until they leave as one batch."""
 
+from collections.abc import Sequence
+
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 from oncemq.wire import batch
@@ -25,6 +27,18 @@ class Gathering:
     def full(self) -> bool:
         """Whether it is worth a request of its own."""
         return len(self.payloads) >= GATHER_MESSAGES or self.size >= GATHER_BYTES
+
+    def add(self, payloads: Sequence[bytes], item: batch.Item | None) -> int:
+        """Take them as they are now, whatever their owner does with them later; their bytes."""
+        if item is not None:
+            key = None if item.key is None else bytes(item.key)
+            headers = None if item.headers is None else dict(item.headers)
+            self.sides[len(self.payloads)] = batch.Item(item.payload, key, headers)
+        taken = [each if type(each) is bytes else batch.payload_of(each) for each in payloads]
+        size = sum(map(len, taken))
+        self.size += size
+        self.payloads.extend(taken)
+        return size
 
     def encode(self) -> tuple[int, bytes]:
         """The columns and the body."""

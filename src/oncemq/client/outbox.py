@@ -5,15 +5,18 @@ always one: a slot is a producer, its numbers and its unsent puts, in a log of t
 storage code. The process that holds a slot's lock sends from it; a slot left behind by a dead
 process is taken over whole, with its producer, so that what it had sent is recognized.
 
-Law: a put is synced here before it is sent (G2 across crashes of the client).
+Laws: a put is synced here before it is sent (G2 across crashes of the client), and new numbers
+before they are used. A disk that has no room leaves the slot as it was. After a write or a sync
+that failed it is not known what the disk has: nothing more is recorded (`failure`), and the next
+start finds out. Whatever the disk does is said in words, never as a bare OSError.
 """
 
+import logging
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import chain
-from operator import itemgetter
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 
+from oncemq.client.outbox_contents import Contents
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.outbox_records import (
@@ -21,20 +24,32 @@ from oncemq.core.outbox_records import (
     OutboxDone,
     OutboxLane,
     OutboxOpened,
-    OutboxPut,
+    OutboxResumed,
 )
 from oncemq.core.records import Marked
-from oncemq.errors import Locked, StorageFull
-from oncemq.storage.disk import Buffer, LockingDisk
+from oncemq.core.step import Body
+from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
+from oncemq.storage.disk import LockingDisk
 from oncemq.storage.layout import remove_log
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
-from oncemq.storage.room import RETRY_MS
+from oncemq.storage.room import ALLOWANCE_BYTES, RETRY_MS
+from oncemq.storage.segment import DISK_FULL
 
-ROTATE_BYTES = 8 << 20  # a log this long is written anew with only what is unsent
+ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
+FRAME_BYTES = 100  # of a record beside its body, about
 _OPTIONS = LogOptions(segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16)
 
 RandomBytes = Callable[[int], bytes]
+
+logger = logging.getLogger("oncemq.client")
+
+
+def in_words(error: OSError, what: str) -> StorageRefused:
+    """What the disk of a client did, for whoever put."""
+    if error.errno in DISK_FULL:
+        return StorageFull(f"the disk of this client is full: {what}; make room there")
+    return StorageRefused(f"the disk of this client failed ({error}): {what}", code="disk_failed")
 
 
 class Slot:
@@ -46,80 +61,165 @@ class Slot:
         self._disk = disk
         self._asked = 0
         self._recorded = False  # anything, by this process
-        self._disk.make_directory(directory)
-        self._lock = self._disk.lock(f"{directory}/lock")
+        self.failure: StorageRefused | None = None  # the disk failed: nothing more is recorded
         self.producer = ProducerId(b"")
         self.is_new = False  # no earlier start has used the producer's numbers
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
         self.pending: list[Unsent] = []
-        self._edition = 0
-        self._written = 0
-        try:
-            self._log = self._open()
-        except BaseException:
-            self._lock.release()
-            raise
+        self._edition = self._last_edition = 0
+        self._live_bytes = 0  # of records whose puts have no answer
+        self._dead_bytes = 0
+        self._rotate_bytes = ROTATE_BYTES
+        self._answered: dict[str, Sequence] = {}  # to be noted with the next record
+        with self._in_words("could not be opened"):
+            self._disk.make_directory(directory)
+            self._lock = self._disk.lock(f"{directory}/lock")
+            try:
+                self._log = self._open()
+            except BaseException:
+                self._lock.release()
+                raise
 
     def record(self, puts: Iterable[Unsent]) -> None:
-        """Make puts durable; they may be sent after this."""
-        size = 0
+        """Make puts durable; they may be sent after this. All of them, or none."""
+        puts = list(puts)
+        self._must_work()
+        with self._in_words("took no put; it is not recorded, and will not be sent"):
+            self._note_answered()
+            self._need(sum(_room_for(put.topic, put.body) for put in puts), fact=False)
         for put in puts:
-            self._asked += RETRY_MS  # a full disk is asked again for every put
-            if not self._log.has_room(len(put.body) + len(put.topic) * 4, now_ms=self._asked):
-                raise StorageFull("the disk of this client is full: the put was not recorded")
-            self._append(put)
-            size += len(put.body)
-        self._commit()
+            self._append(self._log, put)
+        self._commit("a put was recorded: the next start may send it, or not have it")
         self._recorded = True
-        self._written += size + 1
+        self._live_bytes += sum(map(_size, puts))
 
-    def done(self, topic: str, next_sequence: Sequence) -> None:
-        """Everything below has its answer; durable with the next record, or at close."""
-        self._log.append(OutboxDone(topic, next_sequence))
+    def renumber(
+        self,
+        topic: str,
+        topic_id: TopicId,
+        *,
+        kept_below: Sequence,
+        first: Sequence,
+        gone: Iterable[Sequence],
+    ) -> None:
+        """Make the new numbers of a topic's puts durable; they may be used after this."""
+        self._must_work()
+        record = OutboxResumed(topic, topic_id, kept_below, first, tuple(gone))
+        with self._in_words("took no new numbers; what waits for them is not sent"):
+            self._need(_room_for(topic) + 9 * len(record.gone), fact=True)
+        self._log.append(record)
+        self._commit("numbers were changed: the next start finds out which it has")
+        self._recorded = True
+
+    def done(self, put: Unsent) -> None:
+        """It and everything before it has its answer; durable with the next record, or at close."""
+        self._answered[put.topic] = put.end
+        self._live_bytes -= _size(put)
+        self._dead_bytes += _size(put) + FRAME_BYTES
 
     @property
     def rotate_due(self) -> bool:
         """Whether the log is worth writing anew."""
-        return self._written >= ROTATE_BYTES
+        return self._dead_bytes >= max(self._rotate_bytes, self._live_bytes)
 
-    def rewrite(
-        self, lanes: dict[str, tuple[TopicId, Sequence]], pending: Iterable[Unsent]
-    ) -> None:
-        """Start a new log that holds only this; the old one goes when it is durable."""
-        old, old_edition = self._log, self._edition
-        self._edition += 1
-        self._written = 0
-        self._log = self._new_log(self._edition)
-        for topic, (topic_id, next_sequence) in lanes.items():
-            self._log.append(OutboxLane(topic, topic_id, next_sequence))
-        for put in pending:
-            self._append(put)
-            self._written += len(put.body)
-        self._log.append(OutboxOpened(self.producer))
-        self._commit()
-        old.close()
-        remove_log(self._disk, f"{self._directory}/{old_edition}")
+    def rotate(self, lanes: dict[str, tuple[TopicId, Sequence]], pending: list[Unsent]) -> None:
+        """Start a new log that holds only this; the old one goes when it is durable.
+
+        Where the disk does not let it, the old one goes on, and it is tried again later.
+        """
+        self._must_work()
+        old = self._log
+        try:
+            with self._in_words("could not be written anew"):
+                self._log = self._copy(lanes, pending)
+        except StorageRefused as error:
+            self._rotate_bytes = self._dead_bytes + ROTATE_BYTES
+            logger.warning("outbox not rotated slot=%s: %s", self._directory, error.detail)
+            return
+        old_edition, self._edition = self._edition, self._last_edition
+        self._answered.clear()
+        self._live_bytes, self._dead_bytes = sum(map(_size, pending)), 0
+        self._rotate_bytes = ROTATE_BYTES
+        with suppress(OSError):  # the next start removes what is left of it
+            old.close()
+            remove_log(self._disk, f"{self._directory}/{old_edition}")
 
     def close(self) -> None:
-        """Make what is known durable, and known to be so, and let go of the slot."""
-        self._commit()
-        if self._recorded:
-            self._log.append(Marked())  # damage to the last put is then told from a torn tail
-            self._commit()
-        self._log.close()
-        self._lock.release()
+        """Make what is known durable, and known to be so, and give the slot free.
 
-    def _append(self, put: Unsent) -> None:
+        What cannot be noted any more is asked of the server by the next start.
+        """
+        try:
+            if self.failure is None:
+                self._note_answered()
+                self._commit("it was closed; everything recorded before is there")
+                if self._recorded and self._has_room(0):
+                    self._log.append(Marked())  # damage to the last put is told from a torn tail
+                    self._commit("it was closed; everything recorded before is there")
+        except (OSError, StorageRefused) as error:
+            logger.warning("outbox not closed cleanly slot=%s: %s", self._directory, error)
+        finally:
+            try:
+                with suppress(OSError):
+                    self._log.close()
+            finally:
+                self._lock.release()
+
+    # What the disk takes
+
+    def _must_work(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _has_room(self, size: int, *, fact: bool = False) -> bool:
+        self._asked += RETRY_MS  # a full disk is asked again every time
+        return self._log.has_room(size, now_ms=self._asked, fact=fact)
+
+    def _need(self, size: int, *, fact: bool) -> None:
+        if not self._has_room(size, fact=fact):
+            raise OSError(DISK_FULL[0], "no room left")
+
+    def _note_answered(self) -> None:
+        """As far as there is room: the server knows as well which puts it has."""
+        for topic, next_sequence in list(self._answered.items()):
+            if not self._has_room(_room_for(topic)):
+                return
+            self._log.append(OutboxDone(topic, next_sequence))
+            del self._answered[topic]
+
+    def _append(self, log: Log, put: Unsent) -> None:
         record = OutboxBatch(
             put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required
         )
-        self._log.append(record, put.body, checksum=zlib.crc32(put.body))
+        log.append(record, put.body, checksum=zlib.crc32(put.body))
 
-    def _commit(self) -> None:
-        group = self._log.take_group()
-        if group is not None:
-            self._log.write(group)
-            self._log.finished(group)
+    def _commit(self, when: str) -> None:
+        """What was appended is durable after this, or nothing is recorded here any more."""
+        try:
+            _write(self._log)
+        except (OSError, StorageRefused) as error:
+            self.failure = self._failed(error)
+            raise StorageUnsure(
+                f"the disk of this client failed ({error}) at {self._directory} while {when}; "
+                "close the client, see to the disk and start it again"
+            ) from error
+
+    def _failed(self, error: OSError | StorageRefused) -> StorageRefused:
+        return StorageRefused(
+            f"the disk of this client failed ({error}) at {self._directory}: nothing more is "
+            "recorded there; close the client, see to the disk and start it again: puts that "
+            "were recorded before go out then",
+            code="disk_failed",
+        )
+
+    @contextmanager
+    def _in_words(self, what: str) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise in_words(error, f"the outbox at {self._directory} {what}") from error
+
+    # Editions
 
     def _open(self) -> Log:
         """The newest edition that was completed; an unfinished copy is dropped."""
@@ -139,86 +239,101 @@ class Slot:
             self.is_new = True
             chosen = self._new_log(self._edition)
             chosen.append(OutboxOpened(self.producer))
-            group = chosen.take_group()
-            assert group is not None
-            chosen.write(group)
-            chosen.finished(group)
+            _write(chosen)
+        self._last_edition = max((self._edition, *editions))
         return chosen
 
     def _load(self, edition: int) -> Log | None:
-        opened = open_log(
-            self._disk,
-            f"{self._directory}/{edition}",
-            _OPTIONS,
-            random_bytes=self._random_bytes,
-        )
-        lanes: dict[str, tuple[TopicId, Sequence]] = {}
-        puts: dict[str, deque[tuple[int, Unsent]]] = {}  # by topic, with the serial
-        complete = False
-        for frame in opened.frames:
-            record = frame.record()
-            match record:
-                case OutboxLane():
-                    lanes[record.topic] = (record.topic_id, record.next_sequence)
-                case OutboxBatch() | OutboxPut():
-                    put = _unsent(record, frame.body)
-                    puts.setdefault(put.topic, deque()).append((frame.serial, put))
-                    lanes[put.topic] = (put.topic_id, put.end)
-                    self._written += len(put.body)
-                case OutboxDone():
-                    _drop_done(puts.get(record.topic), record.next_sequence)
-                case OutboxOpened():
-                    self.producer = record.producer
-                    complete = True
-                case Marked():
-                    pass
-                case _:
-                    raise AssertionError(f"{record!r} does not belong into an outbox")
-        if not complete:
+        path = f"{self._directory}/{edition}"
+        opened = open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes)
+        try:
+            contents = Contents(opened.frames)
+        except BaseException:
+            opened.log.close()
+            raise
+        if contents.producer is None:
             opened.log.close()
             return None
-        self.lanes = lanes
-        pending = sorted(chain.from_iterable(puts.values()), key=itemgetter(0))
-        self.pending = [put for _, put in pending]
+        self.producer, self.lanes, self.pending = (
+            contents.producer, contents.lanes, contents.pending,
+        )  # fmt: skip
+        self._live_bytes = sum(map(_size, self.pending))
+        self._dead_bytes = max(0, opened.log.bytes_used - self._live_bytes)
         return opened.log
 
     def _new_log(self, edition: int) -> Log:
         path = f"{self._directory}/{edition}"
         return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
 
+    def _copy(self, lanes: dict[str, tuple[TopicId, Sequence]], pending: list[Unsent]) -> Log:
+        """A new edition, whole and durable; if it cannot be had, it is as if never begun."""
+        self._last_edition += 1  # never one that an earlier attempt may have left behind
+        written = False
+        log: Log | None = None
+        try:
+            log = self._new_log(self._last_edition)
+            for put in pending:
+                if not log.has_room(_room_for(put.topic, put.body), now_ms=0):
+                    raise OSError(DISK_FULL[0], "no room left")
+                self._append(log, put)
+            for topic, (topic_id, next_sequence) in lanes.items():
+                if not log.has_room(_room_for(topic), now_ms=0):
+                    raise OSError(DISK_FULL[0], "no room left")
+                log.append(OutboxLane(topic, topic_id, next_sequence))
+            log.append(OutboxOpened(self.producer))
+            written = True
+            _write(log)
+        except (OSError, StorageRefused) as error:
+            self._discard(log, error, written=written)
+            raise
+        return log
 
-def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
-    required = isinstance(record, OutboxBatch) and record.required
-    if isinstance(record, OutboxPut):
-        body = record.body
-    assert body is not None
-    return Unsent(
-        record.topic, record.topic_id, record.first_sequence, record.count, record.columns,
-        bytes(body), required,
-    )  # fmt: skip
+    def _discard(self, log: Log | None, error: OSError | StorageRefused, *, written: bool) -> None:
+        """Remove an edition that could not be finished: the next start must not take it."""
+        try:
+            if log is not None:
+                log.close()
+            remove_log(self._disk, f"{self._directory}/{self._last_edition}")
+        except OSError:
+            if written:  # it may be whole all the same: what is recorded now would be passed over
+                self.failure = self._failed(error)
 
 
-def _drop_done(puts: deque[tuple[int, Unsent]] | None, next_sequence: Sequence) -> None:
-    """Those below have their answer."""
-    while puts and puts[0][1].first_sequence < next_sequence:
-        puts.popleft()
+def _write(log: Log) -> None:
+    group = log.take_group()
+    if group is not None:
+        log.write(group)
+        log.finished(group)
+
+
+def _room_for(topic: str, body: Body = b"") -> int:
+    """The most that a record takes."""
+    return len(body) + len(topic) * 4 + ALLOWANCE_BYTES
+
+
+def _size(put: Unsent) -> int:
+    """What a record takes, about."""
+    return len(put.body) + len(put.topic) + FRAME_BYTES
 
 
 def open_slots(disk: LockingDisk, directory: str, random_bytes: RandomBytes) -> list[Slot]:
     """Every slot no other process holds; at least one, made when there is none."""
-    disk.make_directory(directory)
-    numbers = sorted(int(name) for name in disk.names(directory) if name.isdigit())
     slots: list[Slot] = []
-    for number in numbers:
-        try:
-            slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
-        except Locked:
-            continue  # a twin of this client is alive and sends its own
-    number = max(numbers, default=0)
-    while not slots:
-        number += 1
-        try:
-            slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
-        except Locked:
-            continue
+    try:
+        disk.make_directory(directory)
+        numbers = sorted(int(name) for name in disk.names(directory) if name.isdigit())
+        for number in numbers:
+            with suppress(Locked):  # a twin of this client is alive and sends its own
+                slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
+        number = max(numbers, default=0)
+        while not slots:
+            number += 1
+            with suppress(Locked):
+                slots.append(Slot(disk, f"{directory}/{number}", random_bytes))
+    except BaseException as error:
+        for slot in slots:
+            slot.close()
+        if isinstance(error, OSError):
+            raise in_words(error, f"the outbox at {directory} could not be opened") from error
+        raise
     return slots

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from oncemq.client.discards import Discards
 from oncemq.client.gathering import Gathering
+from oncemq.client.limits import check_limits
 from oncemq.client.lost import numbers_in_words, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
-from oncemq.client.unsent import Unsent, unsent
+from oncemq.client.unseen import Unseen
+from oncemq.client.unsent import Unsent, sign, unsent
 from oncemq.client.values import Receipts, receipts_of
-from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId, name_fault
+from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
-from oncemq.errors import HistoryLost, InvalidRequest, OnceMQError, OutboxFull
+from oncemq.errors import HistoryLost, OnceMQError, OutboxFull, StorageRefused, StorageUnsure
 from oncemq.wire import batch
 
 if TYPE_CHECKING:
@@ -46,7 +48,8 @@ class Outflow:
         self._resumes = count(1)
         self.unsent_bytes = 0
         self.duplicates = 0
-        self._failed: list[Ticket[Any]] = []
+        self._unseen = Unseen()
+        self.trouble = ""  # why puts cannot go on that is not the server's doing
         self._try_again_at = Micros(0)
         self._adopt()
 
@@ -80,34 +83,15 @@ class Outflow:
 
     def take_failure(self) -> OnceMQError | None:
         """What a put met whose receipt nobody asked for."""
-        for ticket in self._failed:
-            if not ticket.looked_at:
-                self._failed.clear()
-                return ticket.error
-        self._failed.clear()
-        return None
+        return self._unseen.take()
 
     def check(self, topic: str, payload_bytes: int, size: int | None = None) -> None:
         """Refuse here what the server would refuse, before anything is recorded."""
         if self._engine.failure is not None:
             raise self._engine.failure
-        limits = self._engine.settings.limits
-        fault = name_fault(topic)
-        if fault:
-            raise InvalidRequest(fault, code="name_invalid")
-        if payload_bytes > limits.message_bytes:
-            raise InvalidRequest(
-                f"a message of {payload_bytes} bytes is over the limit of "
-                f"{limits.message_bytes}; split it, or raise the server's --message-max",
-                code="too_large",
-            )
         size = payload_bytes if size is None else size
-        if size > limits.batch_bytes:
-            raise InvalidRequest(
-                f"a batch of {size} bytes is over the limit of {limits.batch_bytes}; "
-                "put it in smaller ones",
-                code="too_large",
-            )
+        limits = self._engine.settings.limits
+        check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
         if self.unsent_bytes + size > self._engine.settings.outbox_bytes_max:
             raise OutboxFull(
                 f"{self.unsent_bytes} bytes wait to be sent, the limit is "
@@ -136,12 +120,7 @@ class Outflow:
             gathering = Gathering(lasting=lasting, required=required)
         place = len(gathering.payloads)
         ticket = gathering.ticket
-        gathering.payloads.extend(payloads)
-        if item is not None:
-            gathering.sides[place] = item
-        size = sum(map(len, payloads))
-        gathering.size += size
-        self.unsent_bytes += size
+        self.unsent_bytes += gathering.add(payloads, item)
         self._gatherings[topic] = gathering  # last: an interrupt before this leaves no empty batch
         return ticket, place, gathering.full
 
@@ -159,7 +138,6 @@ class Outflow:
         if topic in self._gatherings:
             self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
-        self.unsent_bytes += len(body)
         parcel = self._parcel(topic, count, columns, body, lasting=lasting, required=required)
         self._add(parcel, ticket)
         return ticket
@@ -173,7 +151,7 @@ class Outflow:
         if self._engine.now() >= self._try_again_at:
             self._publisher.try_again()
         for lane in self._publisher.lanes():
-            if lane.is_lost(self._publisher.from_disk):
+            if lane.is_lost and not lane.put_off:
                 self._resume(lane)
             for parcel in list(self._publisher.ready(lane)):
                 make = partial(self._make, parcel)
@@ -191,8 +169,7 @@ class Outflow:
         parcels = self._publisher.abandon()
         tickets += [parcel.ticket for parcel in parcels if parcel.ticket is not None]
         for ticket in tickets:
-            ticket.fail(error)
-        self._failed += tickets
+            self._unseen.fail(ticket, error)
         self.unsent_bytes = 0
 
     # Recording and numbering
@@ -204,32 +181,36 @@ class Outflow:
             if not slot.is_new:
                 self._publisher.from_disk.add(slot.producer)
             for topic, (topic_id, next_sequence) in slot.lanes.items():
-                lane = self._publisher.lane(topic)
-                lane.topic_id = lane.counted_on[slot.producer] = topic_id
-                lane.next_sequences[slot.producer] = next_sequence
+                numbers = self._publisher.numbers(topic, slot.producer)
+                numbers.topic_id, numbers.next = topic_id, next_sequence
             for put in slot.pending:
                 parcel = Parcel(
                     put.topic, slot.producer, True, put.count, put.columns, put.body,
                     put.first_sequence, tried=True, required=put.required,
                 )  # fmt: skip
-                _sign(parcel)
+                sign(parcel)
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
             slot.pending = []
 
     def _seal(self, topic: str) -> None:
-        gathering = self._gatherings.pop(topic)
-        columns, body = gathering.encode()
-        self.unsent_bytes += len(body) - gathering.size
+        """Make a parcel of what was gathered; whatever comes of it, its ticket knows."""
+        gathering = self._gatherings.pop(topic, None)
+        if gathering is None:
+            return  # the client failed with the one before it
+        self.unsent_bytes -= gathering.size
         try:
+            columns, body = gathering.encode()
             parcel = self._parcel(
                 topic, len(gathering.payloads), columns, body,
                 lasting=gathering.lasting, required=gathering.required,
             )  # fmt: skip
             self._add(parcel, gathering.ticket)
         except OnceMQError as error:
-            gathering.ticket.fail(error)
-            self._failed.append(gathering.ticket)
+            self._unseen.fail(gathering.ticket, error)
+        except BaseException as error:
+            self._unseen.fail(gathering.ticket, OnceMQError(f"not put, because of {error!r}"))
+            raise
 
     def _parcel(
         self, topic: str, count: int, columns: int, body: bytes, *, lasting: bool, required: bool
@@ -242,32 +223,49 @@ class Outflow:
     def _add(self, parcel: Parcel, ticket: Ticket[Any]) -> None:
         parcel.ticket = ticket
         self._publisher.number(parcel)
-        _sign(parcel)
+        sign(parcel)
         if parcel.lasting:
-            lane, producer = self._publisher.lane(parcel.topic), parcel.producer
+            producer = parcel.producer
+            numbers = self._publisher.numbers(parcel.topic, producer)
             try:
-                self._slots[producer].record([unsent(parcel, lane.topic_id)])
+                self._slots[producer].record([unsent(parcel, numbers.topic_id)])
             except BaseException:
                 # Not recorded, so not sent: its numbers are free again.
-                lane.next_sequences[producer] = parcel.first_sequence
-                self.unsent_bytes -= len(parcel.body)
+                numbers.next = parcel.first_sequence
+                self._see_to_failure(producer)
                 raise
         self._publisher.add(parcel)
+        self.unsent_bytes += len(parcel.body)
+
+    def _see_to_failure(self, producer: ProducerId) -> None:
+        """A disk of ours that failed is the end of this client: it cannot promise any more."""
+        failure = self._slots[producer].failure
+        if failure is None or self._engine.failure is not None:
+            return
+        unsure = StorageUnsure(
+            f"{failure.detail}. This put was sent, or was about to be, and has no answer: it may "
+            "be stored, and the next start sends it again (once, G2) if it was recorded"
+        )
+        for parcel in self._publisher.abandon():
+            if parcel.ticket is not None:
+                self._unseen.fail(parcel.ticket, unsure)
+        self._engine.fail(failure)  # what was only gathered learns that it is not recorded
 
     def _make(self, parcel: Parcel) -> tuple[Request, Body]:
-        engine, lane = self._engine, self._publisher.lane(parcel.topic)
+        engine = self._engine
+        numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=engine.client,
             client_epoch=engine.client_epoch or ANONYMOUS_EPOCH,
             topic=parcel.topic,
-            topic_id=lane.topic_id,
+            topic_id=numbers.topic_id,
             producer=parcel.producer,
             lasting=parcel.lasting,
             first_sequence=parcel.first_sequence,
             count=parcel.count,
             columns=parcel.columns,
             checksum=parcel.checksum,
-            permit=lane.permits.get(parcel.producer, 0),
+            permit=numbers.permit,
             required=parcel.required,
         )
         return put, parcel.body
@@ -297,18 +295,18 @@ class Outflow:
             logger.error(
                 "put refused topic=%s code=%s: %s", parcel.topic, refusal.code, refusal.detail
             )
-        ticket.fail(error_of(refusal))
-        self._failed.append(ticket)
+        self._unseen.fail(ticket, error_of(refusal))
 
     def _finish(self, parcel: Parcel, receipts: Receipts) -> None:
         self.unsent_bytes -= len(parcel.body)
         self.discards.note(receipts[0])
         self.duplicates += parcel.count if receipts[0].duplicate else 0
         if parcel.lasting:
+            numbers = self._publisher.numbers(parcel.topic, parcel.producer)
             slot = self._slots[parcel.producer]
-            slot.done(parcel.topic, Sequence(parcel.first_sequence + parcel.count))
+            slot.done(unsent(parcel, numbers.topic_id))
             if slot.rotate_due:
-                self._rewrite(parcel.producer)
+                self._rotate(parcel.producer)
         if parcel.ticket is not None:
             parcel.ticket.fill(receipts)
 
@@ -321,7 +319,7 @@ class Outflow:
 
         def make() -> tuple[Request, None]:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            about = lane.topic, producer, number, lane.counted_on.get(producer, TopicId(0))
+            about = lane.topic, producer, number, lane.numbers[producer].topic_id
             return Resume(engine.client, epoch, *about), None
 
         lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
@@ -334,15 +332,23 @@ class Outflow:
         if lost := self._lost(lane, producer, reply):
             self._engine.fail(lost)
             return
-        before = lane.next_sequences[producer]
-        refused = self._publisher.resumed(lane, producer, reply)
+        plan = self._publisher.plan(lane, producer, reply)
+        if plan.is_change and producer in self._slots:
+            try:  # the new numbers are on disk before they are used
+                self._slots[producer].renumber(
+                    lane.topic, plan.topic_id, kept_below=plan.kept_below, first=plan.first,
+                    gone=[parcel.first_sequence for parcel in plan.gone],
+                )  # fmt: skip
+            except StorageRefused as error:
+                self._put_off(lane, error)
+                self._see_to_failure(producer)
+                return
+        self.trouble = ""
+        self._publisher.carry_out(lane, producer, plan)
         for parcel in lane.parcels:
             if parcel.producer == producer:
-                _sign(parcel)
-        # Parcels follow each other without a gap: if the last kept its numbers, all did.
-        if producer in self._slots and (refused or lane.next_sequences[producer] != before):
-            self._rewrite(producer)  # the new numbers are on disk before they are used
-        for parcel in refused:
+                sign(parcel)
+        for parcel in plan.gone:
             assert parcel.refusal is not None
             self._refuse(parcel, parcel.refusal)
 
@@ -358,21 +364,22 @@ class Outflow:
             return None  # the server forgets guests after a day
         return with_way_out(HistoryLost(numbers_in_words(lane.topic, *missing)), self._engine)
 
-    def _rewrite(self, producer: ProducerId) -> None:
+    def _put_off(self, lane: Lane, error: StorageRefused) -> None:
+        """The own disk has no room for new numbers: the server is asked anew when it may have."""
+        lane.resume_token = 0
+        lane.put_off = True
+        self.trouble = error.detail
+        self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
+
+    def _rotate(self, producer: ProducerId) -> None:
         lanes: dict[str, tuple[TopicId, Sequence]] = {}
         pending: list[Unsent] = []
         for lane in self._publisher.all_lanes():
-            if producer in lane.next_sequences:
-                lanes[lane.topic] = (lane.topic_id, lane.next_sequences[producer])
-            pending += [
-                unsent(parcel, lane.topic_id)
-                for parcel in lane.parcels
-                if parcel.producer == producer
-            ]
-        self._slots[producer].rewrite(lanes, pending)
-
-
-def _sign(parcel: Parcel) -> None:
-    """The checksum covers whose it is and which numbers it has."""
-    seed = batch.seed(parcel.topic, parcel.producer, parcel.first_sequence, parcel.count)
-    parcel.checksum = batch.checksum(parcel.body, seed)
+            numbers = lane.numbers.get(producer)
+            if numbers is None:
+                continue
+            lanes[lane.topic] = (numbers.topic_id, numbers.next)
+            mine = (parcel for parcel in lane.parcels if parcel.producer == producer)
+            pending += [unsent(parcel, numbers.topic_id) for parcel in mine]
+        self._slots[producer].rotate(lanes, pending)
+        self._see_to_failure(producer)

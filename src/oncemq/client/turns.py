@@ -18,6 +18,7 @@ from oncemq.client.engine import Engine
 from oncemq.client.forks import tell_of_forks
 from oncemq.client.getting import Getting
 from oncemq.client.shield import SHIELD, ShieldedLock
+from oncemq.client.survival import surviving
 from oncemq.client.ticket import Awaited
 from oncemq.client.verbs import Verb
 from oncemq.core.names import Micros
@@ -163,7 +164,8 @@ class Turns:
         outflow = self._engine.outflow
         with self.lock:
             while not self.closed and self._engine.failure is None:
-                self.pump()
+                with surviving(self._engine):  # nobody waits here: who asks next must hear of it
+                    self.pump()
                 if not outflow.idle:
                     self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
                     continue

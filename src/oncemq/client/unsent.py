@@ -5,6 +5,7 @@ import msgspec
 from oncemq.core.names import Sequence, TopicId
 from oncemq.core.publisher import Parcel
 from oncemq.core.step import Body
+from oncemq.wire import batch
 
 
 class Unsent(msgspec.Struct, frozen=True):
@@ -30,3 +31,9 @@ def unsent(parcel: Parcel, topic_id: TopicId) -> Unsent:
         parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns, parcel.body,
         parcel.required,
     )  # fmt: skip
+
+
+def sign(parcel: Parcel) -> None:
+    """The checksum covers whose it is and which numbers it has."""
+    seed = batch.seed(parcel.topic, parcel.producer, parcel.first_sequence, parcel.count)
+    parcel.checksum = batch.checksum(parcel.body, seed)

@@ -51,3 +51,18 @@ class OutboxBatch(Record, frozen=True, array_like=True):
     count: int
     columns: int
     required: bool = False
+
+
+class OutboxResumed(Record, frozen=True, array_like=True):
+    """In a client's outbox: how its batches for a topic are numbered from here on.
+
+    Those in `gone` (by their first number so far) were refused. Of the others, those with a
+    number below `kept_below` keep it, the rest is numbered from `first` on, in their order.
+    """
+
+    kind = 69
+    topic: str
+    topic_id: TopicId
+    kept_below: Sequence
+    first: Sequence
+    gone: tuple[Sequence, ...]

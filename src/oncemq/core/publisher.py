@@ -5,6 +5,7 @@ retry; no more than RECENT_MAX are under way on a topic, so the server still kno
 receipt word for word; numbers change only after the server said it never saw them, and never
 silently when it lacks some that it had given receipts for (`missing`). Numbers
 that come from a disk are used only after the server said where they stand: the disk may be a copy.
+New numbers are planned first and used second: between the two they are put on the disk.
 """
 
 from collections import deque
@@ -46,31 +47,51 @@ class Parcel:
 
 
 @dataclass(slots=True)
+class Numbers:
+    """Where one producer stands on one topic."""
+
+    # Two producers of a client may know of two topics: one was deleted, and made anew, since.
+    topic_id: TopicId = TopicId(0)  # the topic they count on; 0: it has not been named yet
+    next: Sequence = Sequence(1)
+    sure: bool = True  # no earlier start has used them, or the server said where they stand
+    permit: int = 0
+
+
+@dataclass(slots=True)
 class Lane:
-    """One topic: its parcels in order, and each producer's next number."""
+    """One topic: its parcels in order, and where each producer stands."""
 
     topic: str
-    topic_id: TopicId = TopicId(0)
     parcels: deque[Parcel] = field(default_factory=deque[Parcel])
-    next_sequences: dict[ProducerId, Sequence] = field(default_factory=dict[ProducerId, Sequence])
+    numbers: dict[ProducerId, Numbers] = field(default_factory=dict[ProducerId, Numbers])
     lost: bool = False  # the server disagrees about the numbers: resume before sending
-    permits: dict[ProducerId, int] = field(default_factory=dict[ProducerId, int])
     resume_token: int = 0
-    put_off: bool = False  # the server has no room: send nothing until told to try again
-    sure: set[ProducerId] = field(default_factory=set[ProducerId])  # see Publisher.from_disk
+    put_off: bool = False  # there is no room: send nothing until told to try again
     acknowledged_at: Micros = NEVER
-    counted_on: dict[ProducerId, TopicId] = field(default_factory=dict[ProducerId, TopicId])
 
     def is_long_ago(self, now: Micros) -> bool:
         """Whether the server may have forgotten a guest that put here last."""
         return now - self.acknowledged_at > GUEST_MICROS
 
-    def is_lost(self, from_disk: set[ProducerId]) -> bool:
+    @property
+    def is_lost(self) -> bool:
         """Whether the server must be asked before the next parcel may leave."""
         if self.lost or not self.parcels:
             return self.lost
-        producer = self.parcels[0].producer
-        return producer in from_disk and producer not in self.sure
+        return not self.numbers[self.parcels[0].producer].sure
+
+
+@dataclass(frozen=True, slots=True)
+class Renumbering:
+    """What a resume showed of one producer's parcels on a topic: the numbers they get."""
+
+    topic_id: TopicId
+    permit: int
+    kept_below: Sequence  # what has numbers below this is at the server, and keeps them
+    first: Sequence  # the others get numbers from here on, in their order
+    next: Sequence
+    gone: list[Parcel]  # they were refused, and are not there: that is final now
+    is_change: bool
 
 
 class Publisher:
@@ -98,12 +119,18 @@ class Publisher:
         """Every lane, with or without parcels."""
         return list(self._lanes.values())
 
+    def numbers(self, topic: str, producer: ProducerId) -> Numbers:
+        """Where a producer stands on a topic; at the beginning, if it never put to it."""
+        known = self.lane(topic).numbers
+        if producer not in known:
+            known[producer] = Numbers(sure=producer not in self.from_disk)
+        return known[producer]
+
     def number(self, parcel: Parcel) -> Sequence:
         """Give a parcel the producer's next numbers on its topic."""
-        lane = self.lane(parcel.topic)
-        first = lane.next_sequences.get(parcel.producer, Sequence(1))
-        parcel.first_sequence = first
-        lane.next_sequences[parcel.producer] = Sequence(first + parcel.count)
+        numbers = self.numbers(parcel.topic, parcel.producer)
+        first = parcel.first_sequence = numbers.next
+        numbers.next = Sequence(first + parcel.count)
         return first
 
     def add(self, parcel: Parcel) -> None:
@@ -114,7 +141,7 @@ class Publisher:
 
     def ready(self, lane: Lane) -> Iterator[Parcel]:
         """Parcels that may leave now, in order."""
-        if lane.put_off or lane.is_lost(self.from_disk):
+        if lane.put_off or lane.is_lost:
             return
         under_way = 0
         for parcel in lane.parcels:
@@ -131,9 +158,8 @@ class Publisher:
 
     def accepted(self, parcel: Parcel, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it."""
-        lane = self.lane(parcel.topic)
-        lane.topic_id, lane.acknowledged_at = reply.topic_id, now
-        lane.counted_on[parcel.producer] = reply.topic_id
+        self.numbers(parcel.topic, parcel.producer).topic_id = reply.topic_id
+        self.lane(parcel.topic).acknowledged_at = now
         self._drop(parcel)
 
     def refused(self, parcel: Parcel, refused: Refused) -> bool:
@@ -162,43 +188,58 @@ class Publisher:
         """
         first = next((each for each in lane.parcels if each.producer == producer), None)
         acknowledged = first.first_sequence - 1 if first else 0
-        counted_on = lane.counted_on.get(producer, 0)
+        counted_on = lane.numbers[producer].topic_id
         is_same = counted_on != 0 and reply.topic_id == counted_on
         last = reply.last_sequence if is_same else 0
         return (last + 1, acknowledged) if (is_same or reply.lost) and last < acknowledged else None
 
-    def resumed(self, lane: Lane, producer: ProducerId, reply: Resumed) -> list[Parcel]:
+    def plan(self, lane: Lane, producer: ProducerId, reply: Resumed) -> Renumbering:
         """Where the server stands: what it has keeps its numbers, the rest is renumbered.
 
-        What it has is sent again all the same: that brings its own receipt. What was refused and
-        is not there comes back: that is final now.
+        What it has is sent again all the same: that brings its own receipt.
         """
+        numbers = lane.numbers[producer]
         # Numbers given before any answer named the topic are of whichever topic has the name.
-        same_topic = lane.topic_id in (0, reply.topic_id)
-        lane.topic_id = lane.counted_on[producer] = reply.topic_id
-        lane.lost = False
-        lane.resume_token = 0
-        lane.permits[producer] = reply.permit
-        lane.sure.add(producer)
-        sequence = Sequence(reply.last_sequence + 1)
-        refused: list[Parcel] = []
-        for parcel in list(lane.parcels):
+        same_topic = numbers.topic_id in (0, reply.topic_id)
+        first = sequence = Sequence(reply.last_sequence + 1)
+        kept_below: Sequence | None = None
+        gone: list[Parcel] = []
+        for parcel in lane.parcels:
             if parcel.producer != producer:
                 continue
             end = parcel.first_sequence + parcel.count - 1
             is_there = same_topic and parcel.tried and end <= reply.last_sequence
             if parcel.refusal is not None and not (is_there and parcel.refusal.code in LATER):
-                refused.append(parcel)
-                self._drop(parcel)
+                gone.append(parcel)
+            elif is_there:
+                assert kept_below is None, "parcels are sent, and stored, in their order"
+            else:
+                kept_below = kept_below or parcel.first_sequence
+                sequence = Sequence(sequence + parcel.count)
+        # Parcels follow each other without a gap: if the last keeps its numbers, all do.
+        is_change = bool(gone) or (reply.topic_id, sequence) != (numbers.topic_id, numbers.next)
+        if kept_below is None:
+            kept_below = numbers.next
+        return Renumbering(
+            reply.topic_id, reply.permit, kept_below, first, sequence, gone, is_change
+        )
+
+    def carry_out(self, lane: Lane, producer: ProducerId, plan: Renumbering) -> None:
+        """The disk has what is planned, where it lasts: the lane goes on under its new numbers."""
+        for parcel in plan.gone:
+            self._drop(parcel)
+        sequence = plan.first
+        for parcel in lane.parcels:
+            if parcel.producer != producer:
                 continue
             parcel.refusal = None
-            if is_there:
-                continue
-            parcel.tried = parcel.tried and parcel.first_sequence == sequence
-            parcel.first_sequence = sequence
-            sequence = Sequence(sequence + parcel.count)
-        lane.next_sequences[producer] = sequence
-        return refused
+            if parcel.first_sequence >= plan.kept_below:
+                parcel.tried = parcel.tried and parcel.first_sequence == sequence
+                parcel.first_sequence = sequence
+                sequence = Sequence(sequence + parcel.count)
+        lane.lost = False
+        lane.resume_token = 0
+        lane.numbers[producer] = Numbers(plan.topic_id, plan.next, sure=True, permit=plan.permit)
 
     def unrecorded(self) -> int:
         """Messages under way that no disk of ours holds."""
@@ -211,7 +252,7 @@ class Publisher:
 
     @property
     def waits_for_room(self) -> bool:
-        """Whether a lane was put off until the server has room."""
+        """Whether a lane was put off until there is room, at the server or on the own disk."""
         return any(lane.put_off for lane in self._busy.values())
 
     def try_again(self) -> None:

@@ -33,6 +33,7 @@ from oncemq.core.outbox_records import (
     OutboxLane,
     OutboxOpened,
     OutboxPut,
+    OutboxResumed,
 )
 from oncemq.core.record import Record, Run
 
@@ -298,5 +299,6 @@ RECORDS: dict[int, type[Record]] = {
         OutboxDone,
         OutboxOpened,
         OutboxBatch,
+        OutboxResumed,
     )
 }

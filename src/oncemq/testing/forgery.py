@@ -14,8 +14,8 @@ from oncemq.wire import batch
 
 def forge(engine: Engine, topic: str, producer: ProducerId) -> Work[Reply | None]:
     """Repeat the last number on a topic with another payload; the answer, None without one."""
-    lane = vars(engine.outflow)["_publisher"].lane(topic)
-    sequence = Sequence(lane.next_sequences.get(producer, Sequence(1)) - 1)
+    numbers = vars(engine.outflow)["_publisher"].numbers(topic, producer)
+    sequence = Sequence(numbers.next - 1)
     if sequence < 1:
         return None
     body = batch.encode_payloads([b"forged"])
@@ -25,7 +25,7 @@ def forge(engine: Engine, topic: str, producer: ProducerId) -> Work[Reply | None
     def make() -> tuple[Put, bytes]:
         client_epoch = engine.client_epoch or ANONYMOUS_EPOCH
         put = Put(
-            engine.client, client_epoch, topic, lane.topic_id, producer,
+            engine.client, client_epoch, topic, numbers.topic_id, producer,
             lasting=True, first_sequence=sequence, count=1, columns=0, checksum=checksum,
         )  # fmt: skip
         return put, body

@@ -55,6 +55,8 @@ class Healing:
             self._world.network.heal(name)
         self._lives.mend()
         for client in self._clients.values():
+            client.mend()
+        for client in self._clients.values():
             self._one_process(client)
         for what, phase in (
             ("start", self._started),

@@ -30,6 +30,16 @@ class Trap:
     silent: bool = False  # whoever set it sees to the rest
 
 
+@dataclass(slots=True)
+class DiskFault:
+    """What the disk says to the call that makes `left` zero, and to so many in all."""
+
+    calls: tuple[str, ...]  # which calls count; none: all that change something
+    left: int
+    error: int  # an errno
+    times: int
+
+
 CHANGES = ("write", "sync", "truncate", "allocate", "create", "rename", "remove", "sync_directory")
 
 
@@ -43,6 +53,16 @@ class Machine:
         """The power fails and comes back."""
         self.disk.crash(PowerCut[mode])
 
+    def fill(self, spare: int) -> None:
+        """Leave so much room, and no more."""
+        faults = self.disk.faults
+        faults.capacity = 1 << 40
+        faults.capacity -= self.disk.free_bytes("/") - spare
+
+    def mend(self) -> None:
+        """There is room again."""
+        self.disk.faults.capacity = 1 << 40
+
     def copy(self, random: Random) -> "Machine":
         """The same machine as it is now, from a backup taken by a process that reads files."""
         machine = Machine(random)
@@ -55,6 +75,7 @@ class ProcessDisk:
 
     def __init__(self, machine: Machine, sprung: Callable[[Trap], None]) -> None:
         self.trap: Trap | None = None
+        self.fault: DiskFault | None = None
         self.dead = False
         self.calls = 0
         self._disk = machine.disk
@@ -80,6 +101,17 @@ class ProcessDisk:
                 if not trap.silent:
                     self._sprung(trap)
                 raise Died
+        if self.fault is not None:
+            self._fail(self.fault, call)
+
+    def _fail(self, fault: DiskFault, call: str) -> None:
+        if call in (fault.calls or CHANGES):
+            fault.left -= 1
+            if fault.left <= 0:
+                fault.times -= 1
+                if fault.times <= 0:
+                    self.fault = None
+                raise OSError(fault.error, "planned", call)
 
     def open(self, path: str, create: bool = False) -> File:
         if create:

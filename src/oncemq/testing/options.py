@@ -35,6 +35,7 @@ FAULTS = (
     "forgery",  # a client uses a number again for something else
 )
 LISTENING = "listening"  # subscribers listen, to a feed that loses some; drawn apart from the rest
+CLIENT_DISK = "client_disk"  # disks of publishers fail, or fill up; in some worlds of their own
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -63,6 +64,7 @@ class Options(msgspec.Struct, frozen=True):
     sinks: int = 0  # deeds of drivers of two Spark sinks
     wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
     required: int = 0  # puts that are required, also to a topic that nobody subscribes to yet
+    churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -83,7 +85,7 @@ def options_of(seed: int) -> Options:
     draw = stream(seed, "options")
     return Options(
         seed=seed,
-        faults=(*_swarm(draw), *_listening(seed)),
+        faults=(*_swarm(draw), *_listening(seed), *_client_disk(seed)),
         topics=draw.choice((1, 2, 2, 3)),
         publishers=draw.choice((1, 2, 2)),
         guests=draw.choice((0, 0, 1)),
@@ -103,8 +105,9 @@ def options_of(seed: int) -> Options:
         inbox=seed % 6 == 5,
         deals=stream(seed, "deals option").choice((0, 15, 40)),
         sinks=20 if seed % 10 in (1, 5) else 0,
-        wild=60 if seed % 10 in (0, 2) else 0,
+        wild=60 if seed % 10 in (0, 2) or seed % 20 == 16 else 0,
         required=30 if seed % 10 == 3 else 0,
+        churn=25 if seed % 20 == 16 else 0,
     )
 
 
@@ -117,3 +120,7 @@ def _swarm(draw: Random) -> tuple[str, ...]:
 def _listening(seed: int) -> tuple[str, ...]:
     """Drawn by itself, so that the seeds from before still mean the worlds they meant."""
     return (LISTENING,) if stream(seed, LISTENING).random() < 0.4 else ()
+
+
+def _client_disk(seed: int) -> tuple[str, ...]:
+    return (CLIENT_DISK,) if seed % 20 in (13, 16) else ()

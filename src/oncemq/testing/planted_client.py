@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from oncemq.client import outflow
 from oncemq.client.engine import Engine
 from oncemq.client.outbox import Slot
 from oncemq.client.outflow import Outflow
 from oncemq.client.state import State
+from oncemq.client.unsent import sign, unsent
 from oncemq.core.greeting import Greeting
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, TopicId
 from oncemq.core.requests import Settled
 from oncemq.core.subscriber import Subscriber
 from oncemq.testing.planting import instead
@@ -20,7 +20,7 @@ from oncemq.testing.planting import instead
 def _sends_before_recording(_: Any) -> Any:
     def record(self: Any, puts: Any) -> None:
         for put in puts:
-            self._log.append(put)
+            self._append(self._log, put)
 
     return record
 
@@ -29,8 +29,7 @@ def _sends_before_recording(_: Any) -> Any:
 def _forgets_before_the_receipt(original: Any) -> Any:
     def make(self: Any, parcel: Any) -> Any:
         if parcel.lasting:
-            end = parcel.first_sequence + parcel.count
-            self._slots[parcel.producer].done(parcel.topic, end)
+            self._slots[parcel.producer].done(unsent(parcel, TopicId(0)))
         return original(self, parcel)
 
     return make
@@ -42,11 +41,39 @@ def _numbers_a_retry_anew(original: Any) -> Any:
         made: set[int] = self.__dict__.setdefault("made", set())
         if parcel.token in made:
             self._publisher.number(parcel)
-            vars(outflow)["_sign"](parcel)  # the checksum covers the numbers
+            sign(parcel)  # the checksum covers the numbers
         made.add(parcel.token)
         return original(self, parcel)
 
     return make
+
+
+@instead(Outflow, "_adopt", "wild and client_disk")
+def _takes_the_topic_id_from_another_slot(original: Any) -> Any:
+    def adopt(self: Any) -> None:
+        original(self)
+        for lane in self._publisher.all_lanes():
+            last = list(lane.numbers.values())[-1].topic_id
+            for numbers in lane.numbers.values():
+                numbers.topic_id = last
+
+    return adopt
+
+
+@instead(Slot, "renumber", "wild and client_disk")
+def _uses_new_numbers_before_they_are_on_disk(_: Any) -> Any:
+    def renumber(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Nothing: the memory alone has them."""
+
+    return renumber
+
+
+@instead(Outflow, "_see_to_failure", "client_disk")
+def _takes_a_failed_record_for_sent(_: Any) -> Any:
+    def see_to_failure(self: Any, producer: Any) -> None:
+        """Nobody is told, and the client goes on."""
+
+    return see_to_failure
 
 
 @instead(State, "greeting")

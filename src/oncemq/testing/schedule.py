@@ -13,6 +13,7 @@ from random import Random
 import msgspec
 
 from oncemq.testing.cast import SETTLING_MS, Cast, Step, Value
+from oncemq.testing.churn import churn_deeds, disk_deeds
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.options import LISTENING, Options, options_of
@@ -54,6 +55,8 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps += sink_deeds(cast, stream(seed, "sinks"))
     steps += wild_deeds(cast, stream(seed, "wild"))
     steps += required_deeds(cast, stream(seed, "required"))
+    steps += churn_deeds(cast, stream(seed, "churn"))
+    steps += disk_deeds(cast, stream(seed, "client disk"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 
 

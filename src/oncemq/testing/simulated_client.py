@@ -18,7 +18,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.core.names import ANONYMOUS, Micros
 from oncemq.core.replies import PutAccepted, Refused
-from oncemq.errors import Fenced, OnceMQError
+from oncemq.errors import Fenced, OnceMQError, StorageRefused, StorageUnsure
 from oncemq.testing import history as saw
 from oncemq.testing.airwaves import SimulatedEar
 from oncemq.testing.calls import Calls, Work, carry_out
@@ -72,7 +72,14 @@ class Process:
         self._opened = not client.lasting
         self._line = SimulatedLine(world.network, client.name, self.wake)
         self._ear = SimulatedEar(world.network.air, client.name, self.wake)
-        self._alive(self._start)
+        self._alive(self._open)
+
+    def _open(self) -> None:
+        try:
+            self._start()
+        except StorageRefused as error:
+            self.world.tell(f"client start {error.code}")
+            self.die()  # somebody starts it again
 
     def _start(self) -> None:
         chance, client = self.world.chance, self.client
@@ -104,7 +111,7 @@ class Process:
             self.inbox.die()
         self._take_stock()
         for ticket, _, story in self._watched:
-            if isinstance(ticket.error, Fenced):
+            if isinstance(ticket.error, Fenced | StorageUnsure):
                 continue
             if ticket.error is not None or self._was_refused(ticket):
                 story.recorded = False  # it was refused, and nobody heard of it: either is right
@@ -222,7 +229,8 @@ class Process:
                 gathered = outflow.gather(topic, payloads, None, lasting=durable, required=required)
                 ticket, place, _ = gathered
         except OnceMQError as error:
-            story.refused = error.code
+            if not isinstance(error, StorageUnsure):
+                story.refused = error.code
             raise
         self._watched.append((ticket, place, story))
         if wait:
@@ -369,7 +377,7 @@ class Process:
                 self._watched.append(each)
 
     def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
-        if isinstance(ticket.error, Fenced):
+        if isinstance(ticket.error, Fenced | StorageUnsure):
             return  # the next start sends what was recorded
         story.answered = self.history.moment()
         self._numbered.discard(story.topic)
@@ -379,8 +387,10 @@ class Process:
             return
         receipt = ticket.result()[place]
         story.first_offset, story.stored = receipt.offset, receipt.stored
-        lane = vars(self.engine.outflow)["_publisher"].lane(story.topic)
-        story.life = self.history.lives.name(story.topic, lane.topic_id)
+        state = self.engine.state
+        producer = state.slots[0].producer if story.lasting else state.guest
+        numbers = vars(self.engine.outflow)["_publisher"].numbers(story.topic, producer)
+        story.life = self.history.lives.name(story.topic, numbers.topic_id)
         if story.lasting and self.engine.outflow.idle:
             self._numbered.add(story.topic)
         self.world.tell("put duplicate" if receipt.duplicate else "put new")

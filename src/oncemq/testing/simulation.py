@@ -20,7 +20,7 @@ from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
 from oncemq.testing.lives import ServerLives
-from oncemq.testing.machine import Trap
+from oncemq.testing.machine import DiskFault, Trap
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
 from oncemq.testing.schedule import Schedule
@@ -113,6 +113,8 @@ class Simulation:
             "silence": self._silence,
             "clog": self._clog,
             "double": self._double,
+            "fail_client": self._fail_client,
+            "fill_client": self._fill_client,
             **dict.fromkeys(DEALS, self._deal),
         }
 
@@ -302,6 +304,24 @@ class Simulation:
         self.history.seen.append(saw.Tainted(client.name, self.history.moment()))
         self.world.tell("state restored")
         client.tainted = True
+
+    def _fail_client(self, step: Step, client: SimulatedClient) -> None:
+        args = step.args
+        for process in client.live():
+            calls = (str(args["calls"]),) if args["calls"] else ()
+            left, times = int(args["left"]), int(args["times"])
+            process.disk.fault = DiskFault(calls, left, int(args["error"]), times)
+        self._later(args["for_ms"], lambda: self._mend_client(client))
+
+    def _fill_client(self, step: Step, client: SimulatedClient) -> None:
+        client.machine.fill(int(step.args["spare"]))
+        self._later(step.args["for_ms"], lambda: self._mend_client(client))
+
+    def _mend_client(self, client: SimulatedClient) -> None:
+        """Its disk works again; if the client gave up meanwhile, it is started again."""
+        client.mend()
+        if all(process.failure is not None for process in client.live()):
+            self._end(client, 1)
 
     # The weather
 

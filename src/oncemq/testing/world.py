@@ -56,6 +56,12 @@ class SimulatedClient:
         self.tainted = False  # its state was replaced
         self.newest = 0  # the process that was started last
 
+    def mend(self) -> None:
+        """Its disk works again."""
+        self.machine.mend()
+        for process in self.live():
+            process.disk.fault = None
+
     def live(self) -> "list[Process]":
         """The processes that run, oldest first."""
         self.processes = [process for process in self.processes if not process.dead]

@@ -11,9 +11,9 @@ import pytest
 
 from oncemq.client.engine import Engine
 from oncemq.client.journal import Journal
-from oncemq.client.outbox import open_slots
+from oncemq.client.outbox import Slot, open_slots
 from oncemq.client.settings import Settings
-from oncemq.client.state import State
+from oncemq.client.state import Memory, State
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message
 from oncemq.client.verbs import Verb, settle, take
@@ -25,6 +25,8 @@ from oncemq.server.driver import Driver
 from oncemq.storage.disk import LocalDisk, LocalFile
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
+from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.memory_journal import MemoryJournal
 from oncemq.wire import batch
 
 _numbers = count(1)
@@ -154,21 +156,10 @@ class Wire:
 class Node:
     """One client, pumped by hand."""
 
-    def __init__(self, server: Server, directory: Path | None, name: str | None) -> None:
+    def __init__(self, server: Server, state: State) -> None:
         self.server = server
         self.wire = Wire(server)
-        journal, slots = None, []
-        if name is not None and directory is not None:
-            journal = Journal(directory, name)
-            slots = open_slots(QuickDisk(), str(directory / "outbox"), random_bytes)
-        self.state = State(
-            name or f"_anonymous-{next(_numbers)}",
-            journal=journal,
-            slots=slots,
-            directory=str(directory),
-            random_bytes=random_bytes,
-            close=journal.close if journal else lambda: None,
-        )
+        self.state = state
         settings = Settings(["one"], 5.0, 1 << 20, lambda: 0.5)
         self.engine = Engine(settings, self.state, self.wire, lambda: Micros(server.now))
 
@@ -230,14 +221,36 @@ class Node:
 class World:
     """A server, and clients with directories of their own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, rules: Rules | None = None) -> None:
         self.directory = directory
-        self.server = Server(directory / "server")
+        self.server = Server(directory / "server", rules)
         self.nodes: list[Node] = []
 
     def client(self, name: str | None = None, directory: str | None = None) -> Node:
-        path = self.directory / (directory or name) if name else None
-        node = Node(self.server, path, name)
+        if name is None:
+            return self._node(f"_anonymous-{next(_numbers)}", None, [], lambda: None)
+        path = self.directory / (directory or name)
+        journal = Journal(path, name)
+        slots = open_slots(QuickDisk(), str(path / "outbox"), random_bytes)
+        return self._node(name, journal, slots, journal.close)
+
+    def on_disk(self, name: str, disk: FaultyDisk, journal: MemoryJournal) -> Node:
+        """A client whose outbox is on a disk that may fail."""
+        slots = open_slots(disk, "/outbox", random_bytes)
+        return self._node(name, journal, slots, lambda: None)
+
+    def _node(
+        self, name: str, journal: Memory | None, slots: list[Slot], close: Callable[[], None]
+    ) -> Node:
+        state = State(
+            name,
+            journal=journal,
+            slots=slots,
+            directory="state",
+            random_bytes=random_bytes,
+            close=close,
+        )
+        node = Node(self.server, state)
         self.nodes.append(node)
         return node
 

@@ -779,3 +779,100 @@ def test_a_key_is_known_after_a_restart_of_the_server(world, reader) -> None:
 def test_a_key_that_cannot_be_is_refused_before_anything_is_sent(key: str, wait: bool) -> None:
     with pytest.raises(InvalidRequest):
         check_key(key, wait=wait)
+
+
+# ------------------------------------------------------------------ topics made anew, and slots
+
+
+def made_anew(reader) -> None:
+    reader.run(verbs.delete_topic(reader.engine, "orders"))
+    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+
+
+def again(world, *nodes):
+    """The client starts anew, on the same directory."""
+    for node in nodes:
+        node.close()
+        world.nodes.remove(node)
+    node = world.client("shop")
+    node.turn()
+    return node
+
+
+def stored_and_killed(world, node, payload: bytes):
+    """A put is stored and its client killed before it hears of that; what starts after it."""
+    node.put("orders", payload)
+    for _ in range(12):
+        node.pump()
+        world.server.commit()
+        if payload in world.server.stored("orders"):
+            return world.crashed("shop")
+    raise AssertionError("it was not stored")
+
+
+def test_a_new_identity_of_a_topic_is_on_disk_though_the_numbers_stay(world, shop, reader) -> None:
+    shop.put("orders", b"x" * (17 << 20))  # refused: the numbers begin at 1 again
+    shop.turn(12)
+    made_anew(reader)
+    after = stored_and_killed(world, again(world, shop), b"ONE")
+    after.turn(12)
+    assert world.server.stored("orders") == [b"ONE"]
+    assert after.engine.outflow.idle
+
+
+@pytest.mark.parametrize("earlier", [[], [b"a"], [b"a", b"b"]])
+def test_what_one_slot_knows_of_a_topic_is_nothing_to_the_other(
+    world, shop, reader, earlier
+) -> None:
+    shop.put("audit", b"first")
+    shop.turn()
+    twin = world.client("shop")  # a rolling restart: the older still holds its slot
+    twin.turn()
+    for payload in (b"o1", b"o2"):
+        twin.put("orders", payload)
+    twin.turn()
+    made_anew(reader)
+    both = again(world, twin, shop)
+    assert len(both.state.slots) == 2
+    for payload in earlier:
+        both.put("orders", payload)
+        both.turn(8)
+    after = stored_and_killed(world, both, b"ONE")
+    after.turn(12)
+    assert world.server.stored("orders") == [*earlier, b"ONE"]
+    assert after.engine.outflow.idle
+
+
+# ------------------------------------------------------------------ what the outbox keeps
+
+
+def test_acknowledged_puts_leave_a_small_outbox(world, shop, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.outbox.ROTATE_BYTES", 100_000)
+    for number in range(50):
+        shop.put("orders", b"%d" % number * 10_000)
+        shop.turn(3)
+    assert shop.engine.outflow.idle
+    segments = (world.directory / "shop" / "outbox").rglob("*.log")
+    assert sum(segment.stat().st_size for segment in segments) < 2 << 20
+    assert world.crashed("shop").engine.outflow.unsent <= 1
+
+
+def test_a_batch_over_the_limit_is_refused_before_it_is_recorded(world, shop) -> None:
+    limits = shop.engine.settings.limits
+    shop.engine.settings.outbox_bytes_max = 2 * limits.batch_bytes
+    shop.engine.outflow.check("orders", 10, limits.batch_bytes)
+    with pytest.raises(InvalidRequest, match="put it in smaller ones"):
+        shop.engine.outflow.check("orders", 10, limits.batch_bytes + 1)
+    assert world.crashed("shop").engine.outflow.unsent == 0
+
+
+def test_a_gathered_put_is_what_it_was_when_it_was_put(world, shop, reader) -> None:
+    headers, payload, key = {"n": "1"}, bytearray(b"one"), bytearray(b"k1")
+    item = batch.Item(bytes(payload), key, headers)  # type: ignore[arg-type]
+    shop.engine.outflow.gather("orders", [item.payload], item, lasting=True)
+    shop.engine.outflow.gather("orders", [payload], None, lasting=True)
+    headers["n"], payload[:], key[:] = "2", b"two", b"k2"
+    shop.turn()
+    first, second = reader.take("orders")
+    assert (first.payload, first.key, first.headers) == (b"one", b"k1", {"n": "1"})
+    assert second.payload == b"one"

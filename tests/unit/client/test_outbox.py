@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from oncemq.client import outbox
 from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence, TopicId
 from oncemq.core.outbox_records import OutboxPut
 from oncemq.errors import Corrupt, Locked, StorageFull
 from oncemq.storage.framing import HEADER_BYTES, STRETCH_BYTES
-from oncemq.storage.log import JOINED_BYTES
+from oncemq.storage.log import JOINED_BYTES, Log
 
 ID = TopicId(9)
 
@@ -85,7 +86,7 @@ def test_a_recorded_put_is_there_after_a_crash_with_its_numbers(desk) -> None:
 def test_what_has_its_answer_is_not_sent_again_once_that_is_on_disk(desk) -> None:
     slot = desk.slot()
     slot.record([put(1, 2), put(3), put(1, topic="refunds")])
-    slot.done("orders", Sequence(3))
+    slot.done(put(1, 2))
     assert len(desk.crashed().pending) == 3  # the server recognizes what comes twice
     slot.record([put(4)])
     assert desk.crashed().pending == [put(3), put(1, topic="refunds"), put(4)]
@@ -94,7 +95,7 @@ def test_what_has_its_answer_is_not_sent_again_once_that_is_on_disk(desk) -> Non
 def test_the_numbers_go_on_after_everything_had_its_answer(desk) -> None:
     slot = desk.slot()
     slot.record([put(1, 5)])
-    slot.done("orders", Sequence(6))
+    slot.done(put(1, 5))
     slot.close()
     after = desk.slot()
     assert (after.pending, after.lanes) == ([], {"orders": (ID, 6)})
@@ -103,7 +104,7 @@ def test_the_numbers_go_on_after_everything_had_its_answer(desk) -> None:
 def test_an_answer_out_of_turn_leaves_what_is_before_it_to_the_server(desk) -> None:
     slot = desk.slot()
     slot.record([put(1), put(2), put(3)])
-    slot.done("orders", Sequence(3))
+    slot.done(put(2))
     slot.close()
     assert desk.slot().pending == [put(3)]
 
@@ -149,7 +150,7 @@ def test_a_recorded_put_is_there_after_a_crash_at_every_boundary_of_size(desk) -
 def test_a_rewritten_slot_holds_only_what_it_was_given(desk) -> None:
     slot = desk.slot()
     slot.record([put(1), put(2), put(3)])
-    slot.rewrite({"orders": (ID, Sequence(9)), "idle": (ID, Sequence(4))}, [put(8)])
+    slot.rotate({"orders": (ID, Sequence(9)), "idle": (ID, Sequence(4))}, [put(8)])
     for after in (desk.crashed(), slot):
         assert after.producer == slot.producer
     after = desk.crashed()
@@ -160,9 +161,9 @@ def test_a_rewritten_slot_holds_only_what_it_was_given(desk) -> None:
 
 def test_a_rewritten_slot_goes_on(desk) -> None:
     slot = desk.slot()
-    slot.rewrite({}, [put(1)])
+    slot.rotate({}, [put(1)])
     slot.record([put(2)])
-    slot.done("orders", Sequence(2))
+    slot.done(put(1))
     slot.close()
     assert desk.slot().pending == [put(2)]
 
@@ -171,15 +172,15 @@ def test_a_crash_within_a_rewrite_leaves_the_old_or_the_new_never_half(desk, mon
     slot = desk.slot()
     slot.record([put(1), put(2)])
     copies: list[Path] = []
-    commit = Slot._commit
+    write = outbox._write
 
-    def watched(self: Slot) -> None:
+    def watched(log: Log) -> None:
         copies.append(desk.copy())  # before the new log is durable
-        commit(self)
+        write(log)
         copies.append(desk.copy())  # before the old one is gone
 
-    monkeypatch.setattr(Slot, "_commit", watched)
-    slot.rewrite({"orders": (ID, Sequence(2))}, [put(1, topic="orders", body=b"new")])
+    monkeypatch.setattr(outbox, "_write", watched)
+    slot.rotate({"orders": (ID, Sequence(2))}, [put(1, topic="orders", body=b"new")])
     monkeypatch.undo()
     before, after = (desk.slot(copy / "1") for copy in copies)
     assert before.pending == [put(1), put(2)]
@@ -187,14 +188,32 @@ def test_a_crash_within_a_rewrite_leaves_the_old_or_the_new_never_half(desk, mon
     assert before.producer == after.producer == slot.producer
 
 
-def test_a_slot_is_due_for_rewriting_when_its_log_is_long(desk) -> None:
+def test_a_slot_is_due_for_rotation_when_most_of_its_log_is_answered(desk) -> None:
     slot = desk.slot()
-    slot.record([put(1, body=b"x" * (ROTATE_BYTES - 2))])
+    half = b"x" * (ROTATE_BYTES // 2)
+    for number in (1, 2, 3):
+        slot.record([put(number, body=half)])
+        assert not slot.rotate_due
+    slot.done(put(1, body=half))
     assert not slot.rotate_due
-    slot.record([put(2)])
+    slot.done(put(2, body=half))
     assert slot.rotate_due
-    slot.rewrite({}, [put(2)])
+    slot.rotate({"orders": (ID, Sequence(4))}, [put(3, body=half)])
     assert not slot.rotate_due
+
+
+def test_much_that_is_unsent_is_not_written_anew_at_every_answer(desk) -> None:
+    slot = desk.slot()
+    part = b"x" * (ROTATE_BYTES // 2)
+    puts = [put(number, body=part) for number in range(1, 13)]
+    slot.record(puts)
+    rotated = []
+    for number, each in enumerate(puts, start=1):
+        slot.done(each)
+        if slot.rotate_due:
+            rotated.append(number)
+            slot.rotate({"orders": (ID, Sequence(13))}, puts[number:])
+    assert rotated == [6, 9, 11]  # what is unsent is counted from the rotation on, too
 
 
 # ------------------------------------------------------------------ twins and the dead

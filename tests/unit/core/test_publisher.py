@@ -2,7 +2,7 @@
 
 from oncemq.core.names import Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
-from oncemq.core.publisher import Parcel, Publisher
+from oncemq.core.publisher import Numbers, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Resumed
 
 MINE, GUEST = ProducerId(b"m" * 16), ProducerId(b"g" * 16)
@@ -43,7 +43,13 @@ class Office:
         return self.publisher.refused(each, Refused(code, ""))
 
     def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> list[Parcel]:
-        return self.publisher.resumed(self.lane, producer, Resumed(topic, Sequence(last)))
+        plan = self.publisher.plan(self.lane, producer, Resumed(topic, Sequence(last)))
+        self.publisher.carry_out(self.lane, producer, plan)
+        return plan.gone
+
+    @property
+    def standing(self) -> Numbers:
+        return self.lane.numbers[MINE]
 
     @property
     def numbers(self) -> list[int]:
@@ -89,7 +95,7 @@ def test_an_accepted_parcel_is_done_and_names_the_topic() -> None:
     office.accept(first)
     assert office.publisher.lanes() == []
     assert office.publisher.all_lanes() == [office.lane]
-    assert (office.lane.topic_id, office.publisher.unacknowledged) == (ID, 0)
+    assert (office.standing.topic_id, office.publisher.unacknowledged) == (ID, 0)
     assert office.publisher.number(parcel()) == 4
 
 
@@ -142,7 +148,7 @@ def test_on_another_topic_of_the_name_everything_unanswered_is_numbered_from_the
     office.refuse(first, "topic_changed")
     office.resume(0, OTHER)
     assert office.numbers == [1, 3]
-    assert office.lane.topic_id == OTHER
+    assert office.standing.topic_id == OTHER
     assert office.send() == [1, 3]
     assert office.publisher.number(parcel()) == 4
 
@@ -150,7 +156,7 @@ def test_on_another_topic_of_the_name_everything_unanswered_is_numbered_from_the
 def test_after_a_gap_what_the_server_has_keeps_its_numbers_and_is_sent_for_its_receipt() -> None:
     parcels = [parcel(2), parcel(1), parcel(3)]
     office = Office(*parcels)
-    office.lane.topic_id = ID
+    office.standing.topic_id = ID
     office.send()
     office.refuse(parcels[2], "sequence_gap")
     office.resume(2)
@@ -172,7 +178,7 @@ def test_numbers_given_before_the_topic_was_known_count_on_whichever_has_the_nam
 def test_numbers_the_server_has_on_another_topic_do_not_count() -> None:
     first = parcel(2)
     office = Office(first)
-    office.lane.topic_id = ID
+    office.standing.topic_id = ID
     office.send()
     office.refuse(first, "topic_changed")
     office.resume(9, OTHER)
@@ -182,7 +188,7 @@ def test_numbers_the_server_has_on_another_topic_do_not_count() -> None:
 def test_a_resume_renumbers_only_the_producer_it_asked_about() -> None:
     mine, quick = parcel(2), parcel(producer=GUEST)
     office = Office(mine, quick)
-    office.lane.topic_id = ID
+    office.standing.topic_id = ID
     office.send()
     office.refuse(mine, "topic_changed")
     office.resume(5, OTHER)
@@ -195,7 +201,7 @@ def test_a_resume_renumbers_only_the_producer_it_asked_about() -> None:
 def test_a_refused_parcel_goes_and_those_behind_it_take_its_numbers() -> None:
     first, refused, last = parcel(1), parcel(2), parcel(1)
     office = Office(first, refused, last)
-    office.lane.topic_id = ID
+    office.standing.topic_id = ID
     office.send()
     office.accept(first)
     assert office.refuse(refused, "storage_full") is True
@@ -209,7 +215,7 @@ def test_a_refused_parcel_goes_and_those_behind_it_take_its_numbers() -> None:
 def test_the_last_parcel_refused_gives_its_numbers_back() -> None:
     first, refused = parcel(), parcel(3)
     office = Office(first, refused)
-    office.lane.topic_id = ID
+    office.standing.topic_id = ID
     office.send()
     office.accept(first)
     assert office.refuse(refused, "too_large") is True

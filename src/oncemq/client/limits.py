@@ -1,0 +1,24 @@
+"""What a server would refuse of a put, refused before anything is recorded."""
+
+from oncemq.core.names import name_fault
+from oncemq.core.replies import Limits
+from oncemq.errors import InvalidRequest
+
+
+def check_limits(limits: Limits, topic: str, *, payload_bytes: int, batch_bytes: int) -> None:
+    """Raise what the server would say of the name, of the largest payload, or of the batch."""
+    fault = name_fault(topic)
+    if fault:
+        raise InvalidRequest(fault, code="name_invalid")
+    if payload_bytes > limits.message_bytes:
+        raise InvalidRequest(
+            f"a message of {payload_bytes} bytes is over the limit of "
+            f"{limits.message_bytes}; split it, or raise the server's --message-max",
+            code="too_large",
+        )
+    if batch_bytes > limits.batch_bytes:
+        raise InvalidRequest(
+            f"a batch of {batch_bytes} bytes is over the limit of {limits.batch_bytes}; "
+            "put it in smaller ones",
+            code="too_large",
+        )

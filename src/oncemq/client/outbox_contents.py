@@ -1,0 +1,95 @@
+"""What one edition of an outbox holds: its records, replayed.
+
+Law: the same records give the same batches under the same numbers, as the publisher had them in
+memory when it wrote the last of them.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import chain
+from operator import itemgetter
+
+from msgspec.structs import replace
+
+from oncemq.client.unsent import Unsent
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.outbox_records import (
+    OutboxBatch,
+    OutboxDone,
+    OutboxLane,
+    OutboxOpened,
+    OutboxPut,
+    OutboxResumed,
+)
+from oncemq.core.records import Marked
+from oncemq.storage.disk import Buffer
+from oncemq.storage.framing import Frame
+
+Batches = deque[tuple[int, Unsent]]  # each with the serial it was recorded under
+
+
+class Contents:
+    """The batches without an answer, and where the producer's numbers go on."""
+
+    def __init__(self, frames: Iterable[Frame]) -> None:
+        self.producer: ProducerId | None = None  # None: the edition was never completed
+        self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        self._batches: dict[str, Batches] = {}
+        for frame in frames:
+            self._apply(frame)
+
+    @property
+    def pending(self) -> list[Unsent]:
+        """In the order they were recorded."""
+        pending = sorted(chain.from_iterable(self._batches.values()), key=itemgetter(0))
+        return [batch for _, batch in pending]
+
+    def _apply(self, frame: Frame) -> None:
+        record = frame.record()
+        match record:
+            case OutboxLane():
+                self.lanes[record.topic] = (record.topic_id, record.next_sequence)
+            case OutboxBatch() | OutboxPut():
+                batch = _unsent(record, frame.body)
+                self._of(batch.topic).append((frame.serial, batch))
+                self.lanes[batch.topic] = (batch.topic_id, batch.end)
+            case OutboxDone():
+                batches = self._of(record.topic)
+                while batches and batches[0][1].first_sequence < record.next_sequence:
+                    batches.popleft()
+            case OutboxResumed():
+                self._renumber(record)
+            case OutboxOpened():
+                self.producer = record.producer
+            case Marked():
+                pass
+            case _:
+                raise AssertionError(f"{record!r} does not belong into an outbox")
+
+    def _of(self, topic: str) -> Batches:
+        return self._batches.setdefault(topic, deque())
+
+    def _renumber(self, record: OutboxResumed) -> None:
+        sequence = record.first
+        batches: Batches = deque()
+        for serial, batch in self._of(record.topic):
+            if batch.first_sequence in record.gone:
+                continue
+            first = batch.first_sequence
+            if first >= record.kept_below:
+                first, sequence = sequence, Sequence(sequence + batch.count)
+            renumbered = replace(batch, topic_id=record.topic_id, first_sequence=first)
+            batches.append((serial, renumbered))
+        self._batches[record.topic] = batches
+        self.lanes[record.topic] = (record.topic_id, sequence)
+
+
+def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
+    required = isinstance(record, OutboxBatch) and record.required
+    if isinstance(record, OutboxPut):
+        body = record.body
+    assert body is not None
+    return Unsent(
+        record.topic, record.topic_id, record.first_sequence, record.count, record.columns,
+        bytes(body), required,
+    )  # fmt: skip
