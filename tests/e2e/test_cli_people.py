@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import DEADLINE_SECONDS, ONCE, Once, Serving, clean_environment, start_server
+from .conftest import (
+    DEADLINE_SECONDS,
+    ONCE,
+    Once,
+    Serving,
+    clean_environment,
+    first_line,
+    start_server,
+)
 
 pytestmark = pytest.mark.slow  # each step is a process of its own
 
@@ -145,6 +153,19 @@ def test_settings_that_anyone_may_write_are_not_obeyed(once: Once, tmp_path: Pat
     assert f"file {place.name}" in once("config").text
 
 
+def started(home: Path, serving: Serving) -> "subprocess.Popen[bytes]":
+    """The app of `home`, ready."""
+    process = subprocess.Popen(
+        [*ONCE, "run", "shop:app"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=clean_environment(home, ONCEMQ_SERVER=serving.address),
+        cwd=home,
+    )
+    assert first_line(process) == "once run: shop is ready; handlers: shop.orders"
+    return process
+
+
 def test_a_fenced_app_is_told_what_it_can_do(tmp_path: Path) -> None:
     serving = start_server(tmp_path)
     try:
@@ -152,26 +173,10 @@ def test_a_fenced_app_is_told_what_it_can_do(tmp_path: Path) -> None:
             "from oncemq import App\napp = App(id='shop')\n\n"
             "@app.handler('orders')\ndef handle(order: str) -> None: ...\n"
         )
-        environ = clean_environment(tmp_path, ONCEMQ_SERVER=serving.address)
-        first, second = (
-            subprocess.Popen(
-                [*ONCE, "run", "shop:app"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environ,
-                cwd=tmp_path,
-            )
-            for _ in range(2)
-        )
-        try:
-            ended = first if first.stdout and not first.stdout.readline() else None
-            assert ended is None
-            assert second.stdout is not None
-            assert second.stdout.readline()
-            _, told = first.communicate(timeout=DEADLINE_SECONDS)
-        finally:
-            second.terminate()
-            second.communicate(timeout=DEADLINE_SECONDS)
+        first, second = started(tmp_path, serving), started(tmp_path, serving)
+        second.terminate()
+        second.communicate(timeout=DEADLINE_SECONDS)
+        _, told = first.communicate(timeout=DEADLINE_SECONDS)
     finally:
         serving.process.terminate()
         serving.process.communicate(timeout=DEADLINE_SECONDS)
