@@ -65,9 +65,13 @@ class Session:
         return self._client(None, timeout)
 
     def _client(self, client_id: str | None, timeout: float | None = None) -> "Client":
+        import logging
+
         from oncemq import Client
 
         self._watch_for_silence()
+        # A command says by itself what became of its puts: nothing of the client's log on stderr.
+        logging.getLogger("oncemq.client").addHandler(logging.NullHandler())
         return Client(
             self.config.server,
             id=client_id,
