@@ -177,10 +177,10 @@ class Broker:
         """Its connection is: it may go on saying nothing."""
         self._upkeep.visited(client, route, now)
 
-    def forget_guests(self, now: Micros) -> Step:
-        """Drop the anonymous guests that are gone, and what had its time; some of it."""
+    def forget_guests(self, now: Micros, room: int = upkeep.UPKEEP_BYTES) -> Step:
+        """Drop the anonymous guests that are gone, and what had its time: what `room` holds."""
         step = Step()
-        left = upkeep.UPKEEP_BYTES - upkeep.FACT_BYTES_MAX
+        left = room - upkeep.FACT_BYTES_MAX
         for record in self._upkeep.due(now, Micros(now + self.calendar.ages)):
             self._scribe.write(step, record)
             left -= upkeep.size_of(record)

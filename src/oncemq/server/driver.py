@@ -158,9 +158,11 @@ class Driver:
         for client, route in self.broker.silent_guests(now):
             if self.reaches(route, ARE_YOU_THERE):
                 self.broker.guest_is_there(client, route, now)
-        if not self.log.has_room(UPKEEP_BYTES, now_ms=now // 1000, fact=True):
+        # More than a segment can hold would end one each time.
+        room = min(UPKEEP_BYTES, self.log.options.segment_bytes // 8)
+        if not self.log.has_room(room, now_ms=now // 1000, fact=True):
             return
-        self._carry_out(self.broker.forget_guests(now), now)
+        self._carry_out(self.broker.forget_guests(now, room), now)
         topics = self.broker.shard.topics
         looked_at = (topics.get(topic_id) for topic_id in self._retained.some(topics))
         for topic in [each for each in looked_at if each and each.retention.keeps]:
