@@ -133,7 +133,9 @@ def read_format(disk: Disk, directory: str) -> Format | None:
     if len(form.identity) != IDENTITY_BYTES:
         raise Corrupt(f"{path} holds an identity of {len(form.identity)} bytes, not 16")
     if form.checksum not in (0, form.seal):
-        raise Corrupt(f"{path} is not what was written: its checksum differs; run `once repair`")
+        raise Corrupt(
+            f"{path} is not what was written: its checksum differs; restore it from a backup"
+        )
     return form
 
 
