@@ -23,7 +23,7 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # Each run of CI rolls the dice anew: what it always rolled alike, it would never find. The seed is
 # printed, and the same in every process: with it a run is repeated. What one finds stays as an
 # `@example`.
-SEED = "ONCEMQ_HYPOTHESIS_SEED"
+SEED = "HYPOTHESIS_SEED"
 if os.environ.get("CI"):
     os.environ.setdefault(SEED, str(time.time_ns() // 1_000_000))
 if SEED in os.environ:
