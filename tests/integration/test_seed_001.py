@@ -9,7 +9,8 @@ from tests.e2e.processes import Nursery, Process, Relay, Serving, relay, until
 from tests.integration.conftest import Connect
 
 from oncemq import Client, Unreachable
-from oncemq.core.names import ClientId, Epoch, Offset, ProducerId, Sequence
+from oncemq.core.client_requests import Compare, ForgetClient, ListClients
+from oncemq.core.names import ClientId, Epoch, Generation, Offset, ProducerId, Sequence
 from oncemq.core.records import Retention
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
@@ -21,6 +22,7 @@ from oncemq.core.requests import (
     DropStage,
     Get,
     Hello,
+    Lease,
     Leave,
     Listen,
     ListSubscriptions,
@@ -380,6 +382,10 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         Listen(guest, none, ("orders",)),
         Leave(guest, none),
         Watch((("orders", Offset(0)),)),
+        Compare(guest, Generation(1)),
+        ListClients(),
+        Lease(client, Epoch(1), 60_000),
+        ForgetClient(client),
         Unsubscribe(guest, none, "orders"),
     ]
     columns, body = batch.encode([batch.Item(b"staged")])

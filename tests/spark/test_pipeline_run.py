@@ -92,11 +92,13 @@ def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_aga
     ]
 
 
-def test_a_signal_asks_or_ends(address: str) -> None:
+def test_a_signal_asks_or_ends(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run("archive", "/a", server=address)
     with stopped_by_signals(run, gently=True):
         signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # the same one, passed on by a parent
         assert run.stopping.is_set()
+        monkeypatch.setattr(runs, "DOUBLED_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
     run = Run("archive", "/a", server=address)

@@ -13,6 +13,7 @@ from oncemq.core.records import Retention
 from oncemq.errors import InvalidRequest
 from oncemq.wire import batch
 
+OURS = "oncemq-"  # headers that a dead letter or a retry adds: the message fits without them
 NUMBER_MAX = (1 << 62) - 1  # of an offset
 LIMIT_MAX = (1 << 31) - 1  # messages of one get
 WAIT_SECONDS_MAX = 366 * 24 * 3600
@@ -99,8 +100,9 @@ def headers_of(headers: Any) -> Headers | None:
 
 
 def size_of(item: batch.Item) -> int:
-    """The bytes of a message that count: payload, key and headers."""
+    """The bytes of a message that count: payload, key and headers, without those of ours."""
     size = len(item.payload) + len(item.key or b"")
     for name, value in (item.headers or {}).items():
-        size += len(name.encode()) + len(value.encode())
+        if not name.startswith(OURS):
+            size += len(name.encode()) + len(value.encode())
     return size
