@@ -201,7 +201,7 @@ def test_a_batch_at_work_ends_before_it_stops(
         ({"sql": "SELECT nothing FROM source"}, "UNRESOLVED_COLUMN"),
         ({"target": Target(topic="copy", key="item")}, "there is no column 'item', but key, value"),
         ({"sources": {"source": Source(topic="nowhere")}}, "nowhere"),
-        ({"target": Target(topic="unwanted")}, "nobody would get the rows"),
+        ({"target": Target(topic="unwanted")}, "rows of this batch would vanish"),
         (
             {"sources": {"source": Source(topic="orders", watermark="value", delay="1 day")}},
             "'value' is a column of times; there are key binary",
