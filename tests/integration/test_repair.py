@@ -14,6 +14,7 @@ from oncemq.errors import Corrupt
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.backup import back_up, restore
 from oncemq.storage.disk import LocalDisk
+from oncemq.storage.layout import read_format
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
 
@@ -119,3 +120,54 @@ def test_a_backup_of_a_server_at_work_holds_what_was_acknowledged_before(tmp_pat
             stop.set()
             thread.join()
     assert reports[-1].copied_files < reports[-1].files, "sealed segments are copied once"
+
+
+@pytest.mark.parametrize("left", [None, b"", b"\xff" * 80, b'{"format": 1}'])
+def test_a_format_file_that_is_gone_or_damaged_is_written_again(
+    left: bytes | None, tmp_path: Path
+) -> None:
+    data, state = tmp_path / "data", tmp_path / "state"
+    with testing.server(data=data) as address, Client(address, id="ada", state=state) as client:
+        client.subscribe("orders")
+        for number in range(4):
+            client.put("orders", b"%d" % number)
+        assert [each.payload for each in client.get("orders", limit=2)] == [b"0", b"1"]
+    path = data / "FORMAT"
+    path.unlink() if left is None else path.write_bytes(left)
+    with pytest.raises(Corrupt, match="once repair"), testing.server(data=data):
+        raise AssertionError("it serves a log whose identity nobody knows")
+    found = examine(LocalDisk(), str(data))
+    assert not found.sound
+    assert found.diagnosis.format_fault
+    assert (found.diagnosis.damages, found.missing, path.exists()) == ([], [], left is not None)
+    accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+    assert examine(LocalDisk(), str(data)).sound
+    if left is not None:
+        assert (data / "quarantine" / "FORMAT").read_bytes() == left
+    with testing.server(data=data) as address, Client(address, id="ada", state=state) as client:
+        assert [each.payload for each in client.get("orders", limit=9)] == [b"2", b"3"]
+        client.put("orders", b"4")
+        assert [each.payload for each in client.get("orders", limit=9)] == [b"4"]
+
+
+def test_a_format_file_written_again_has_a_generation_that_nobody_saw(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with testing.server(data=data) as address, Client(address) as client:
+        client.create_topic("orders", Retention(forever=True))
+    seen: list[tuple[int, int]] = []
+    for _ in range(3):
+        (data / "FORMAT").unlink()
+        accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+        with testing.server(data=data):
+            pass
+        form = read_format(LocalDisk(), str(data))
+        assert form is not None
+        seen.append((form.generation, form.tag))
+    assert [generation for generation, _ in seen] == [2, 3, 4]
+    assert len({tag for _, tag in seen}) == 3
+
+
+def test_without_a_segment_nobody_knows_whose_log_it_was(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with pytest.raises(Corrupt, match="no segment says whose log it is"):
+        examine(LocalDisk(), str(tmp_path))

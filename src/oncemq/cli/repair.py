@@ -45,6 +45,7 @@ def repair(session: Session, accept_loss: bool) -> None:
     if not found.sound and not mended:
         diagnosis = found.diagnosis
         count = len(diagnosis.damages) + len(diagnosis.checkpoints) + len(found.missing)
+        count += bool(diagnosis.format_fault)
         places = output.counted(count, "damaged place")
         raise Corrupt(f"{places} in {data}; to go on without them: {_command(found)}")
 
@@ -74,6 +75,8 @@ def _choices(found: "Examination") -> list[str]:
             "lost"
             if cut or diagnosis.checkpoints
             else "the messages named above are lost, and readers are told so"
+            if diagnosis.damages or found.missing
+            else "FORMAT is written again, and nothing else is changed"
         )
         choices.append(
             f"`{_command(found)}`: {what}; what is taken out is copied to quarantine/, and "
@@ -89,6 +92,7 @@ def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
         "healthy": found.sound,
         "mended": mended,
         "last_serial": diagnosis.last_serial,
+        "format": diagnosis.format_fault or None,
         "damages": [
             {
                 "path": damage.path,
@@ -125,7 +129,9 @@ def _text(found: "Examination", *, mended: bool) -> str:
     diagnosis = found.diagnosis
     if found.sound:
         return f"{diagnosis.directory} is sound, up to serial {diagnosis.last_serial:,}"
+    fault = diagnosis.format_fault
     lines = [
+        *([f"{diagnosis.directory}/FORMAT: {fault}"] if fault else []),
         *(line for damage in diagnosis.damages for line in _damage(damage, diagnosis.names)),
         *(f"{path}: does not fit the log" for path in diagnosis.checkpoints),
         *(f"{diagnosis.directory}/log/{name}: lies behind the damage" for name in diagnosis.beyond),

@@ -1,9 +1,11 @@
 """`once serve`."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from oncemq.cli.command import command, setting, settings
 from oncemq.cli.session import Session
+from oncemq.errors import Corrupt
 
 if TYPE_CHECKING:
     from oncemq.assembly import Server
@@ -57,6 +59,11 @@ def serve(session: Session) -> None:
         )
         session.flush()
 
-    run(config, ready=ready)
+    try:
+        run(config, ready=ready)
+    except Corrupt as error:
+        command = f"once repair --data {shlex.quote(str(config.data))}"
+        error.add_note(f"`{command}` shows the damage and the choices")
+        raise
     if session.json:
         session.emit({"stopped": True})

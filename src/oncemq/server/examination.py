@@ -24,6 +24,7 @@ class Examination:
 
     diagnosis: Diagnosis
     missing: list[Missing] = field(default_factory=list[Missing])
+    generation: int = 0  # the newest one that the log knows; 0: it cannot be read
 
     @property
     def sound(self) -> bool:
@@ -49,6 +50,7 @@ def examine(disk: LockingDisk, directory: str) -> Examination:
     if contents is not None:
         try:
             shard = _fold(contents)
+            found.generation = shard.generation
             found.missing = inventory.missing(shard, _Shelves(contents.catalog))
         finally:
             contents.catalog.close()
@@ -62,8 +64,13 @@ def accept_loss(
     """Go on without what is damaged or missing; what that was, as found before."""
     found = examine(disk, directory)
     if not found.sound:
-        missing = bool(found.missing)
-        repair.accept_loss(disk, directory, random_bytes=random_bytes, missing=missing)
+        repair.accept_loss(
+            disk,
+            directory,
+            random_bytes=random_bytes,
+            missing=bool(found.missing),
+            known=found.generation,
+        )
     return found
 
 

@@ -11,7 +11,6 @@ from oncemq.core.commit_records import Committed, Part, PartKept
 from oncemq.core.names import Serial
 from oncemq.core.records import MessagesStored, Record, TopicCreated
 from oncemq.core.replies import NO_OFFSET
-from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
@@ -20,7 +19,8 @@ from oncemq.storage.end import read_end
 from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import INDEXED, Bad, Frame, first_frame_after, frame_key
 from oncemq.storage.index import MemoryIndex
-from oncemq.storage.layout import Format, read_format
+from oncemq.storage.layout import Format
+from oncemq.storage.lost_format import find_format
 from oncemq.storage.recovery import replayed
 from oncemq.storage.segment import LOG, Header, Segment, read_header, scan_cold
 from oncemq.storage.shelf import orphans
@@ -68,21 +68,22 @@ class Diagnosis:
     damages: list[Damage] = field(default_factory=list[Damage])
     checkpoints: list[str] = field(default_factory=list[str])  # (and END) that do not fit the log
     beyond: list[str] = field(default_factory=list[str])  # segments behind the damage
+    format_fault: str = ""  # why FORMAT has to be written again
     mendable: bool = True  # whether the log can go on without what is damaged
     contents: Contents | None = None  # None: it cannot go on
     names: dict[int, str] = field(default_factory=dict[int, str])  # of topics, as far as seen
 
     @property
     def healthy(self) -> bool:
-        return not self.damages and not self.checkpoints
+        return not (self.damages or self.checkpoints or self.format_fault)
 
 
 def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
     """Verify every byte of the log. The caller holds the lock."""
-    form = read_format(disk, directory)
-    if form is None:
-        raise Corrupt(f"{directory} has no FORMAT file; it is not the directory of a log")
-    return _Examination(disk, directory, form).run()
+    form, fault = find_format(disk, directory)
+    found = _Examination(disk, directory, form).run()
+    found.format_fault = fault
+    return found
 
 
 class _Examination:

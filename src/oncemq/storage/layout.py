@@ -62,15 +62,24 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
     return _write_format(disk, directory, form)
 
 
-def raise_generation(disk: Disk, directory: str, random_bytes: Callable[[int], bytes]) -> Format:
+def raise_generation(
+    disk: Disk,
+    directory: str,
+    random_bytes: Callable[[int], bytes],
+    *,
+    old: Format | None = None,
+    known: int = 0,
+) -> Format:
     """Say durably that the log goes on from a state its clients may have seen the future of.
 
     The tag is new too: topics and subscriptions made from now on never get an identity that was
     given in the future that was lost. The identity stays: the frames' checksums start from it.
+    `old`: what FORMAT says, or said; `known`: the newest generation that the log itself knows.
     """
-    old = read_format(disk, directory)
+    old = old or read_format(disk, directory)
     assert old is not None, "only a log that has a FORMAT file can be continued"
-    return _continue(disk, directory, old, old.generation + 1, random_bytes)
+    generation = max(old.generation, known) + 1
+    return _continue(disk, directory, old, generation, random_bytes)
 
 
 def continue_format(
@@ -129,12 +138,14 @@ def read_format(disk: Disk, directory: str) -> Format | None:
             )
         form = msgspec.json.decode(data, type=Format)
     except msgspec.MsgspecError as error:
-        raise Corrupt(f"{path} cannot be read ({error}); restore it from a backup") from error
+        raise Corrupt(
+            f"{path} cannot be read ({error}); `once repair` shows the way out"
+        ) from error
     if len(form.identity) != IDENTITY_BYTES:
         raise Corrupt(f"{path} holds an identity of {len(form.identity)} bytes, not 16")
     if form.checksum not in (0, form.seal):
         raise Corrupt(
-            f"{path} is not what was written: its checksum differs; restore it from a backup"
+            f"{path} is not what was written: its checksum differs; `once repair` shows the way out"
         )
     return form
 
@@ -146,7 +157,10 @@ def _must_be_new(disk: Disk, folder: str) -> None:
         size = file.size()
         file.close()
         if size > HEADER_BYTES:
-            raise Corrupt(f"{folder} holds {name} but there is no FORMAT file beside it")
+            raise Corrupt(
+                f"{folder} holds {name} but there is no FORMAT file beside it; `once repair` shows "
+                "the way out"
+            )
         disk.remove(f"{folder}/{name}")
 
 

@@ -19,6 +19,7 @@ from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
 from oncemq.storage.layout import raise_generation, read_format, save_copy
+from oncemq.storage.lost_format import find_format
 from oncemq.storage.segment import COLD, Header, remove_index, remove_segment
 
 __all__ = ["Diagnosis", "accept_loss", "diagnose"]
@@ -39,11 +40,12 @@ def accept_loss(
     *,
     random_bytes: Callable[[int], bytes],
     missing: bool = False,
+    known: int = 0,
 ) -> Diagnosis:
     """Go on without what is damaged; what that was, as diagnosed before.
 
     `missing`: the log may be sound in itself, but its topics have holes. The raised generation
-    tells the next server that they are agreed to.
+    tells the next server that they are agreed to. `known`: the newest one that the log knows.
     """
     lock = disk.lock(f"{directory}/lock")
     try:
@@ -55,8 +57,11 @@ def accept_loss(
                 f"{directory}: no checkpoint fits what is left of the log, so its state cannot "
                 "be rebuilt; restore the directory from a backup"
             )
-        raise_generation(disk, directory, random_bytes)
+        form, _ = find_format(disk, directory)
         disk.make_directory(f"{directory}/quarantine")
+        if found.format_fault:
+            _copy_format(disk, directory)
+        raise_generation(disk, directory, random_bytes, old=form, known=known)
         for damage in found.damages:
             if damage.covered:
                 _salvage(disk, directory, damage)
@@ -70,6 +75,17 @@ def accept_loss(
         return found
     finally:
         lock.release()
+
+
+def _copy_format(disk: Disk, directory: str) -> None:
+    """Keep what is left of the file that is written again."""
+    if "FORMAT" not in disk.names(directory):
+        return
+    file = ForgivingFile(disk.open(f"{directory}/FORMAT"))
+    try:
+        save_copy(disk, file, 0, f"{directory}/quarantine/FORMAT")
+    finally:
+        file.close()
 
 
 def _quarantine(disk: Disk, directory: str, path: str) -> None:
