@@ -47,7 +47,7 @@ def repair(session: Session, accept_loss: bool) -> None:
         count = len(diagnosis.damages) + len(diagnosis.checkpoints) + len(found.missing)
         count += bool(diagnosis.format_fault)
         places = output.counted(count, "damaged place")
-        raise Corrupt(f"{places} in {data}; to go on without them: {_command(found)}")
+        raise Corrupt(f"{places} in {data}; to go on without them: `{_command(found)}`")
 
 
 def _command(found: "Examination") -> str:

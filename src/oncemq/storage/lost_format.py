@@ -18,7 +18,8 @@ def find_format(disk: Disk, directory: str) -> tuple[Format, str]:
     try:
         found = read_format(disk, directory)
     except (Corrupt, OSError) as error:
-        why = error.detail if isinstance(error, Corrupt) else f"it cannot be read: {error}"
+        said = error.detail if isinstance(error, Corrupt) else f"it cannot be read: {error}"
+        why = said.partition(";")[0].removeprefix(f"{directory}/FORMAT ")
     else:
         if found is not None:
             return found, ""
