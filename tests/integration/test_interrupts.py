@@ -140,7 +140,7 @@ def test_a_put_that_is_interrupted_at_any_line_is_stored_once_or_not_at_all(
 def test_what_an_interrupted_get_left_is_given_by_whichever_verb_comes_next(server: str) -> None:
     def left_over(mq: Client, feed: str | None) -> None:
         """Interrupt gets until one was so after it had settled its messages."""
-        for line in range(1, 500):
+        for line in range(1, 2_000):  # a get takes some six hundred
             interrupted_at(line, lambda: mq.get(feed, limit=2))
             if any(each.messages for each in mq._handouts._open):
                 return

@@ -106,6 +106,7 @@ class Slot:
         self._must_work()
         record = OutboxResumed(topic, topic_id, kept_below, first, tuple(gone))
         with self._in_words("took no new numbers; what waits for them is not sent"):
+            self._note_answered()
             self._need(_room_for(topic) + 9 * len(record.gone), fact=True)
         self._log.append(record)
         self._commit("numbers were changed: the next start finds out which it has")

@@ -51,6 +51,7 @@ class Contents:
                 self.lanes[record.topic] = (record.topic_id, record.next_sequence)
             case OutboxBatch() | OutboxPut():
                 batch = _unsent(record, frame.body)
+                self._drop_answered(batch)
                 self._of(batch.topic).append((frame.serial, batch))
                 self.lanes[batch.topic] = (batch.topic_id, batch.end)
             case OutboxDone():
@@ -69,11 +70,18 @@ class Contents:
     def _of(self, topic: str) -> Batches:
         return self._batches.setdefault(topic, deque())
 
+    def _drop_answered(self, batch: Unsent) -> None:
+        """A number is given again only when whatever had it is answered: on a full disk, the
+        answer was not noted."""
+        batches = self._of(batch.topic)
+        while batches and batches[-1][1].end > batch.first_sequence:
+            batches.pop()
+
     def _renumber(self, record: OutboxResumed) -> None:
         sequence = record.first
         batches: Batches = deque()
         for serial, batch in self._of(record.topic):
-            if batch.first_sequence in record.gone:
+            if batch.first_sequence in record.gone or _was_answered(batch, record):
                 continue
             first = batch.first_sequence
             if first >= record.kept_below:
@@ -82,6 +90,16 @@ class Contents:
             batches.append((serial, renumbered))
         self._batches[record.topic] = batches
         self.lanes[record.topic] = (record.topic_id, sequence)
+
+
+def _was_answered(batch: Unsent, record: OutboxResumed) -> bool:
+    """Whether a batch that got no new number is not one that the server has, either.
+
+    Its answer was not noted when the others were renumbered: the disk was full, or a kill came.
+    """
+    is_same_topic = batch.topic_id in (0, record.topic_id)
+    is_there = is_same_topic and batch.end <= record.first
+    return batch.first_sequence < record.kept_below and not is_there
 
 
 def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:

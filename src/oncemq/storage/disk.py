@@ -220,6 +220,9 @@ class Spares:
         while self._held:
             os.close(self._held.pop())
 
+    def __del__(self) -> None:
+        self.release()  # of a server that never came to be
+
     def _hold(self) -> None:
         with suppress(OSError):
             while len(self._held) < self._count:

@@ -288,3 +288,19 @@ def test_a_damaged_slot_is_said_to_be_so_each_time_not_passed_over(desk) -> None
     for _ in range(2):
         with pytest.raises(Corrupt):
             desk.slots()
+
+
+def test_new_numbers_are_of_what_is_not_answered_though_nobody_noted_the_answer(desk) -> None:
+    """The topic was deleted: what waits gets the numbers that an answered put had."""
+    slot = desk.slot()
+    slot.record([put(1, 3), put(4)])
+    new = {"kept_below": Sequence(4), "first": Sequence(1), "gone": ()}
+    slot.renumber("orders", TopicId(0), **new)
+    assert [(each.first_sequence, each.count) for each in desk.crashed().pending] == [(1, 1)]
+
+
+def test_a_number_that_is_given_again_was_answered(desk) -> None:
+    slot = desk.slot()
+    slot.record([put(1, 3), put(4)])
+    slot.record([put(2)])
+    assert desk.crashed().pending == [put(2)]
