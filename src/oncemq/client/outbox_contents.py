@@ -97,9 +97,7 @@ def _was_answered(batch: Unsent, record: OutboxResumed) -> bool:
 
     Its answer was not noted when the others were renumbered: the disk was full, or a kill came.
     """
-    is_same_topic = batch.topic_id in (0, record.topic_id)
-    is_there = is_same_topic and batch.end <= record.first
-    return batch.first_sequence < record.kept_below and not is_there
+    return batch.first_sequence < record.kept_below and batch.end > record.first
 
 
 def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
