@@ -358,6 +358,99 @@ def test_a_topic_that_was_deleted_and_made_again(mq: Client, stream: Stream, fai
         assert query.batch() == [("orders", 1, b"more")]
 
 
+def test_a_topic_that_was_away_for_a_while_is_read_from_its_beginning_and_held(
+    mq: Client, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    mq.put_many("orders", [b"a", b"b"])
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false", "subscription": "lake"}
+    query = Query(stream(subscribe="orders", **options))
+    query.batch()
+    mq.delete_topic("orders")
+    assert query.batch() == []  # the query has seen that it is gone
+    assert query.batch() is None
+    mq.create_topic("orders")  # keeps nothing by itself
+    assert query.batch() == []  # from now on it is held
+    assert "topic joined topic=orders first=0" in caplog.text
+    assert mq.put("orders", b"other").stored
+    assert query.batch() == [("orders", 0, b"other")]
+    assert query.run() == [("orders", 0, b"other")]  # again after a crash
+    assert cursors(mq) == {"lake": 0}
+    again = Query(stream(subscribe="orders", **options), query.checkpoint)
+    mq.put("orders", b"last")
+    assert again.batch() == [("orders", 1, b"last")]
+    assert cursors(mq) == {"lake": 1}
+
+
+def changed(stream: Stream, query: Query, topics: str, *, now: bool) -> Query:
+    """The query, started again with another list of topics."""
+    query.reader.stop()
+    reader = stream(subscribe=topics, startingOffsets="latest", subscription="lake")
+    if now:
+        reader.prepareForTriggerAvailableNow()
+    return Query(reader, query.checkpoint)
+
+
+@pytest.mark.parametrize("now", [False, True], ids=["processingTime", "availableNow"])
+def test_what_subscribe_says_at_a_restart_is_what_is_read(
+    mq: Client, stream: Stream, now: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("refunds", "returns"):
+        mq.create_topic(name, Retention(forever=True))
+        mq.put_many(name, [b"x", b"y"])
+    mq.put("orders", b"a")
+    mq.subscribe("returns")
+    options = {"startingOffsets": "earliest", "subscription": "lake"}
+    query = Query(stream(subscribe="orders,refunds", **options))
+    assert len(query.batch() or ()) == 3
+    mq.put_many("refunds", [b"not read"] * 2)
+    mq.put("orders", b"b")
+    query = changed(stream, query, "orders,returns", now=now)
+    assert sorted(query.everything()) == [
+        ("orders", 1, b"b"),
+        ("returns", 0, b"x"),  # as a new partition of Kafka's: from the earliest
+        ("returns", 1, b"y"),
+    ]
+    assert "topic left out topic=refunds next=2" in caplog.text
+    assert "topic joined topic=returns first=0" in caplog.text
+    mq.put("orders", b"c")
+    query = changed(stream, query, "orders,returns", now=now)
+    assert query.everything() == [("orders", 2, b"c")]
+    held = {each.topic for each in mq.subscriptions(client="lake")}
+    assert held == {"orders", "returns"}  # of a topic that is not read nothing is held back
+
+
+def test_a_topic_added_at_a_restart_that_is_not_there_is_refused_or_waited_for(
+    mq: Client, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    mq.put("orders", b"a")
+    query = Query(stream(subscribe="orders", startingOffsets="earliest"))
+    query.batch()
+    again = Query(stream(subscribe="orders,refunds"), query.checkpoint)
+    with pytest.raises(NoSuchTopic, match="refunds"):
+        again.batch()
+    patient = stream(subscribe="orders,refunds", failOnDataLoss="false")
+    again = Query(patient, query.checkpoint)
+    assert again.batch() is None
+    assert again.batch() is None
+    assert caplog.text.count("topic waited for topic=refunds") == 1
+    mq.create_topic("refunds", Retention(forever=True))
+    mq.put("refunds", b"late")
+    assert again.batch() == [("refunds", 0, b"late")]
+
+
+def test_a_topic_that_was_left_out_and_comes_back_is_read_anew(mq: Client, stream: Stream) -> None:
+    mq.create_topic("refunds", Retention(forever=True))
+    mq.put("refunds", b"x")
+    options = {"startingOffsets": "earliest", "subscription": "lake"}
+    query = Query(stream(subscribe="orders,refunds", **options))
+    query.batch()
+    query = changed(stream, query, "orders", now=False)
+    assert query.batch() == []
+    query = changed(stream, query, "orders,refunds", now=False)
+    assert query.everything() == [("refunds", 0, b"x")]
+    assert {each.topic for each in mq.subscriptions(client="lake")} == {"orders", "refunds"}
+
+
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_topic_that_was_deleted(mq: Client, stream: Stream, fail: str) -> None:
     mq.create_topic("refunds", Retention(forever=True))

@@ -77,6 +77,16 @@ class Hold:
             ]
         )
 
+    def forget(self, topic: str) -> None:
+        """It may be another topic than the one that is held: hold it anew when asked to."""
+        self._ids.pop(topic, None)
+
+    def release(self, topics: Iterable[str]) -> None:
+        """These are not held any more, whether or not they were."""
+        for topic in topics:
+            self._mq.unsubscribe(topic)
+            self.forget(topic)
+
     def _recall(self) -> list[SubscriptionInfo]:
         mine = self._mq.subscriptions(client=self.name)
         self._ids = {each.topic: each.subscription_id for each in mine}

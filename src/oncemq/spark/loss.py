@@ -25,6 +25,14 @@ def lost(what: str, *, fail: bool) -> None:
     log.warning("rows skipped, as failOnDataLoss is false: %s", what)
 
 
+def made_again(topic: str) -> str:
+    """In words: the topic of this name is not the one that the query has read."""
+    return (
+        f"topic {topic!r} was deleted and made again: what it held is gone, and the one that is "
+        "there now is to be read from its beginning"
+    )
+
+
 def went_back(topic: str, offset: int, *, agreed: int) -> str:
     """In words: which offsets of which topic mean other messages than this query has read."""
     return (

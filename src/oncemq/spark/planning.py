@@ -20,8 +20,14 @@ def names(mq: Client, options: SourceOptions) -> list[str]:
     """The topics to read: those named, or those there now whose whole name fits the pattern."""
     if options.topics:
         return list(options.topics)
-    fits = re.compile(options.pattern).fullmatch
-    return [each.name for each in mq.topics() if fits(each.name)]
+    return [each.name for each in mq.topics() if fits(options, each.name)]
+
+
+def fits(options: SourceOptions, name: str) -> bool:
+    """Whether a topic of this name is to be read."""
+    if options.topics:
+        return name in options.topics
+    return re.fullmatch(options.pattern, name) is not None
 
 
 def held(mq: Client, topics: Iterable[str]) -> dict[str, TopicEnd]:

@@ -4,7 +4,8 @@
      "topics": {"orders": {"id": 77, "offset": 42, "since": 0}}}
 
 A query that has seen the server's log go back in time also has its "generation" (1 is left out),
-and a topic that was read anew since, "began".
+and a topic that was read anew since, "began". "left" names topics that were read up to here and
+are no longer asked for: when a batch begins here, they need not be held any more.
 
 `offset` is the next one to be read; `id` tells a topic from another of the same name; `since`
 is where the query's reading of the topic began. `subscription` is the name under which the
@@ -13,7 +14,7 @@ for as long as the checkpoint is. Law: equal progress is equal text, which is wh
 compares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,15 +40,22 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     subscription: str | None
     topics: dict[str, Place]
     generation: int = 1  # of the server's log, that the offsets are of
+    left: tuple[str, ...] = ()  # topics that it no longer reads, and that are held until it is done
 
     def to_spark(self) -> dict[str, Any]:
         """As Spark stores it."""
         topics = {name: self.topics[name] for name in sorted(self.topics)}
         return msgspec.to_builtins(msgspec.structs.replace(self, topics=topics))
 
-    def moved(self, topics: dict[str, Place], generation: int) -> "Progress":
-        """The same query, further on."""
-        return msgspec.structs.replace(self, topics=topics, generation=generation)
+    def moved(
+        self, topics: dict[str, Place], generation: int, left: Sequence[str] = ()
+    ) -> "Progress":
+        """The same query, further on; itself when nothing is new."""
+        if not left and (topics, generation) == (self.topics, self.generation):
+            return self
+        return msgspec.structs.replace(
+            self, topics=topics, generation=generation, left=tuple(sorted(left))
+        )
 
 
 def progress_of(stored: Mapping[str, Any]) -> Progress:

@@ -7,6 +7,7 @@ is not freed (see `hold`); 'latest' is a place in the checkpoint before anything
 read, so rows that race the start of the query are not lost.
 """
 
+import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -27,11 +28,13 @@ from oncemq.core.replies import TopicEnd
 from oncemq.spark import planning
 from oncemq.spark.columns import Layout
 from oncemq.spark.hold import Hold
-from oncemq.spark.loss import lost, no_longer_kept, went_back
+from oncemq.spark.loss import lost, made_again, no_longer_kept, went_back
 from oncemq.spark.options import LATEST, SourceOptions
 from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
 from oncemq.spark.ranges import Range, Stretch, ranges
 from oncemq.spark.reading import read
+
+log = logging.getLogger(__name__)
 
 FIRST_HOLD_SECONDS = 3 * 86_400.0
 POLL_SECONDS = 0.5  # an idle query asks this often, and is told at once when something comes
@@ -48,6 +51,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, TopicEnd] | None = None  # of Trigger.AvailableNow
         self._seen: Progress | None = None  # where the topics ended when last looked at
         self._guests: set[str] = set()  # topics kept by this process until the hold keeps them
+        self._released = False  # whether topics that were left out are no longer held
+        self._told: set[str] = set()  # topics that are not there, as was said
         self._hold: Hold | None = None
         self._mq: Client | None = None  # not shared: the guest's subscriptions are this query's
 
@@ -67,6 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return progress.to_spark()
         if self._hold is not None:
             self._hold.renew()
+        self._let_go(progress)
         ends, generation = self._look(progress)
         places = self._judged(progress, ends, generation)
         reached = {name: replace(each, offset=ends[name].end) for name, each in places.items()}
@@ -77,7 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved = {
             name: replace(each, offset=each.offset + taken[name]) for name, each in places.items()
         }
-        return progress.moved(moved, generation).to_spark()
+        left = [name for name in progress.topics if not planning.fits(self._options, name)]
+        return progress.moved(moved, generation, left).to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What maxOffsetsPerTrigger says."""
@@ -156,8 +163,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         And the generation of the server's log; each end says how far that agrees with the query's.
         """
         mq = self._client()
-        here = {name: place.offset for name, place in progress.topics.items()}
-        for name in planning.names(mq, self._options) if self._options.pattern else ():
+        here = {
+            name: place.offset
+            for name, place in progress.topics.items()
+            if planning.fits(self._options, name)
+        }
+        for name in planning.names(mq, self._options):
             here.setdefault(name, 0)
         wait = POLL_SECONDS if self._target is None else 0.0
         found = mq.watch(list(here.items()), wait=wait, generation=progress.generation)
@@ -174,15 +185,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _judged(
         self, progress: Progress, ends: dict[str, TopicEnd], generation: int
     ) -> dict[str, Place]:
-        """Where the query stands on each topic that is there; what is amiss is said."""
+        """Where the query stands on each topic that is there; what is amiss is said.
+
+        Which topics those are, the options say, now as at the start: the checkpoint says how far.
+        """
         fail = self._options.fail_on_data_loss
         places: dict[str, Place] = {}
         for name, place in progress.topics.items():
             topic = ends.get(name)
-            if topic is None:
+            if not planning.fits(self._options, name):
+                log.warning("topic left out topic=%s next=%d: not asked for", name, place.offset)
+            elif topic is None:
                 lost(f"topic {name!r} was deleted", fail=fail)
             elif topic.topic_id != place.id:
-                lost(f"topic {name!r} was deleted and made again", fail=fail)
+                lost(made_again(name), fail=fail)
             elif progress.generation < generation and place.offset > topic.agreed:
                 lost(went_back(name, place.offset, agreed=topic.agreed), fail=fail)
                 places[name] = Place(place.id, topic.agreed, topic.agreed, generation)
@@ -197,14 +213,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 places[name] = place
         for name in ends.keys() - places.keys():
             places[name] = self._joins(name, ends[name])
+        self._look_for(set(self._options.topics) - ends.keys() - progress.topics.keys())
         return places
+
+    def _look_for(self, missing: set[str]) -> None:
+        """Topics that the user names and the query never saw: refused, or waited for."""
+        if missing and self._options.fail_on_data_loss:
+            planning.held(self._client(), sorted(missing))
+        for name in missing - self._told:
+            log.warning("topic waited for topic=%s: it is subscribed to, and not there", name)
+        self._told = missing
 
     def _joins(self, name: str, topic: TopicEnd) -> Place:
         """A topic that is new to the query: it is read from what it holds on."""
+        level = logging.INFO if self._options.pattern else logging.WARNING
+        log.log(level, "topic joined topic=%s first=%d: new to this query", name, topic.low)
+        if self._hold is not None:
+            self._hold.forget(name)  # one of the same name may have been held
         if self._options.subscription is not None and name not in self._guests:
             self._client().subscribe(name, start="earliest")
             self._guests.add(name)
         return Place(topic.topic_id, topic.low, topic.low)
+
+    def _let_go(self, progress: Progress) -> None:
+        """Topics that the query left out, in a batch that is done now: they are no longer held."""
+        left = [name for name in progress.left if not planning.fits(self._options, name)]
+        if left and progress.subscription is not None and not self._released:
+            self._holding(progress.subscription).release(left)
+        self._released = bool(left)
 
     def _kept(self, stretches: list[Stretch], generation: int) -> list[Stretch]:
         """What is still there of what the batch is to read."""
