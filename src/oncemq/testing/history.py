@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import msgspec
+
 from oncemq.core.audit import facts
 from oncemq.core.audit.facts import (
     DISCARDED,
@@ -145,11 +147,20 @@ class History:
             line = put.client if whose else f"{put.client}, process {put.process}"
             for each in self._in_each_life(put):
                 yield each.fact(f"{put.client}, put {put.number}" if put.alone else line)
+        # A message of the subscription before may arrive while the next one is under way.
+        above = {
+            (one.client, one.topic, one.asked): one.above
+            for one in self.seen
+            if isinstance(one, Joined)
+        }
         for seen in self.seen:
             match seen:
                 case Given():
                     yield seen.fact()
-                case Joining() | Joined() | Leaving() | Left():
+                case Joining():
+                    known = above.get((seen.client, seen.topic, seen.moment), 0)
+                    yield from self.lives.facts(msgspec.structs.replace(seen, above=known))
+                case Joined() | Leaving() | Left():
                     yield from self.lives.facts(seen)
                 case Opened() | Tainted():
                     yield seen

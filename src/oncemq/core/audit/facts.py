@@ -104,6 +104,7 @@ class Joining(msgspec.Struct, frozen=True):
     topic: str
     earliest: bool
     moment: int
+    above: int = 0  # as of the `Joined` that follows, where it is known already
 
 
 class Joined(msgspec.Struct, frozen=True):

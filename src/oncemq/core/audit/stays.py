@@ -143,6 +143,7 @@ class Stays:
             return
         elif stay.leaving is not None:
             stay = self._another(stay, seen.moment)
+        stay.above = stay.above or seen.above
         stay.earliest = stay.earliest or seen.earliest
 
     def _another(self, before: Stay, moment: int) -> Stay:
