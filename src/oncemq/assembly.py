@@ -106,6 +106,7 @@ class Server:
         driver.lose([each.record for each in missing], clock())
         for each in missing:
             logger.warning("messages lost for good, as a person agreed: %s", each)
+        driver.keep_time(clock.calendar, clock())
         driver.begin(clock())
         self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
         self.recovery_seconds = time.monotonic() - started

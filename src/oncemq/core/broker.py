@@ -8,6 +8,7 @@ The clock and the body's bytes are arguments; nothing here waits or reads.
 from collections.abc import Iterable, Sequence
 
 from oncemq.core import catalog, comparing, upkeep
+from oncemq.core.ages import Reading
 from oncemq.core.commit_records import StagesEnded
 from oncemq.core.delivery import Delivery
 from oncemq.core.intake import Intake
@@ -23,7 +24,14 @@ from oncemq.core.names import (
     TopicId,
     is_anonymous,
 )
-from oncemq.core.records import Marked, MessagesLost, Retention, TopicConfigured, TopicDeleted
+from oncemq.core.records import (
+    ClockNoted,
+    Marked,
+    MessagesLost,
+    Retention,
+    TopicConfigured,
+    TopicDeleted,
+)
 from oncemq.core.replies import Done, Refused, Reply
 from oncemq.core.requests import (
     Commit,
@@ -81,6 +89,7 @@ class Broker:
         self._membership = Membership(self._scribe, self.waiting)
         self._upkeep = upkeep.Upkeep(shard, self.rules)
         self.calendar = upkeep.Calendar()  # as the driver is told
+        self._noted = 0  # of what the calendar passed over: the log has it
 
     def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
         """Decide about one request."""
@@ -181,7 +190,7 @@ class Broker:
         """Drop the anonymous guests that are gone, and what had its time: what `room` holds."""
         step = Step()
         left = room - upkeep.FACT_BYTES_MAX
-        for record in self._upkeep.due(now, Micros(now + self.calendar.ages)):
+        for record in self._upkeep.due(now, self._ages(now)):
             self._scribe.write(step, record)
             left -= upkeep.size_of(record)
             if left <= 0:
@@ -234,11 +243,37 @@ class Broker:
     ) -> Step:
         """Let go of what a topic's retention no longer keeps."""
         step = Step()
-        aged = Micros(now + self.calendar.ages)
-        record = upkeep.trim(topic, upkeep.retained_from(topic, extents, aged))
+        record = upkeep.trim(topic, upkeep.retained_from(topic, extents, self._ages(now)))
         if record is not None:
             self._scribe.write(step, record)
         return step
+
+    def is_step(self, calendar: upkeep.Calendar) -> bool:
+        """Whether the clock was set forward by so much that the log is to know."""
+        return calendar.passed - self._noted >= upkeep.NOTED_MICROS
+
+    def keep_time(self, calendar: upkeep.Calendar, now: Micros) -> Step:
+        """How the clock stands. A step is noted before anything has a timestamp behind it."""
+        step = Step()
+        if self.is_step(calendar):
+            after, passed = self.shard.last_timestamp, calendar.passed - self._noted
+            stamp = self.shard.next_timestamp(Micros(now + calendar.timestamps))
+            self._scribe.write(step, ClockNoted(after, passed, stamp))
+            self._noted = calendar.passed
+        self.calendar = calendar
+        return step
+
+    def note_time(self, now: Micros) -> Step:
+        """Nothing had a timestamp for long: note the time, so that it counts after a restart."""
+        step = Step()
+        newest, stamp = self.shard.last_timestamp, Micros(now + self.calendar.timestamps)
+        if newest and stamp - newest >= upkeep.QUIET_MICROS:
+            self._scribe.write(step, ClockNoted(newest, 0, stamp))
+        return step
+
+    def _ages(self, now: Micros) -> Reading:
+        little = self.calendar.passed - self._noted
+        return self.shard.ages.at(Micros(now + self.calendar.timestamps - little))
 
     def begin_generation(self, generation: Generation, now: Micros) -> Step:
         """The server starts on a log of this generation: note it, if that is news."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from oncemq.core.ages import Reading
 from oncemq.core.names import ClientId, Micros, is_anonymous
 from oncemq.core.records import ClientLeased
 from oncemq.core.replies import Refused
@@ -33,9 +34,14 @@ class Grant:
     about: str
 
     @property
+    def kept_micros(self) -> int:
+        """How long it lasts after the renewal that the log knows."""
+        return self.lease_ms * 1_250
+
+    @property
     def ends(self) -> Micros:
-        """When it is over, unless it is renewed."""
-        return Micros(self.renewed + self.lease_ms * 1_250)
+        """When it is over, unless it is renewed, or the clock is set forward."""
+        return Micros(self.renewed + self.kept_micros)
 
     def is_fresh(self, lease: Lease, now: Micros) -> bool:
         """Whether there is nothing to write: the same lease, renewed a moment ago."""
@@ -82,12 +88,16 @@ class Leases:
         grant = self.grants.get(client)
         return grant.about if grant else ""
 
-    def over(self, now: Micros) -> list[ClientId]:
+    def over(self, ages: Reading) -> list[ClientId]:
         """Whose time is over."""
-        if now < self._next:
+        if ages.now < self._next:
             return []
-        self._next = min((grant.ends for grant in self.grants.values()), default=now)
-        return [client for client, grant in self.grants.items() if grant.ends <= now]
+        self._next = min((grant.ends for grant in self.grants.values()), default=ages.now)
+        return [
+            client
+            for client, grant in self.grants.items()
+            if grant.renewed <= ages.before(grant.kept_micros)
+        ]
 
     def capture(self) -> Iterator[LeaseState]:
         """All of them as values."""

@@ -142,6 +142,18 @@ class ClientOpened(Record, frozen=True, array_like=True):
     nonce: int
 
 
+class ClockNoted(Record, frozen=True, array_like=True):
+    """What time it is. Behind `after`, timestamps passed over so many microseconds that were none.
+
+    Written when the clock was set forward, and now and then when nothing else has a timestamp.
+    """
+
+    kind = 45
+    after: Micros
+    passed: int
+    timestamp: Micros
+
+
 class ClientLeased(Record, frozen=True, array_like=True):
     """A client's subscriptions end when it is not heard of for so long; 0: they stay."""
 
@@ -273,6 +285,7 @@ RECORDS: dict[int, type[Record]] = {
         CursorMoved,
         ClientOpened,
         ClientLeased,
+        ClockNoted,
         ProducersForgotten,
         Marked,
         MessagesKeyed,

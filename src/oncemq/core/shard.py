@@ -8,6 +8,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
 
+from oncemq.core.ages import Ages
 from oncemq.core.clients import Clients
 from oncemq.core.identities import Identities
 from oncemq.core.keys import AboutKeys, AllKeys
@@ -29,6 +30,7 @@ from oncemq.core.records import (
     ClientForgotten,
     ClientLeased,
     ClientOpened,
+    ClockNoted,
     Committed,
     CursorMoved,
     GenerationBegan,
@@ -75,6 +77,7 @@ class Shard:
         self.serial = Serial(0)  # of the last record applied
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
         self.last_timestamp = Micros(0)
+        self.ages = Ages()
         self.deleted = Serial(0)  # the newest record that deleted a topic
         self.clients = Clients()
         self.topics: dict[TopicId, Topic] = {}
@@ -146,6 +149,9 @@ class Shard:
                 self.stages.lost(record, serial)
             case StagesEnded():
                 self.stages.ended(record, serial)
+            case ClockNoted():
+                self._seen_time(record.timestamp)
+                self.ages.apply(record)
             case ClientLeased():
                 self._seen_time(record.timestamp)
                 self.leases.apply(record)

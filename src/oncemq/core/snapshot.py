@@ -34,6 +34,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     deleted: Serial = Serial(0)
     generation: Generation = Generation(1)
     counts: tuple[tuple[int, int], ...] = ()  # of identities, by tag
+    steps: tuple[tuple[int, int], ...] = ()  # of the clock
 
 
 State = (
@@ -81,6 +82,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.deleted,
             shard.generation,
             shard.identities.capture(),
+            shard.ages.capture(),
         )
     )
 
@@ -117,6 +119,7 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
             shard.deleted = max(shard.deleted, state.deleted)
             shard.generation = max(shard.generation, state.generation)
+            shard.ages.restore(state.steps)
 
 
 def _guests(shard: Shard, topic_id: TopicId, producers: dict[ProducerId, Producer]) -> None:

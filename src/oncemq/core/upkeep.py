@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from oncemq.core.ages import Reading
 from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId, is_anonymous
 from oncemq.core.records import (
     ClientLeased,
@@ -40,6 +41,9 @@ SILENT_MICROS = 60_000_000
 GONE_MICROS = 120_000_000
 NO_ROUTE = b""
 
+QUIET_MICROS = 1_800_000_000  # without a timestamp: then the time is noted
+NOTED_MICROS = 1_000_000  # that timestamps passed over: a little less is not worth a record
+
 UPKEEP_BYTES = 256 << 10  # of facts, in one go
 FACT_BYTES_MAX = 64 << 10
 FRAME_BYTES = 64
@@ -50,11 +54,12 @@ _encode = msgspec.msgpack.Encoder().encode
 class Calendar(NamedTuple):
     """Where other readings of the clock stand, beside the time that waits go by.
 
-    Timestamps follow the date, wherever it is set to; ages grow no faster than time passes.
+    Timestamps follow the date, wherever it is set to. `passed`: how much time they have passed over
+    that was none, since the server started; ages leave it out.
     """
 
     timestamps: int = 0
-    ages: int = 0
+    passed: int = 0
 
 
 class Rounds:
@@ -104,29 +109,31 @@ class Upkeep:
             found.append((client, visit.route))
         return found
 
-    def due(self, now: Micros, aged: Micros) -> Iterator[Record]:
+    def due(self, now: Micros, ages: Reading) -> Iterator[Record]:
         """Facts about guests that are gone, keys and stages that had their time.
 
-        `aged`: the time by which what has a timestamp is that old. Whoever writes them may stop
-        after any of them: the rest is due the next time. None is larger than `FACT_BYTES_MAX`.
+        Whoever writes them may stop after any of them: the rest is due the next time. None is
+        larger than `FACT_BYTES_MAX`.
         """
         yield from self._guests_gone(now)
+        a_day_ago = ages.before(DAY)
         gone: dict[TopicId, list[ProducerId]] = {}
         for (topic_id, producer), seen in islice(self._shard.guests.items(), BATCH):
-            if seen + DAY > aged:
+            if seen > a_day_ago:
                 break
             gone.setdefault(topic_id, []).append(producer)
         for topic_id, producers in gone.items():
             yield ProducersForgotten(topic_id, tuple(producers))
-        yield from self._leases_over(now, aged)
-        if owners := self._shard.owners.silent_since(Micros(aged - DAY), NAMES):
+        yield from self._leases_over(now, ages)
+        if owners := self._shard.owners.silent_since(a_day_ago, NAMES):
             yield OwnersForgotten(owners)
-        for stage in self._shard.stages.silent_since(Micros(aged - self._stage_micros), BATCH):
+        for stage in self._shard.stages.silent_since(ages.before(self._stage_micros), BATCH):
             yield StageDropped(stage.id)
         self._shard.stages.release(self._shard.low_of)
+        forgotten = ages.before(self._key_micros)
         for topic_id in self._keyed.some(self._shard.keys):
             keys = self._shard.keys.get(topic_id)
-            if keys and (over := keys.older_than(Micros(aged - self._key_micros), BATCH)):
+            if keys and (over := keys.older_than(forgotten, BATCH)):
                 yield KeysForgotten(topic_id, over)
 
     def _guests_gone(self, now: Micros) -> Iterator[Record]:
@@ -144,14 +151,14 @@ class Upkeep:
                 yield SubscriptionEnded(topic_id, client)
             del self._visits[client]
 
-    def _leases_over(self, now: Micros, aged: Micros) -> Iterator[Record]:
+    def _leases_over(self, now: Micros, ages: Reading) -> Iterator[Record]:
         """Clients that did not renew their leases in time: the patterns first, the lease last."""
-        for client in self._shard.leases.over(aged) if now >= self._leases_from else ():
+        for client in self._shard.leases.over(ages) if now >= self._leases_from else ():
             for pattern in list(self._shard.patterns.of(client)):
                 yield PatternUnsubscribed(client, pattern)
             for topic_id in list(self._shard.by_client.get(client, ())):
                 yield SubscriptionEnded(topic_id, client)
-            yield ClientLeased(client, 0, aged, "")
+            yield ClientLeased(client, 0, ages.now, "")
 
     def recovered(self, now: Micros) -> None:
         """After a restart no guest is connected yet: each has a while to come back.
@@ -176,7 +183,7 @@ def trim(topic: Topic, low: Offset) -> TopicTrimmed | None:
 
 
 def retained_from(
-    topic: Topic, extents: Iterable[tuple[Offset, Offset, Micros, int]], now: Micros
+    topic: Topic, extents: Iterable[tuple[Offset, Offset, Micros, int]], ages: Reading
 ) -> Offset:
     """From where retention keeps, given (first, end, last timestamp, bytes), oldest first.
 
@@ -186,10 +193,11 @@ def retained_from(
     if retention.forever or not retention.keeps:
         return topic.trimmed
     spans = list(extents)
+    old = ages.before(retention.keep_ms * 1000)
     beyond = sum(size for _, _, _, size in spans)
     low = topic.trimmed
     for _, end, newest, size in spans:
-        too_old = not retention.keep_ms or newest + retention.keep_ms * 1000 <= now
+        too_old = not retention.keep_ms or newest <= old
         too_much = not retention.keep_bytes or beyond - size >= retention.keep_bytes
         if not (too_old and too_much):
             break

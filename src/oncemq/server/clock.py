@@ -41,9 +41,9 @@ class SteadyClock:
         self._base = wall() - steady()
         self._seen = steady()
         self._ahead = 0  # of the timestamps
-        self._skipped = 0  # that the timestamps have passed over, and ages have not
+        self._passed = 0  # that the timestamps have passed over, and ages leave out
         if last_timestamp:
-            self._skipped = max(0, wall() - last_timestamp - DOWN_MICROS)
+            self._passed = max(0, wall() - last_timestamp - DOWN_MICROS)
         self._suspected: int | None = None  # since when the wall is far ahead
         self._is_behind = False
 
@@ -56,7 +56,7 @@ class SteadyClock:
     @property
     def calendar(self) -> Calendar:
         """Where timestamps and ages are, beside `now`; as of the last call."""
-        return Calendar(self._ahead, self._ahead - self._skipped)
+        return Calendar(self._ahead, self._passed)
 
     def _look(self, steady: int) -> None:
         half = (steady - self._seen) // 2
@@ -79,4 +79,4 @@ class SteadyClock:
                 logger.warning("clock followed seconds=%d", gap // 1_000_000)
                 self._suspected = None
             self._ahead += gap
-            self._skipped += gap
+            self._passed += gap

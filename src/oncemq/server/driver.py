@@ -38,7 +38,7 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.core.step import Body, Caller, Deliver, Owed, Step
-from oncemq.core.upkeep import UPKEEP_BYTES, Rounds
+from oncemq.core.upkeep import UPKEEP_BYTES, Calendar, Rounds
 from oncemq.core.wildcards import derived_by
 from oncemq.errors import StorageRefused
 from oncemq.server.admission import Admission
@@ -148,6 +148,16 @@ class Driver:
         name = type(request).__name__
         self.events.note(kind, now, request=name, code=refusal.code, client=client)
 
+    def keep_time(self, calendar: Calendar, now: Micros) -> None:
+        """Take over how the clock stands; a step has to be noted, and waits until there is room."""
+        if calendar == self.broker.calendar:
+            return
+        if self.broker.is_step(calendar) and not self.log.has_room(
+            0, now_ms=now // 1000, fact=True
+        ):
+            return
+        self._carry_out(self.broker.keep_time(calendar, now), now)
+
     def tick(self, now: Micros) -> None:
         """Time passed."""
         self._carry_out(self.broker.tick(now), now)
@@ -162,6 +172,7 @@ class Driver:
         room = min(UPKEEP_BYTES, self.log.options.segment_bytes // 8)
         if not self.log.has_room(room, now_ms=now // 1000, fact=True):
             return
+        self._carry_out(self.broker.note_time(now), now)
         self._carry_out(self.broker.forget_guests(now, room), now)
         topics = self.broker.shard.topics
         looked_at = (topics.get(topic_id) for topic_id in self._retained.some(topics))

@@ -82,7 +82,7 @@ class Loop:
             self._door.wait(timeout_ms)
         now = self._clock()
         driver = self._driver
-        driver.broker.calendar = self._clock.calendar
+        driver.keep_time(self._clock.calendar, now)
         taken = self._receive(now)
         if self._feed is not None:
             self._hear(self._feed)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from oncemq.core.ages import Ages
 from oncemq.server.clock import SteadyClock
 from oncemq.testing.planting import instead
 
@@ -12,3 +13,11 @@ def _believes_a_clock_that_is_set_forward(_: Any) -> Any:
         self._ahead = max(self._ahead, self._wall() - self._base - steady)
 
     return look
+
+
+@instead(Ages, "apply", "clock_jump")
+def _forgets_that_the_clock_was_set_forward(_: Any) -> Any:
+    def apply(self: Any, record: Any) -> None:
+        pass
+
+    return apply

@@ -128,6 +128,7 @@ class SimulatedServer:
         self.opened = opened
         self.driver = Driver(broker, opened.log)
         self.driver.reaches = self._network.reaches
+        self.driver.keep_time(self._now.calendar, self._now())
         self.driver.begin(self._now())
         self._housekeeping = Housekeeping(self.driver, self._now())
         broker.listeners.feed = FEED
@@ -197,7 +198,7 @@ class SimulatedServer:
         driver = self.driver
         assert driver is not None
         now = self._now()
-        driver.broker.calendar = self._now.calendar
+        driver.keep_time(self._now.calendar, now)
         while self._inbox:
             driver.receive(*self._inbox.popleft(), now)
         deadline = driver.next_deadline()

@@ -5,6 +5,7 @@
 
 import pytest
 
+from oncemq.core.ages import Ages
 from oncemq.core.catalog import Counters
 from oncemq.core.names import Micros, Offset, Serial, TopicId
 from oncemq.core.records import Retention, TopicConfigured, TopicDeleted, TopicTrimmed
@@ -130,7 +131,9 @@ def extents(*sizes: int) -> list[tuple[Offset, Offset, Micros, int]]:
 
 def retained(desk, retention: Retention, now: int) -> int:
     desk.create("orders", retention)
-    return retained_from(desk.shard.by_name["orders"], extents(100, 100, 100), Micros(now))
+    return retained_from(
+        desk.shard.by_name["orders"], extents(100, 100, 100), Ages().at(Micros(now))
+    )
 
 
 def test_retention_by_time_lets_go_of_what_is_older(desk) -> None:

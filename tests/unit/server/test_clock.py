@@ -34,7 +34,9 @@ class Times:
 
     @property
     def aged(self) -> int:
-        return self.now + self.clock.calendar.ages
+        """The newest timestamp that is as old as nothing."""
+        calendar = self.clock.calendar
+        return self.now + calendar.timestamps - calendar.passed
 
 
 def test_as_long_as_nobody_sets_the_clock_all_readings_are_the_walls() -> None:
