@@ -86,6 +86,10 @@ class Slot:
         self._must_work()
         with self._in_words("took no put; it is not recorded, and will not be sent"):
             self._note_answered()
+            # An answer that is noted after a put could be taken for its own: numbers of a topic
+            # that was deleted, and forgotten, are given again.
+            if any(put.topic in self._answered for put in puts):
+                raise OSError(DISK_FULL[0], "no room left")
             self._need(sum(_room_for(put.topic, put.body) for put in puts), fact=False)
         for put in puts:
             self._append(self._log, put)
@@ -109,6 +113,8 @@ class Slot:
             self._note_answered()
             self._need(_room_for(topic) + 9 * len(record.gone), fact=True)
         self._log.append(record)
+        if topic in self._answered:  # what is noted from here on is about the new numbers
+            self._answered[topic] = min(self._answered[topic], first)
         self._commit("numbers were changed: the next start finds out which it has")
         self._recorded = True
 

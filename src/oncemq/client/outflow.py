@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from oncemq.client.discards import Discards
+from oncemq.client.forgetting import Forgetting
 from oncemq.client.gathering import Gathering
 from oncemq.client.limits import check_limits
 from oncemq.client.lost import numbers_in_words, with_way_out
@@ -42,6 +43,7 @@ class Outflow:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._publisher = Publisher()
+        self._forgetting = Forgetting(engine, self._publisher)
         self._gatherings: dict[str, Gathering] = {}  # by topic
         self.discards = Discards()
         self._slots: dict[ProducerId, Slot] = {}
@@ -150,6 +152,7 @@ class Outflow:
                 self._seal(topic)
         if self._engine.now() >= self._try_again_at:
             self._publisher.try_again()
+        self._forgetting.begin()
         for lane in self._publisher.lanes():
             if lane.is_lost and not lane.put_off:
                 self._resume(lane)
@@ -179,7 +182,7 @@ class Outflow:
         for slot in self._engine.state.slots:
             self._slots[slot.producer] = slot
             if not slot.is_new:
-                self._publisher.from_disk.add(slot.producer)
+                self._publisher.asks_first.add(slot.producer)
             for topic, (topic_id, next_sequence) in slot.lanes.items():
                 numbers = self._publisher.numbers(topic, slot.producer)
                 numbers.topic_id, numbers.next = topic_id, next_sequence
@@ -191,7 +194,7 @@ class Outflow:
                 sign(parcel)
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
-            slot.pending = []
+            slot.pending, slot.lanes = [], {}  # the publisher has them from here on
 
     def _seal(self, topic: str) -> None:
         """Make a parcel of what was gathered; whatever comes of it, its ticket knows."""

@@ -19,6 +19,7 @@ class Settings:
     outbox_bytes_max: int
     chance: Callable[[], float]
     limits: Limits = Rules().limits
+    lanes_kept: int = 1_000  # topics put to, before the server is asked which were deleted
 
 
 def servers_from(server: str | Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ def compare(shard: Shard, question: Compare) -> Compared:
         shard.clients.granted(question.client),
         tuple(each for each in cursors if each is not None),
         tuple(each for each in numbers if each is not None),
+        tuple(each.topic_id for each in question.numbers if _was_deleted(shard, each)),
     )
 
 
@@ -75,6 +76,13 @@ def _lost_cursor(shard: Shard, question: Compare, known: Settled) -> LostCursor 
         subscription.cursor,
         topic.end,
     )
+
+
+def _was_deleted(shard: Shard, known: Numbers) -> bool:
+    """Whether the topic that numbers count on was in this log's history, and is no more."""
+    if not known.topic_id or known.topic_id in shard.topics:
+        return False
+    return not shard.identities.is_lost(known.topic_id)
 
 
 def _lost_numbers(shard: Shard, known: Numbers) -> LostNumbers | None:

@@ -6,13 +6,17 @@ receipt word for word; numbers change only after the server said it never saw th
 silently when it lacks some that it had given receipts for (`missing`). Numbers
 that come from a disk are used only after the server said where they stand: the disk may be a copy.
 New numbers are planned first and used second: between the two they are put on the disk.
+Numbers are forgotten only while nothing waits under them, and once the server said that the very
+topic they count on was deleted; whoever forgot some asks where it stands on every topic that it
+does not know, and gives provisional numbers until then, which no server ever saw.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from oncemq.core.client_requests import Numbers as Known
 from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.replies import PutAccepted, Refused, Resumed
@@ -25,6 +29,9 @@ LATER = frozenset({"storage_full", "limit", "unwanted"})
 
 NEVER = Micros(0)
 GUEST_MICROS = 43_200_000_000  # half of the day after which a server forgets a guest
+# Numbers from here on were given before the server said where their producer stands. They are
+# beyond any that it may name: what has one was not sent, also to a start that finds it on a disk.
+PROVISIONAL = Sequence(1 << 62)
 
 
 @dataclass(slots=True)
@@ -102,7 +109,9 @@ class Publisher:
         self._busy: dict[str, Lane] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
         self.cancelled: list[int] = []  # tokens whose replies no longer matter
-        self.from_disk: set[ProducerId] = set()  # those that earlier starts have used
+        # Those that may have put to topics of which nothing is known here: in an earlier start,
+        # or before their numbers were forgotten.
+        self.asks_first: set[ProducerId] = set()
 
     def lane(self, topic: str) -> Lane:
         """The topic's lane."""
@@ -123,8 +132,42 @@ class Publisher:
         """Where a producer stands on a topic; at the beginning, if it never put to it."""
         known = self.lane(topic).numbers
         if producer not in known:
-            known[producer] = Numbers(sure=producer not in self.from_disk)
+            asks = producer in self.asks_first
+            known[producer] = Numbers(next=PROVISIONAL, sure=False) if asks else Numbers()
         return known[producer]
+
+    def idle(self) -> list[Known]:
+        """Where producers stand on topics that nothing is on its way to."""
+        return [
+            Known(lane.topic, numbers.topic_id, producer, Sequence(numbers.next - 1))
+            for lane in self._lanes.values()
+            if not lane.parcels and not lane.resume_token
+            for producer, numbers in lane.numbers.items()
+        ]
+
+    def forget(self, asked: Iterable[Known], deleted: Container[TopicId]) -> int:
+        """Forget numbers that were asked about, where the topic they count on was deleted.
+
+        Those that count on no topic have no receipt, and nothing to tell. Whatever has been put,
+        or made anew, since the question keeps its numbers. How many were forgotten.
+        """
+        forgotten = 0
+        for known in asked:
+            lane = self._lanes.get(known.topic)
+            numbers = lane.numbers.get(known.producer) if lane else None
+            if lane is None or numbers is None or lane.parcels or lane.resume_token:
+                continue
+            if numbers.topic_id and numbers.topic_id not in deleted:
+                continue
+            self.asks_first.add(known.producer)
+            del lane.numbers[known.producer]
+            forgotten += 1
+            if not lane.numbers:
+                del self._lanes[known.topic]
+        return forgotten
+
+    def __len__(self) -> int:
+        return len(self._lanes)
 
     def number(self, parcel: Parcel) -> Sequence:
         """Give a parcel the producer's next numbers on its topic."""

@@ -327,7 +327,11 @@ class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Compared(Reply, frozen=True, array_like=True):
-    """What the client knows and this server does not have; `client_epoch` is the one granted."""
+    """What the client knows and this server does not have; `client_epoch` is the one granted.
+
+    `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,
+    and the numbers are of no use any more.
+    """
 
     opcode = 85
     log_id: bytes
@@ -335,6 +339,7 @@ class Compared(Reply, frozen=True, array_like=True):
     client_epoch: Epoch
     cursors: tuple[LostCursor, ...] = ()
     numbers: tuple[LostNumbers, ...] = ()
+    deleted: tuple[TopicId, ...] = ()
 
 
 class ClientInfo(msgspec.Struct, frozen=True, array_like=True):

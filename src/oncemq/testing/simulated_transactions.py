@@ -119,6 +119,8 @@ def put_under_key(
     process.world.tell("keyed duplicate" if receipt.duplicate else "keyed new")
     known = (story.first_offset, story.stored)
     if story.answered is None:
+        # Whoever began it may have been fenced, and this one went on under the same key.
+        story.client, story.process = process.client.name, process.number
         story.answered = history.moment()
         story.first_offset, story.stored = receipt.offset, receipt.stored
     elif known != (receipt.offset, receipt.stored):

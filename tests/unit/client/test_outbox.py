@@ -304,3 +304,52 @@ def test_a_number_that_is_given_again_was_answered(desk) -> None:
     slot.record([put(1, 3), put(4)])
     slot.record([put(2)])
     assert desk.crashed().pending == [put(2)]
+
+
+class FullNow:
+    """A disk that has room for what must be noted, and for nothing else, while `full`."""
+
+    def __init__(self, slot: Slot, monkeypatch) -> None:
+        self.full = True
+        has_room = slot._log.has_room
+
+        def asked(size: int, *, now_ms: int, fact: bool = False) -> bool:
+            return (fact or not self.full) and has_room(size, now_ms=now_ms, fact=fact)
+
+        monkeypatch.setattr(slot._log, "has_room", asked)
+
+
+def test_an_answer_noted_late_is_not_taken_for_that_of_a_put_with_a_new_number(
+    desk: Desk, monkeypatch
+) -> None:
+    slot = desk.slot()
+    slot.record([put(1), put(2)])
+    slot.done(put(1))
+    disk = FullNow(slot, monkeypatch)  # the answer cannot be noted, the new number can
+    slot.renumber("orders", TopicId(10), kept_below=Sequence(2), first=Sequence(1), gone=())
+    disk.full = False
+    slot.record([put(1, topic="other")])  # notes what is answered
+    assert [(each.topic, each.first_sequence) for each in desk.crashed().pending] == [
+        ("orders", 1),
+        ("other", 1),
+    ]
+
+
+def test_a_put_is_not_recorded_before_the_answers_on_its_topic(desk: Desk, monkeypatch) -> None:
+    """Else the answer, noted behind it, could be taken for its own: its number is a lower one."""
+    slot = desk.slot()
+    slot.record([put(1), put(2)])
+    slot.done(put(2))
+    answers: list[bool] = []
+    has_room = slot._log.has_room
+
+    def room_at_the_second_look(size: int, *, now_ms: int, fact: bool = False) -> bool:
+        answers.append(len(answers) > 0)
+        return answers[-1] and has_room(size, now_ms=now_ms, fact=fact)
+
+    monkeypatch.setattr(slot._log, "has_room", room_at_the_second_look)
+    with pytest.raises(StorageFull):
+        slot.record([put(1)])
+    slot.record([put(1)])
+    slot.close()
+    assert [each.first_sequence for each in desk.slot().pending] == [1]

@@ -154,6 +154,23 @@ def test_numbers_with_receipts_that_are_not_there_are_lost(desk) -> None:
     )
 
 
+def test_numbers_on_a_topic_that_was_deleted_are_named_and_not_those_on_one_that_was_lost(
+    desk,
+) -> None:
+    gone = desk.put("gone", b"x").topic_id  # type: ignore[union-attr]
+    desk.delete("gone")
+    desk.resume("gone")
+    there = desk.put("gone", b"y", first=1).topic_id  # type: ignore[union-attr]
+    upto = len(desk.records)
+    future = desk.put("future", b"x").topic_id  # type: ignore[union-attr]
+    known = tuple(
+        Numbers("gone", TopicId(each), P, Sequence(1)) for each in (gone, there, future, 0)
+    )
+    answer = gone_back(desk, upto).ask(Compare(BILLING, Generation(1), numbers=known))
+    assert isinstance(answer, Compared)
+    assert answer.deleted == (gone,)
+
+
 def test_a_resume_says_whether_its_topic_was_lost_or_deleted(desk) -> None:
     gone = desk.put("gone", b"x").topic_id  # type: ignore[union-attr]
     desk.delete("gone")

@@ -148,6 +148,7 @@ ALL_REPLIES = [
         3,
         (LostCursor("a", Offset(9), Offset(5), Offset(4), Offset(8)),),
         (LostNumbers("a", b"p" * 16, 7, 5),),
+        (TopicId(5),),
     ),
     ClientList((ClientInfo("me", 3, 1),), True),
 ]
