@@ -47,7 +47,10 @@ def repair(session: Session, accept_loss: bool) -> None:
         count = len(diagnosis.damages) + len(diagnosis.checkpoints) + len(found.missing)
         count += bool(diagnosis.format_fault)
         places = output.counted(count, "damaged place")
-        raise Corrupt(f"{places} in {data}; to go on without them: `{_command(found)}`")
+        way = f"to go on without them: `{_command(found)}`"
+        if not diagnosis.mendable:
+            way = "the log cannot go on without them: restore a backup with `once restore`"
+        raise Corrupt(f"{places} in {data}; {way}")
 
 
 def _command(found: "Examination") -> str:
@@ -120,6 +123,7 @@ def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
             for each in found.missing
         ],
         "checkpoints": diagnosis.checkpoints,
+        "passed_over": diagnosis.passed_over,
         "beyond": diagnosis.beyond,
         "choices": _choices(found),
     }
@@ -127,10 +131,13 @@ def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
 
 def _text(found: "Examination", *, mended: bool) -> str:
     diagnosis = found.diagnosis
+    passed_over = [f"{path}: does not hold, and is passed over" for path in diagnosis.passed_over]
     if found.sound:
-        return f"{diagnosis.directory} is sound, up to serial {diagnosis.last_serial:,}"
+        sound = f"{diagnosis.directory} is sound, up to serial {diagnosis.last_serial:,}"
+        return "\n".join([*passed_over, sound])
     fault = diagnosis.format_fault
     lines = [
+        *passed_over,
         *([f"{diagnosis.directory}/FORMAT: {fault}"] if fault else []),
         *(line for damage in diagnosis.damages for line in _damage(damage, diagnosis.names)),
         *(f"{path}: does not fit the log" for path in diagnosis.checkpoints),

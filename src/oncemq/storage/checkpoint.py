@@ -203,10 +203,15 @@ class CheckpointJob:
 def read_checkpoint(
     disk: Disk, path: str, identity: bytes
 ) -> tuple[Checkpoint, list[bytes]] | None:
-    """The checkpoint and its blobs; None when anything about it does not hold."""
+    """The checkpoint and its blobs; None when anything about it does not hold.
+
+    What the disk does not give is damaged as well: there is another checkpoint, or the log.
+    """
     file = disk.open(path)
     try:
         data = file.read(0, file.size())
+    except OSError:
+        return None
     finally:
         file.close()
     if len(data) < _HEADER.size:

@@ -16,7 +16,7 @@ from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.end import NAME as END
 from oncemq.storage.end import read_end
-from oncemq.storage.forgiving import ForgivingFile
+from oncemq.storage.forgiving import ForgivingDisk, ForgivingFile
 from oncemq.storage.framing import INDEXED, Bad, Frame, first_frame_after, frame_key
 from oncemq.storage.index import MemoryIndex
 from oncemq.storage.layout import Format
@@ -67,6 +67,7 @@ class Diagnosis:
     last_serial: int = 0  # the last record that can be trusted
     damages: list[Damage] = field(default_factory=list[Damage])
     checkpoints: list[str] = field(default_factory=list[str])  # (and END) that do not fit the log
+    passed_over: list[str] = field(default_factory=list[str])  # checkpoints that do not hold
     beyond: list[str] = field(default_factory=list[str])  # segments behind the damage
     format_fault: str = ""  # why FORMAT has to be written again
     mendable: bool = True  # whether the log can go on without what is damaged
@@ -88,7 +89,7 @@ def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
 
 class _Examination:
     def __init__(self, disk: Disk, directory: str, form: Format) -> None:
-        self.disk = disk
+        self.disk = ForgivingDisk(disk)
         self.folder = f"{directory}/log"
         self.form = form
         self.key = frame_key(form.identity)
@@ -99,7 +100,8 @@ class _Examination:
         self.proofs: dict[int, int] = {}  # chain values at the ends of the checkpoints
 
     def run(self) -> Diagnosis:
-        names = self.disk.names(self.folder)
+        there = "log" in self.disk.names(self.found.directory)
+        names = self.disk.names(self.folder) if there else []
         replaced: set[str] = set()
         for name in names:
             if name.endswith(".cold"):
@@ -139,15 +141,23 @@ class _Examination:
         records = replayed(self.disk, replay, self.key, begin)
         return Contents(self.form, catalog, states, records, Serial(end))
 
-    def _open(self, name: str) -> tuple[ForgivingFile, Header | None]:
-        file = ForgivingFile(self.disk.open(f"{self.folder}/{name}"))
-        return file, read_header(file)
+    def _open(self, name: str) -> tuple[ForgivingFile, Header | Bad]:
+        """A segment and its header, or what is wrong with that."""
+        file = self.disk.open(f"{self.folder}/{name}")
+        header = read_header(file)
+        if header is None:
+            return file, Bad(0, "the header does not hold")
+        if header.identity != self.form.identity:
+            return file, Bad(0, "it belongs to another log: take it away")
+        if header.name != name:
+            return file, Bad(0, f"it says it is {header.name}: give it back its name")
+        return file, header
 
     def _keep(self, name: str, header: Header, index: MemoryIndex, end: int, last: int) -> None:
         path = f"{self.folder}/{name}"
         self.segments.append(Segment(path, header, index, end, last, 0, end, end))
 
-    def _salvaged(self, file: File, name: str, header: Header | None) -> None:
+    def _salvaged(self, file: File, name: str, header: Header | Bad) -> None:
         """What repair would put in the place of a covered segment: every batch that holds."""
         index, last = MemoryIndex(), int(name[:20]) - 1
         for frame in valid_frames(file, 0, self.key):
@@ -157,15 +167,16 @@ class _Examination:
                 assert isinstance(record, MessagesStored | Committed | PartKept)
                 index.note(record, frame.position, frame.size)
             last = max(last, frame.serial)
-        header = header or Header(LOG, self.form.identity, int(name[:20]))
+        if isinstance(header, Bad):
+            header = Header(LOG, self.form.identity, int(name[:20]))
         self._keep(name, header, index, file.size(), last)
 
     def _cold(self, name: str) -> tuple[str, ...]:
         file, header = self._open(name)
         try:
-            if header is None:
-                self._damage(file, name, Bad(0, "the header does not hold"), covered=True)
-                self._salvaged(file, name, None)
+            if isinstance(header, Bad):
+                self._damage(file, name, header, covered=True)
+                self._salvaged(file, name, header)
                 return ()
             index = scan_cold(file, header, self.key)
             if not isinstance(index, Bad) and file.trouble is not None:
@@ -182,8 +193,9 @@ class _Examination:
     def _covered(self, name: str) -> None:
         file, header = self._open(name)
         try:
-            bad = Bad(0, "the header does not hold")
-            if header is not None:
+            if isinstance(header, Bad):
+                bad = header
+            else:
                 whole = verify(file, header, self.key)
                 bad = whole.bad
                 if bad is None and file.trouble is not None:
@@ -199,10 +211,10 @@ class _Examination:
     def _without_unbegun(self, logs: list[str]) -> list[str]:
         """Leave out segments at the end that were made but never begun."""
         while len(logs) > 1:
-            file, header = self._open(logs[-1])
-            unbegun = header is None and is_blank(file, self.key)
+            file = self.disk.open(f"{self.folder}/{logs[-1]}")
+            unbegun = read_header(file) is None and is_blank(file, self.key)
             file.close()
-            if not unbegun:
+            if not unbegun or file.trouble is not None:
                 break
             logs = logs[:-1]
         return logs
@@ -214,8 +226,8 @@ class _Examination:
         for number, name in enumerate(logs):
             file, header = self._open(name)
             try:
-                if header is None:
-                    bad = Bad(0, "the header does not hold")
+                if isinstance(header, Bad):
+                    bad = header
                 elif expected not in (None, (header.first_serial, header.chain)):
                     bad = Bad(0, "it does not go on where the segment before it ends")
                 else:
@@ -268,7 +280,7 @@ class _Examination:
     def _lost_beyond(self) -> None:
         damage = self.found.damages[-1]
         for name in self.found.beyond:
-            file = ForgivingFile(self.disk.open(f"{self.folder}/{name}"))
+            file = self.disk.open(f"{self.folder}/{name}")
             try:
                 damage.lost = self._lost_in(file, 0, damage.lost)
             finally:
@@ -291,11 +303,16 @@ class _Examination:
         folder = f"{self.found.directory}/checkpoints"
         if "checkpoints" not in self.disk.names(self.found.directory):
             return []
-        names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
-        read = [
-            read_checkpoint(self.disk, f"{folder}/{name}", self.form.identity) for name in names
-        ]
-        return [found[0] for found in read if found is not None]
+        good: list[Checkpoint] = []
+        for name in self.disk.names(folder):
+            if name.endswith(".ckpt"):
+                path = f"{folder}/{name}"
+                found = read_checkpoint(self.disk, path, self.form.identity)
+                if found is None:
+                    self.found.passed_over.append(path)
+                else:
+                    good.append(found[0])
+        return good
 
     def _judge(self, checkpoints: list[Checkpoint], first_serial: int) -> list[Checkpoint]:
         """Which checkpoints fit what is left, and whether that is enough to go on."""
@@ -306,9 +323,18 @@ class _Examination:
             if one.end > last or self.proofs.get(one.end, one.chain) != one.chain
         ]
         self.found.checkpoints = [*(one.path for one in misfits), *self.misfits]
-        fits = [one for one in checkpoints if one not in misfits]
-        self.found.mendable = last > 0 and (first_serial == 1 or bool(fits))
+        reached = [one for one in checkpoints if 0 < first_serial <= one.begin + 1]
+        fits = [one for one in reached if one not in misfits]
+        rebuilt = first_serial == 1 or bool(fits)
+        if not rebuilt:
+            self._misses(f"{self.found.directory}/checkpoints", _stateless(first_serial), 1)
+        self.found.mendable = last > 0 and rebuilt
         return fits
+
+
+def _stateless(first_serial: int) -> str:
+    begins = f"begins at serial {first_serial:,}" if first_serial else "has no segment"
+    return f"the log {begins}, and no checkpoint that holds says what was before"
 
 
 def valid_frames(file: File, start: int, key: int) -> Iterator[Frame]:

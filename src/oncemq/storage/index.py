@@ -339,13 +339,18 @@ def write_index(disk: Disk, path: str, index: MemoryIndex, covered: Covered) -> 
 def read_index(
     disk: Disk, path: str, cache: BlockCache, *, identity: bytes, fingerprint: int
 ) -> tuple[FileIndex, Covered] | None:
-    """The index file and what it covers; None when it is missing, damaged or another's."""
+    """The index file and what it covers; None when it is missing, damaged or another's.
+
+    What the disk does not give is damaged as well: the segment has all that an index says.
+    """
     try:
         file = disk.open(path)
     except FileNotFoundError:
         return None
     try:
         return _read_rows(file, disk, path, cache, (identity, fingerprint))
+    except OSError:
+        return None
     finally:
         file.close()
 

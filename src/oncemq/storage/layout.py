@@ -126,6 +126,10 @@ def read_format(disk: Disk, directory: str) -> Format | None:
     file = disk.open(path)
     try:
         data = file.read(0, file.size())
+    except OSError as error:
+        raise Corrupt(
+            f"{path} cannot be read ({error}); `once repair` shows the way out"
+        ) from error
     finally:
         file.close()
     try:

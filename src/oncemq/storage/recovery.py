@@ -100,10 +100,11 @@ class _Opening:
         self.end = read_end(self.disk, self.directory)
         shelf = load_shelf(self.disk, self.directory, self.form.identity, self.end.segment)
         self.report.removed += shelf.removed
-        checkpoints, states = self._checkpoints()
+        checkpoints, states, damaged = self._checkpoints()
         newest = checkpoints[-1] if checkpoints else None
         begin = newest.begin if newest else 0
         start = _replay_start(shelf, begin, self.directory)
+        self._move_away(damaged)  # not before: who refuses a directory leaves it as it is
         covered = [
             load_covered(self.disk, self.directory, header, self.cache)
             for header in (*shelf.cold, *shelf.log[:start])
@@ -140,25 +141,31 @@ class _Opening:
         size = max(SEGMENT_BYTES_LEAST, room // options.segment_share)
         return replace(options, segment_bytes=min(options.segment_bytes, size))
 
-    def _checkpoints(self) -> tuple[list[Checkpoint], list[bytes]]:
-        """The kept checkpoints that hold, oldest first, and the newest one's blobs."""
+    def _checkpoints(self) -> tuple[list[Checkpoint], list[bytes], list[str]]:
+        """The kept checkpoints that hold, oldest first, the newest one's blobs, the damaged."""
         folder = f"{self.directory}/checkpoints"
         names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
         good: list[Checkpoint] = []
         states: list[bytes] = []
+        damaged: list[str] = []
         for name in reversed(names):
             found = read_checkpoint(self.disk, f"{folder}/{name}", self.form.identity)
             if found is None:
-                self.report.damaged_checkpoints.append(name)
-                copy = f"{self.directory}/torn"
-                self.disk.make_directory(copy)
-                self.disk.rename(f"{folder}/{name}", f"{copy}/{name}")
-                self.disk.sync_directory(folder)
+                damaged.append(name)
                 continue
             if not good:
                 states = found[1]
             good.insert(0, found[0])
-        return good, states
+        return good, states, damaged
+
+    def _move_away(self, damaged: list[str]) -> None:
+        """Keep damaged checkpoints for a person to look at."""
+        folder, copies = f"{self.directory}/checkpoints", f"{self.directory}/torn"
+        for name in damaged:
+            self.report.damaged_checkpoints.append(name)
+            self.disk.make_directory(copies)
+            self.disk.rename(f"{folder}/{name}", f"{copies}/{name}")
+            self.disk.sync_directory(folder)
 
     def _verify_tail(self, headers: list[Header], newest: Checkpoint | None) -> list[Segment]:
         """Everything the checkpoint does not cover, each frame checked; the last one mended."""

@@ -51,6 +51,7 @@ class Host:
         self, directory: Path, options: LogOptions | None = None, rules: Rules | None = None
     ) -> None:
         self.directory = directory
+        self.disk = QuickDisk()
         self.options = options or LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 16)
         self.rules = rules or Rules()
         self.now = 1_000_000_000
@@ -60,7 +61,7 @@ class Host:
 
     def start(self) -> None:
         opened = open_log(
-            QuickDisk(), str(self.directory), self.options, random_bytes=lambda n: b"\5" * n
+            self.disk, str(self.directory), self.options, random_bytes=lambda n: b"\5" * n
         )
         self.log: Log = opened.log
         shard = Shard(opened.log.tag)

@@ -191,3 +191,98 @@ def test_a_log_from_before_generations_is_of_the_first(scribe: Any) -> None:
     assert raised == read_format(scribe.disk, str(scribe.directory))
     assert (raised.generation, raised.identity) == (2, scribe.log.identity)
     assert raised.tag != scribe.log.tag
+
+
+# ------------------------------------------------------------------ checkpoints that do not hold
+
+
+def compacted(scribe: Any) -> list[Path]:
+    """A log that no longer begins at serial 1, closed; its checkpoints."""
+    for number in range(30):
+        scribe.store(1, b"m%d " % number + b"x" * 100)
+    for number in range(2):
+        scribe.fact(number)
+        scribe.commit()
+        scribe.checkpoint(b"state")
+    assert scribe.compact(lambda _: 20) > 0
+    scribe.log.close()
+    assert scribe.segments[0].name != f"{1:020d}.log"
+    return sorted((scribe.directory / "checkpoints").glob("*.ckpt"))
+
+
+def spoil(path: Path) -> None:
+    damage(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize("harm", [spoil, Path.unlink])
+def test_without_a_checkpoint_a_log_that_begins_later_is_damaged(scribe: Any, harm: Any) -> None:
+    for path in compacted(scribe):
+        harm(path)
+    before = tree(scribe.directory)
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert not found.healthy
+    assert not found.mendable
+    assert "no checkpoint that holds" in found.damages[-1].why
+    with pytest.raises(StorageRefused, match="restore the directory from a backup"):
+        mend(scribe)
+    with pytest.raises(Corrupt, match="the log begins at"):
+        scribe.open()
+    assert tree(scribe.directory) == before, "who refuses a directory leaves it as it is"
+
+
+def test_a_checkpoint_from_before_the_beginning_of_the_log_is_none(scribe: Any) -> None:
+    scribe.store(1, b"m")
+    scribe.checkpoint(b"old")
+    (old,) = (scribe.directory / "checkpoints").glob("*.ckpt")
+    kept = old.read_bytes()
+    for path in compacted(scribe):
+        path.unlink()
+    old.write_bytes(kept)
+    with pytest.raises(Corrupt, match="recovery must begin at serial 2 "):
+        scribe.open()
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert not found.healthy
+    assert not found.mendable
+
+
+def test_a_segment_of_another_log_or_under_another_name_is_damage(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    other = make_scribe(tmp_path / "other", scribe.disk, identity=b"\7")
+    for each in (scribe, other):
+        for number in range(30):
+            each.store(1, b"m%d " % number + b"x" * 100)
+        each.log.close()
+    victim, stranger = scribe.segments[2], other.segments[2].read_bytes()
+    kept = victim.read_bytes()
+    for data, why in ((stranger, "another log"), (scribe.segments[1].read_bytes(), "says it is")):
+        victim.write_bytes(data)
+        with pytest.raises(Corrupt, match=why):
+            scribe.open()
+        found = diagnose(scribe.disk, str(scribe.directory))
+        assert why in found.damages[0].why
+    victim.write_bytes(kept)
+    assert diagnose(scribe.disk, str(scribe.directory)).healthy
+
+
+def test_one_checkpoint_that_does_not_hold_is_named_and_passed_over(scribe: Any) -> None:
+    checkpoints = compacted(scribe)
+    spoil(checkpoints[-1])
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert found.healthy
+    assert found.passed_over == [str(checkpoints[-1])]
+    scribe.open()
+    assert scribe.opened.report.damaged_checkpoints == [checkpoints[-1].name]
+
+
+def test_a_directory_without_its_segments_is_not_called_sound(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.log.close()
+    (scribe.directory / "END").unlink()
+    for path in (scribe.directory / "log").iterdir():
+        path.unlink()
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert not found.healthy
+    assert "has no segment" in found.damages[-1].why
+    (scribe.directory / "log").rmdir()
+    assert not diagnose(scribe.disk, str(scribe.directory)).healthy
