@@ -79,7 +79,7 @@ class Server:
                 shard.apply(record, serial)
                 self.recovered += 1
             shard.serial = opened.log.last_serial
-            agreed = opened.log.generation > shard.generation
+            agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
             missing = inventory.take(shard, opened.log, agreed=agreed)
             broker = Broker(shard, rules)
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)

@@ -31,6 +31,9 @@ def fill(data: Path, count: int) -> None:
             client.put("orders", b"%06d" % number + bytes(2000))
     opened = open_log(LocalDisk(), str(data), SMALL, random_bytes=secrets.token_bytes)
     shard = Shard(opened.log.tag, opened.log.identity)
+    for blob in opened.states:  # where the server came to a checkpoint of its own
+        snapshot.restore(shard, blob)
+    shard.checkpointed = opened.checkpoint_end
     for serial, record in opened.replay:
         shard.apply(record, serial)
     for _ in range(2):
@@ -171,3 +174,23 @@ def test_without_a_segment_nobody_knows_whose_log_it_was(tmp_path: Path) -> None
     (tmp_path / "log").mkdir()
     with pytest.raises(Corrupt, match="no segment says whose log it is"):
         examine(LocalDisk(), str(tmp_path))
+
+
+def test_a_restore_agrees_to_no_hole(tmp_path: Path) -> None:
+    """Files of the restored directory are missing, and its generation is raised all the same."""
+    data, backup, again = tmp_path / "data", tmp_path / "backup", tmp_path / "again"
+    fill(data, 150)
+    back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None)
+    restore(
+        LocalDisk(),
+        str(backup),
+        str(again),
+        random_bytes=secrets.token_bytes,
+        progress=lambda _, __: None,
+    )
+    sorted((again / "log").glob("*.log"))[1].unlink()
+    with (
+        pytest.raises(Corrupt, match="is in no segment"),
+        testing.server(data=again, options=SMALL),
+    ):
+        raise AssertionError("it serves with a hole that nobody agreed to")

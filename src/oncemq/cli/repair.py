@@ -12,6 +12,7 @@ from oncemq.errors import Corrupt, StorageRefused
 
 if TYPE_CHECKING:
     from oncemq.server.examination import Examination
+    from oncemq.server.inventory import Missing
     from oncemq.storage.diagnosis import Damage
 
 
@@ -114,14 +115,8 @@ def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
             }
             for damage in diagnosis.damages
         ],
-        "missing": [
-            {
-                "topic": each.topic,
-                "from": each.record.first_offset,
-                "to": each.record.end_offset,
-            }
-            for each in found.missing
-        ],
+        "missing": _holes(found.missing),
+        "agreed": _holes(found.agreed),
         "checkpoints": diagnosis.checkpoints,
         "passed_over": diagnosis.passed_over,
         "beyond": diagnosis.beyond,
@@ -129,15 +124,24 @@ def _object(found: "Examination", *, mended: bool) -> dict[str, object]:
     }
 
 
+def _holes(missing: "list[Missing]") -> list[dict[str, object]]:
+    return [
+        {"topic": each.topic, "from": each.record.first_offset, "to": each.record.end_offset}
+        for each in missing
+    ]
+
+
 def _text(found: "Examination", *, mended: bool) -> str:
     diagnosis = found.diagnosis
     passed_over = [f"{path}: does not hold, and is passed over" for path in diagnosis.passed_over]
+    agreed = [f"{each}: lost as agreed to, and noted at the next start" for each in found.agreed]
     if found.sound:
         sound = f"{diagnosis.directory} is sound, up to serial {diagnosis.last_serial:,}"
-        return "\n".join([*passed_over, sound])
+        return "\n".join([*passed_over, *agreed, sound])
     fault = diagnosis.format_fault
     lines = [
         *passed_over,
+        *agreed,
         *([f"{diagnosis.directory}/FORMAT: {fault}"] if fault else []),
         *(line for damage in diagnosis.damages for line in _damage(damage, diagnosis.names)),
         *(f"{path}: does not fit the log" for path in diagnosis.checkpoints),

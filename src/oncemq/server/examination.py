@@ -16,6 +16,7 @@ from oncemq.storage.catalog import Catalog
 from oncemq.storage.diagnosis import Contents, Diagnosis
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.gaps import gaps
+from oncemq.storage.layout import Hole
 
 
 @dataclass(slots=True)
@@ -24,6 +25,7 @@ class Examination:
 
     diagnosis: Diagnosis
     missing: list[Missing] = field(default_factory=list[Missing])
+    agreed: list[Missing] = field(default_factory=list[Missing])  # by a person: noted at the start
     generation: int = 0  # the newest one that the log knows; 0: it cannot be read
 
     @property
@@ -51,7 +53,10 @@ def examine(disk: LockingDisk, directory: str) -> Examination:
         try:
             shard = _fold(contents)
             found.generation = shard.generation
-            found.missing = inventory.missing(shard, _Shelves(contents.catalog))
+            holes = contents.form.agreed if contents.form.generation > shard.generation else ()
+            for each in inventory.missing(shard, _Shelves(contents.catalog)):
+                known = inventory.beyond(each.record, holes) is None
+                (found.agreed if known else found.missing).append(each)
         finally:
             contents.catalog.close()
         found.diagnosis.names.update({each.id: each.name for each in shard.topics.values()})
@@ -68,7 +73,10 @@ def accept_loss(
             disk,
             directory,
             random_bytes=random_bytes,
-            missing=bool(found.missing),
+            holes=[
+                Hole(each.record.topic_id, each.record.first_offset, each.record.end_offset)
+                for each in (*found.missing, *found.agreed)
+            ],
             known=found.generation,
         )
     return found

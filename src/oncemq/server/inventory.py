@@ -2,8 +2,8 @@
 
 A segment that recovery did not have to read may be missing altogether; it would look like one
 that compaction deleted. Laws (G9): a topic with a hole that nobody agreed to is refused, not
-served with a gap. Once a person agreed (`once repair --accept-loss` raised the log's generation),
-each hole becomes a fact of the log, and readers are told of it by name.
+served with a gap. What a person agreed to (`once repair --accept-loss` wrote it into FORMAT), and
+nothing else, becomes a fact of the log, and readers are told of it by name.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ from oncemq.core.records import MessagesLost
 from oncemq.core.shard import Shard
 from oncemq.core.stages import Stage
 from oncemq.errors import Corrupt
+from oncemq.storage.layout import Hole
 
 
 class Extent(Protocol):
@@ -45,12 +46,29 @@ class Missing(NamedTuple):
         return f"{self.topic}@{first} up to @{end} ({end - first} messages)"
 
 
-def take(shard: Shard, log: Holdings, *, agreed: bool) -> list[Missing]:
-    """What is to be noted as lost at this start; Corrupt when nobody agreed to lose anything."""
-    if agreed:
-        return missing(shard, log)
-    check(shard, log)
-    return []
+def take(shard: Shard, log: Holdings, *, agreed: Sequence[Hole]) -> list[Missing]:
+    """What is to be noted as lost at this start; Corrupt when anything lacks beyond that."""
+    if not agreed:
+        check(shard, log)
+        return []
+    found = missing(shard, log)
+    for each in found:
+        offset = beyond(each.record, agreed)
+        if offset is not None:
+            raise Corrupt(
+                f"{each} is in no segment, and nobody agreed to lose it from offset {offset} on: "
+                "a file of the log is missing. Put it back from a backup, or run `once repair`"
+            )
+    return found
+
+
+def beyond(lost: MessagesLost, agreed: Sequence[Hole]) -> int | None:
+    """The first of these messages that is in none of the holes; None when all are."""
+    offset: int = lost.first_offset
+    for topic_id, first, end in sorted(agreed):
+        if topic_id == lost.topic_id and first <= offset < end:
+            offset = end
+    return offset if offset < lost.end_offset else None
 
 
 def check(shard: Shard, log: Holdings) -> None:

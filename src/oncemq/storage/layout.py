@@ -1,6 +1,7 @@
 """The data directory: its FORMAT file, its folders, what a crash may leave lying about.
 
-    DIR/FORMAT        JSON: format, identity, tag, generation; written last when a log is made
+    DIR/FORMAT        JSON: format, identity, tag, generation, the holes that a person agreed to;
+                      written last when a log is made
     DIR/END           JSON: how far the log is known to be durable
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
@@ -12,7 +13,8 @@ taken for an empty log when it holds records.
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +28,14 @@ IDENTITY_BYTES = 16
 GONE = ".gone"  # the end of a directory's name: a log that is being removed
 
 
+class Hole(NamedTuple):
+    """Messages of a topic (or stage) that are lost: from the first offset, up to the end."""
+
+    topic_id: int
+    first_offset: int
+    end_offset: int
+
+
 class Format(msgspec.Struct, frozen=True):
     """What FORMAT says."""
 
@@ -34,11 +44,14 @@ class Format(msgspec.Struct, frozen=True):
     tag: int  # the upper half of every identity that this generation of the log gives
     generation: int = 1  # how often the log was continued from an earlier state, counted from 1
     checksum: int = 0  # of all of it; 0: written before there was one
+    agreed: tuple[Hole, ...] = ()  # what the log may lack when this generation begins, and no more
 
     @property
     def seal(self) -> int:
         """The checksum that it has to have."""
         text = b"%d %b %d %d" % (self.format, self.identity, self.tag, self.generation)
+        if self.agreed:
+            text += msgspec.json.encode(self.agreed)
         return zlib.crc32(text) or 1
 
 
@@ -69,16 +82,19 @@ def raise_generation(
     *,
     old: Format | None = None,
     known: int = 0,
+    agreed: Sequence[Hole] = (),
 ) -> Format:
     """Say durably that the log goes on from a state its clients may have seen the future of.
 
     The tag is new too: topics and subscriptions made from now on never get an identity that was
     given in the future that was lost. The identity stays: the frames' checksums start from it.
-    `old`: what FORMAT says, or said; `known`: the newest generation that the log itself knows.
+    `old`: what FORMAT says, or said; `known`: the newest generation that the log itself knows;
+    `agreed`: every hole that a person agreed to go on with.
     """
     old = old or read_format(disk, directory)
     assert old is not None, "only a log that has a FORMAT file can be continued"
     generation = max(old.generation, known) + 1
+    old = msgspec.structs.replace(old, agreed=tuple(agreed))
     return _continue(disk, directory, old, generation, random_bytes)
 
 
@@ -88,7 +104,8 @@ def continue_format(
     """FORMAT for a log that goes on from a copy: the last thing written when it is restored.
 
     The generation is raised by a random number: of two logs restored from one backup, each has its
-    own, so that a client of the one is told when it meets the other.
+    own, so that a client of the one is told when it meets the other. Nobody agreed to lose more
+    than was agreed to where the copy was made.
     """
     leap = 1 + int.from_bytes(random_bytes(2), "little")
     return _continue(disk, directory, old, old.generation + leap, random_bytes)

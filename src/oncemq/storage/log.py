@@ -78,6 +78,7 @@ class Log:
         self.identity = form.identity
         self.tag = form.tag
         self.generation = form.generation
+        self.agreed = form.agreed
         self.options = options
         self._disk = disk
         self._directory = directory

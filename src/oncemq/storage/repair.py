@@ -7,7 +7,7 @@ salvaged: every batch that still holds goes into a cold segment in its place. Th
 generation is raised before anything is taken out of it: clients that saw what is lost are told.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from oncemq.core.records import Committed, MessagesStored, PartKept
 from oncemq.core.replies import NO_OFFSET
@@ -18,7 +18,7 @@ from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
-from oncemq.storage.layout import raise_generation, read_format, save_copy
+from oncemq.storage.layout import Hole, raise_generation, read_format, save_copy
 from oncemq.storage.lost_format import find_format
 from oncemq.storage.segment import COLD, Header, remove_index, remove_segment
 
@@ -39,18 +39,19 @@ def accept_loss(
     directory: str,
     *,
     random_bytes: Callable[[int], bytes],
-    missing: bool = False,
+    holes: Sequence[Hole] = (),
     known: int = 0,
 ) -> Diagnosis:
     """Go on without what is damaged; what that was, as diagnosed before.
 
-    `missing`: the log may be sound in itself, but its topics have holes. The raised generation
-    tells the next server that they are agreed to. `known`: the newest one that the log knows.
+    `holes`: of the topics, also of a log that is sound in itself. They are written down as agreed
+    to, and the next server refuses every other one. `known`: the newest generation that the log
+    knows.
     """
     lock = disk.lock(f"{directory}/lock")
     try:
         found = diagnose_files(disk, directory)
-        if found.healthy and not missing:
+        if found.healthy and not holes:
             return found
         if not found.mendable:
             raise StorageRefused(
@@ -61,7 +62,7 @@ def accept_loss(
         disk.make_directory(f"{directory}/quarantine")
         if found.format_fault:
             _copy_format(disk, directory)
-        raise_generation(disk, directory, random_bytes, old=form, known=known)
+        raise_generation(disk, directory, random_bytes, old=form, known=known, agreed=holes)
         for damage in found.damages:
             if damage.covered:
                 _salvage(disk, directory, damage)

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId
+from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
 from oncemq.core.names import Sequence as Number
-from oncemq.core.records import Retention
+from oncemq.core.records import MessagesLost, Retention
 from oncemq.core.replies import CommitDone, Lost, Messages, Refused, Staged, TopicShown
 from oncemq.core.requests import Commit, CreateTopic, Piece, Read, ShowTopic, StagePut, Start
 from oncemq.errors import Corrupt
 from oncemq.server import examination, inventory
 from oncemq.storage.disk import LocalDisk
+from oncemq.storage.layout import Hole
 from oncemq.storage.log import LogOptions
 from oncemq.wire import batch
 
@@ -61,9 +62,16 @@ def filled(make_host):
     return host
 
 
-def start(host, *, agreed: bool) -> list[inventory.Missing]:
+def agree(host) -> examination.Examination:
+    return examination.accept_loss(
+        LocalDisk(), str(host.directory), random_bytes=secrets.token_bytes
+    )
+
+
+def start(host) -> list[inventory.Missing]:
+    """As the assembly does."""
     host.start()
-    missing = inventory.take(host.broker.shard, host.log, agreed=agreed)
+    missing = inventory.take(host.broker.shard, host.log, agreed=host.log.agreed)
     host.driver.lose([each.record for each in missing], Micros(host.now))
     host.commit()
     return missing
@@ -109,12 +117,9 @@ def test_the_circle_ends(make_host, damage: str, number: int) -> None:
     if "header" not in damage:  # else every message can be read still
         assert found.missing, "what would be lost is named before anything is done"
         assert {each.topic for each in found.missing} == {"a"}
-    again = examination.accept_loss(
-        LocalDisk(), str(host.directory), random_bytes=secrets.token_bytes
-    )
-    assert again.missing == found.missing
+    assert agree(host).missing == found.missing
 
-    missing = start(host, agreed=True)
+    missing = start(host)
     assert missing == found.missing
     holes = [(each.record.first_offset, each.record.end_offset) for each in missing]
     expected = {
@@ -131,7 +136,7 @@ def test_the_circle_ends(make_host, damage: str, number: int) -> None:
     assert got == sorted(expected, key=lambda text: int(text[2:].partition("=")[0]))
 
     host.restart()  # agreed to once, it is so for good: nobody has to agree again
-    assert inventory.take(host.broker.shard, host.log, agreed=False) == []
+    assert inventory.take(host.broker.shard, host.log, agreed=()) == []
     host.put("a", b"it goes on")
     assert host.get("a", start=30) == ["a@30=it goes on"]
     host.compact()
@@ -150,7 +155,46 @@ def test_a_hole_that_nobody_agreed_to_is_refused(make_host) -> None:
     host.log.close()
     lose(segments[1])
     with pytest.raises(Corrupt, match=r"a@\d+ is in no segment"):
-        start(host, agreed=False)
+        start(host)
+
+
+def test_what_goes_missing_after_a_person_agreed_is_refused(make_host) -> None:
+    host = filled(make_host)
+    segments = sorted(host.directory.glob("log/*.log"))
+    host.log.close()
+    lose(segments[1])
+    (hole,) = agree(host).missing
+    found = examination.examine(LocalDisk(), str(host.directory))
+    assert found.sound, "a server starts on it"
+    assert found.agreed == [hole]
+    lose(segments[2])
+    found = examination.examine(LocalDisk(), str(host.directory))
+    assert not found.sound
+    with pytest.raises(Corrupt, match=f"nobody agreed to lose it from offset {hole.record.end_offset}"):
+        start(host)
+    host.log.close()
+    agree(host)
+    (both,) = start(host)
+    assert both.record.first_offset == hole.record.first_offset
+    assert both.record.end_offset > hole.record.end_offset
+
+
+@pytest.mark.parametrize(
+    ("agreed", "expected"),
+    [
+        ([], 3),
+        ([Hole(7, 3, 9)], None),
+        ([Hole(7, 0, 20)], None),
+        ([Hole(8, 3, 9)], 3),
+        ([Hole(7, 4, 9)], 3),
+        ([Hole(7, 3, 8)], 8),
+        ([Hole(7, 6, 9), Hole(7, 3, 6)], None),
+        ([Hole(7, 3, 5), Hole(7, 6, 9)], 5),
+    ],
+)
+def test_beyond_what_was_agreed(agreed: list[Hole], expected: int | None) -> None:
+    lost = MessagesLost(TopicId(7), Offset(3), Offset(9))
+    assert inventory.beyond(lost, agreed) == expected
 
 
 def test_readers_are_told_of_the_hole_they_stand_in(make_host) -> None:
@@ -158,7 +202,8 @@ def test_readers_are_told_of_the_hole_they_stand_in(make_host) -> None:
     segments = sorted(host.directory.glob("log/*.log"))
     host.log.close()
     lose(segments[2])
-    (hole,) = start(host, agreed=True)
+    agree(host)
+    (hole,) = start(host)
     first, end = hole.record.first_offset, hole.record.end_offset
     lost = (Lost("a", hole.record.topic_id, first, end),)
     reply, _ = host.ask_all(Read("a", Offset(first + 1), 5, 1 << 20))
@@ -180,7 +225,8 @@ def test_a_subscription_in_a_hole_goes_on_behind_it(make_host) -> None:
     segments = sorted(host.directory.glob("log/*.log"))
     host.log.close()
     lose(segments[1])
-    (hole,) = start(host, agreed=True)
+    agree(host)
+    (hole,) = start(host)
     topic = host.broker.shard.by_name["a"]
     assert [each.cursor for each in topic.subscriptions.values()] == [hole.record.end_offset]
     assert host.get("a")[0].startswith(f"a@{hole.record.end_offset}=")
@@ -221,7 +267,8 @@ def test_a_lost_stage_is_a_hole_in_the_topics_it_was_published_to(staged) -> Non
     with pytest.raises(Corrupt):
         inventory.check(staged.broker.shard, staged.log)
     staged.log.close()
-    missing = start(staged, agreed=True)
+    agree(staged)
+    missing = start(staged)
     spans = {(each.record.first_offset, each.record.end_offset) for each in missing}
     assert (5, 7) in spans, "the commit stands behind five puts"
     staged.restart()
@@ -234,7 +281,8 @@ def test_a_lost_stage_is_a_hole_in_the_topics_it_was_published_to(staged) -> Non
 
 def test_a_lost_stage_is_not_published_any_more(staged) -> None:
     lose_stage(staged)
-    assert start(staged, agreed=True)
+    agree(staged)
+    assert start(staged)
     answer = commit(staged, "a", 2)
     assert isinstance(answer, Refused)
     assert answer.code == "stage_unknown"
