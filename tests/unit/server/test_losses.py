@@ -170,7 +170,8 @@ def test_what_goes_missing_after_a_person_agreed_is_refused(make_host) -> None:
     lose(segments[2])
     found = examination.examine(LocalDisk(), str(host.directory))
     assert not found.sound
-    with pytest.raises(Corrupt, match=f"nobody agreed to lose it from offset {hole.record.end_offset}"):
+    end = hole.record.end_offset
+    with pytest.raises(Corrupt, match=f"nobody agreed to lose it from offset {end}"):
         start(host)
     host.log.close()
     agree(host)
