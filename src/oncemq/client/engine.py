@@ -19,6 +19,7 @@ from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state import State
+from oncemq.client.telling import Telling
 from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
 from oncemq.client.values import Fetched, Message, verified
@@ -26,7 +27,7 @@ from oncemq.core.exchanges import Exchanges
 from oncemq.core.greeting import NO_LOG
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
-from oncemq.core.requests import Get, Request, Settle
+from oncemq.core.requests import Get, Listen, Request
 from oncemq.core.step import Body
 from oncemq.core.subscriber import Subscriber, is_single
 from oncemq.errors import Corrupt, Forked, OnceMQError, StorageFull, Unreachable
@@ -63,6 +64,7 @@ class Engine:
         self.losses = Losses()
         self.outflow = Outflow(self)
         self.listening = Listening(self, ear)
+        self.telling = Telling(self)
         self.transactions = Transactions(self, state.random_bytes)
         self._clock = clock
         self._handlers: dict[int, Handler] = {}
@@ -172,15 +174,6 @@ class Engine:
             self.state.journal.settle(self.client_epoch, moved, synced=synced)
         self.subscriber.move(moved)
 
-    def tell_settled(self) -> "Ticket[Any] | None":
-        """Tell the server what is settled, if it does not know; for close."""
-        settled = self.subscriber.untold()
-        if not settled:
-            return None
-        ticket = Ticket[Any]()
-        self.ask(lambda client_epoch: Settle(self.client, client_epoch, settled), ticket=ticket)
-        return ticket
-
     def drop(self, token: int) -> None:
         """Nobody waits for this reply any more."""
         self.exchanges.end(token)
@@ -210,6 +203,7 @@ class Engine:
         if not self._connected:
             self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
         if self.client_epoch is not None:
+            self.telling.begin()
             self.outflow.start()
         return self._send(now)
 
@@ -392,6 +386,8 @@ class Engine:
             request, body = exchange.make()
             if waiting_for_hello and not self.state.opens(request):
                 continue
+            if self.telling.is_under_way and isinstance(request, Get | Listen):
+                continue  # what comes is compared with cursors that the server knows
             if not self._line.send(codec.encode_request(exchange.token, request, body)):
                 self._full = True
                 break

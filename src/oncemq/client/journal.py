@@ -206,13 +206,15 @@ class Journal:
             with self._transaction():
                 _all_moved(sum(self._run(_SETTLE, *row)[1] for row in rows), rows)
 
-    def forget(self, client_epoch: Epoch, topic: str) -> None:
-        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
-        self._rows(
-            "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
-            topic,
-            client_epoch,
-        )
+    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+        """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
+        with self._transaction():
+            for topic in topics:
+                self._rows(
+                    "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
+                    topic,
+                    client_epoch,
+                )
 
     def close(self) -> None:
         """Let go of the database."""

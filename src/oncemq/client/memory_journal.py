@@ -59,10 +59,11 @@ class MemoryJournal:
         for topic, subscription_id, cursor in moved:
             self._cursors[topic] = (subscription_id, cursor)
 
-    def forget(self, client_epoch: Epoch, topic: str) -> None:
-        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
+    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+        """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
         if client_epoch == self._client_epoch:
-            self._cursors.pop(topic, None)
+            for topic in topics:
+                self._cursors.pop(topic, None)
 
 
 def state_in_memory(client: str) -> State:

@@ -127,8 +127,8 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     for name in ended:
         engine.forget_fetches(name)
         engine.subscriber.forget(name)
-        if engine.state.journal is not None and engine.client_epoch is not None:
-            engine.state.journal.forget(engine.client_epoch, name)
+    if engine.state.journal is not None and engine.client_epoch is not None:
+        engine.state.journal.forget(engine.client_epoch, ended)
     engine.subscriber.patterns.pop(topic, None)
     return reply.ended
 
@@ -308,9 +308,10 @@ def leave(engine: Engine) -> Verb[None]:
     if engine.listening.goodbye is not None:
         yield engine.listening.goodbye
     if engine.state.lasting:
-        ticket = engine.tell_settled()
-        if ticket is not None:
+        while (ticket := engine.telling.tell()) is not None:
             yield ticket
+            if ticket.error is not None:
+                return  # the next start tells it
         return
     for name in (*engine.subscriber.patterns, *engine.subscriber.topics):
         yield from unsubscribe(engine, name)

@@ -86,7 +86,7 @@ class Delivery:
         """Move cursors; the answer comes when that is durable."""
         refusal = self._shard.clients.refusal(settle.client, settle.client_epoch)
         refusal = refusal or self.move_cursors(step, settle.client, settle.settled)
-        return refusal or Done(changed=bool(step.writes))
+        return refusal or Done(bool(step.writes), self._ended(settle))
 
     def read(self, step: Step, caller: Caller, read: Read) -> None:
         """Stored messages by offset, for those who keep their own cursor."""
@@ -159,8 +159,7 @@ class Delivery:
         moves: dict[TopicId, CursorMoved] = {}  # the furthest, when a topic is named twice
         for each in settled:
             topic = self._shard.by_name.get(each.topic)
-            subscription = topic.subscriptions.get(client) if topic else None
-            if topic is None or subscription is None or subscription.id != each.subscription_id:
+            if topic is None or not _is_of(topic, client, each.subscription_id):
                 continue  # of a subscription that ended: settling it changes nothing (G6)
             if each.cursor > topic.end:
                 return Refused(
@@ -170,12 +169,33 @@ class Delivery:
                     "client, see what is lost, and go on with what is there: "
                     f"`once client accept --id {client}`",
                 )
-            before = moves[topic.id].cursor if topic.id in moves else subscription.cursor
+            stands = topic.subscriptions[client].cursor
+            before = moves[topic.id].cursor if topic.id in moves else stands
             if each.cursor > before:
                 moves[topic.id] = CursorMoved(topic.id, client, each.cursor)
         for move in moves.values():
             self._scribe.write(step, move)
         return None
+
+    def _ended(self, settle: Settle) -> tuple[SubscriptionId, ...]:
+        """Which of the subscriptions named have ended.
+
+        One that a later history made, which this log has lost, is not named: its client is told
+        what was lost with it when it starts (`core.comparing`), and must know of it until then.
+        """
+        named = ((each, self._shard.by_name.get(each.topic)) for each in settle.settled)
+        return tuple(
+            each.subscription_id
+            for each, topic in named
+            if (topic is None or not _is_of(topic, settle.client, each.subscription_id))
+            and not self._shard.identities.is_lost(each.subscription_id)
+        )
+
+
+def _is_of(topic: Topic, client: ClientId, subscription_id: SubscriptionId) -> bool:
+    """Whether this is the subscription that a client has on a topic."""
+    subscription = topic.subscriptions.get(client)
+    return subscription is not None and subscription.id == subscription_id
 
 
 def _span(topic: Topic, subscription_id: SubscriptionId, offset: Offset) -> Span:

@@ -134,11 +134,15 @@ class Unsubscribed(Reply, frozen=True, array_like=True, repr_omit_defaults=True)
     topics: tuple[str, ...] = ()  # of a pattern: those whose subscriptions ended with it
 
 
-class Done(Reply, frozen=True, array_like=True):
-    """Durably so. `changed` is False when it was so before."""
+class Done(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+    """Durably so. `changed` is False when it was so before.
+
+    `ended`: of the subscriptions that a Settle named, those that ended here: forget them.
+    """
 
     opcode = 71
     changed: bool
+    ended: tuple[SubscriptionId, ...] = ()
 
 
 class TopicInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ without gap; what the server does not know to be settled is told with the next r
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from oncemq.core.names import Offset, SubscriptionId
@@ -28,13 +29,17 @@ class Delivered(Protocol):
 M = TypeVar("M", bound=Delivered)
 
 
+TOLD_MAX = 1_000  # cursors that one request names: a server takes no lists without end
+NOTHING_TOLD = Offset(-1)
+
+
 @dataclass(slots=True)
 class Cursor:
     """Where this client stands on a topic."""
 
     subscription_id: SubscriptionId
     next: Offset  # to be handed out
-    told: Offset = Offset(0)  # what the server has been told, and answered
+    told: Offset = NOTHING_TOLD  # what the server has been told, and answered
 
 
 class Stretch(Protocol[M]):
@@ -64,6 +69,12 @@ class Feed(Generic[M]):
     size: int = 0  # the bytes of what is kept
     more: bool = False  # the server has more than was fetched
     fetch: int = 0  # how many to ask for: grows while there is more
+
+    def keep(self, stretches: Iterable[Stretch[M]]) -> None:
+        """Only these of what was fetched are still wanted."""
+        self.stretches = deque(stretches)
+        self.left = sum(stretch.left for stretch in self.stretches)
+        self.size = sum(stretch.size for stretch in self.stretches)
 
 
 FETCH_MAX = 50_000
@@ -135,10 +146,7 @@ class Subscriber(Generic[M]):
     def _begin_anew(self, feed: Feed[M], topic: str, *, single: bool) -> None:
         """The subscription is another one: places and messages of the one before mean nothing."""
         self._untold.pop(topic, None)
-        kept = [stretch for stretch in feed.stretches if stretch.topic != topic]
-        feed.stretches = deque(kept)
-        feed.left = sum(stretch.left for stretch in kept)
-        feed.size = sum(stretch.size for stretch in kept)
+        feed.keep(stretch for stretch in feed.stretches if stretch.topic != topic)
         if single:
             feed.ahead = Offset(-1)
 
@@ -242,12 +250,18 @@ class Subscriber(Generic[M]):
         return not self.feed(topic).stretches
 
     def untold(self) -> tuple[Settled, ...]:
-        """What the server has not been told is settled."""
-        return tuple(
+        """What the server has not been told is settled: TOLD_MAX of it, where it is more."""
+        untold = (
             Settled(topic, cursor.subscription_id, cursor.next)
             for topic in self._untold
             if (cursor := self._cursors[topic]).next > cursor.told
         )
+        return tuple(islice(untold, TOLD_MAX))
+
+    @property
+    def has_much_untold(self) -> bool:
+        """Whether one request cannot tell everything that is settled."""
+        return len(self._untold) > TOLD_MAX
 
     def told(self, settled: tuple[Settled, ...]) -> None:
         """The server answered a request that said so."""
@@ -264,7 +278,7 @@ class Subscriber(Generic[M]):
         One beyond its end is refused then, while it is: later the same offset is there again.
         """
         for topic, cursor in self._cursors.items():
-            cursor.told = Offset(0)
+            cursor.told = NOTHING_TOLD
             self._untold[topic] = None
 
     def known(self, moved: Iterable[tuple[str, SubscriptionId, Offset]]) -> None:
@@ -320,10 +334,26 @@ class Subscriber(Generic[M]):
         self._untold.pop(topic, None)
         self._feeds.clear()
 
+    def ended(self, topics: Iterable[str]) -> None:
+        """As `forget`, for subscriptions that the server ended: what others have come with stays.
+
+        Others may be in the middle of a get, whose messages must not come again.
+        """
+        gone = set(topics)
+        for topic in gone:
+            self._cursors.pop(topic, None)
+            self._untold.pop(topic, None)
+            self._feeds.pop(topic, None)
+        for feed in self._feeds.values():
+            feed.keep(stretch for stretch in feed.stretches if stretch.topic not in gone)
+
     def subscription(self, topic: str) -> SubscriptionId | None:
         """The subscription this client has on a topic, as far as it knows."""
         cursor = self._cursors.get(topic)
         return cursor.subscription_id if cursor else None
+
+    def __len__(self) -> int:
+        return len(self._cursors)
 
     @property
     def topics(self) -> list[str]:

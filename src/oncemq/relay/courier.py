@@ -69,7 +69,7 @@ class Presence:
     ) -> None:
         raise AssertionError("a relay gets no messages")
 
-    def forget(self, client_epoch: Epoch, topic: str) -> None:
+    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
         raise AssertionError("a relay has no subscriptions")
 
 

@@ -29,9 +29,9 @@ class MemoryJournal(memory_journal.MemoryJournal):
         if synced:
             self._synced = self.cursors()
 
-    def forget(self, client_epoch: Epoch, topic: str) -> None:
-        """The subscription ended. A newer client's cursor is not ours to forget: it stays."""
-        super().forget(client_epoch, topic)
+    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+        """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
+        super().forget(client_epoch, topics)
         self._synced = self.cursors()
 
     def cut(self) -> None:

@@ -449,7 +449,7 @@ def test_a_client_that_a_full_server_cannot_let_in_says_so(world, shop, monkeypa
 
 def take_leave(node):
     """As a close does, for a client that keeps its subscriptions."""
-    ticket = node.engine.tell_settled()
+    ticket = node.engine.telling.tell()
     assert ticket is not None
     yield ticket
 

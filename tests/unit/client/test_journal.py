@@ -128,7 +128,7 @@ def test_nothing_to_settle_is_no_news(journal) -> None:
 def test_an_ended_subscription_is_forgotten(journal) -> None:
     journal.granted(Epoch(1), 0)
     journal.settle(Epoch(1), [place("orders", 3), place("refunds", 1)])
-    journal.forget(Epoch(1), "orders")
+    journal.forget(Epoch(1), ["orders"])
     assert journal.cursors() == {"refunds": (ID, 1)}
 
 

@@ -208,14 +208,30 @@ def test_settling_a_subscription_that_ended_changes_nothing(orders) -> None:
     orders.subscription("orders", start=Start("earliest"))
     before = orders.cursor("orders")
     orders.put("orders", b"d")
-    assert orders.settle(orders.settled("orders", ended, 4)) == Done(changed=False)
+    assert not orders.settle(orders.settled("orders", ended, 4)).changed
     assert orders.cursor("orders") == before
-    assert orders.settle(orders.settled("gone", ended, 4)) == Done(changed=False)
+    assert not orders.settle(orders.settled("gone", ended, 4)).changed
+
+
+def test_settling_names_the_subscriptions_that_ended(orders) -> None:
+    ended, topic = orders.id, orders.settled("orders", orders.id, 1)
+    assert orders.settle(topic) == Done(changed=True)
+    orders.unsubscribe("orders")
+    assert orders.settle(topic) == Done(changed=False, ended=(ended,))
+    again = orders.subscription("orders", start=Start("earliest"))
+    orders.put("orders", b"d")
+    both = (topic, orders.settled("orders", again, 4))
+    assert orders.settle(*both) == Done(changed=True, ended=(ended,))
+
+
+def test_a_subscription_of_a_future_that_was_lost_is_not_called_ended(orders) -> None:
+    never_given = orders.broker.shard.identities.next()
+    assert orders.settle(orders.settled("orders", never_given, 1)) == Done(changed=False)
 
 
 def test_settling_for_one_client_moves_no_other_clients_cursor(orders) -> None:
     audit = orders.subscription("orders", "audit", Start("earliest"))
-    assert orders.settle(orders.settled("orders", audit, 2), client="billing") == Done(False)
+    assert not orders.settle(orders.settled("orders", audit, 2), client="billing").changed
     assert orders.cursor("orders", "audit") == 0
 
 

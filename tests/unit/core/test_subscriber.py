@@ -5,7 +5,7 @@ from tests.unit.core.batches import ID, Batch, Note
 
 from oncemq.core.names import Offset, SubscriptionId
 from oncemq.core.requests import Settled
-from oncemq.core.subscriber import FETCH_MAX, Subscriber, is_single, several
+from oncemq.core.subscriber import FETCH_MAX, TOLD_MAX, Subscriber, is_single, several
 
 LATER = SubscriptionId(2)
 
@@ -258,6 +258,32 @@ def test_a_server_that_gives_again_what_it_was_told_is_settled_is_told_again() -
 
 def test_a_cursor_from_an_earlier_start_is_told_again() -> None:
     assert subscriber(a=5).untold() == (settled("a", 5),)
+
+
+def test_many_cursors_are_told_some_at_a_time() -> None:
+    topics = [f"t{number}" for number in range(2 * TOLD_MAX + 1)]
+    one = subscriber(**dict.fromkeys(topics, 5))
+    told: list[str] = []
+    for count in (TOLD_MAX, TOLD_MAX, 1):
+        assert one.has_much_untold == (count == TOLD_MAX and len(told) < 2 * TOLD_MAX)
+        some = one.untold()
+        assert len(some) == count
+        told += [each.topic for each in some]
+        one.told(some)
+    assert (one.untold(), told) == ((), topics)
+
+
+def test_a_subscription_that_ended_leaves_the_others_as_they_are() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "", Batch("a", range(2)), Batch("b", range(2)))
+    assert names(one.take("", 1)) == ["a@0"]
+    one.ended(["a"])
+    assert names(one.take("", 9)) == ["b@0", "b@1"]  # nothing is fetched and taken again
+    assert (one.topics, one.held("")) == (["b"], (0, 0))
+    assert [each.topic for each in one.untold()] == ["b"]
+    came(one, "b", Batch("b", range(2)))
+    one.ended(["b"])
+    assert (one.drained("b"), len(one)) == (True, 0)
 
 
 def test_what_was_told_of_another_subscription_does_not_count() -> None:
