@@ -418,7 +418,7 @@ def test_places_that_cannot_be_archives(
     with pytest.raises(errors.NoSuchTopic, match="ordres"):
         archived("ordres", to=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
     with pytest.raises(errors.Unreachable):
         archive("orders", tmp_path / "new", server="tcp://127.0.0.1:9", timeout=0.1)
     assert not (tmp_path / "new").exists()

@@ -1,6 +1,7 @@
 """Columns from the log become Arrow's: the same rows, whatever the batches are."""
 
 import datetime
+from base64 import b64decode
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 from oncemq.client.columns import ColumnBatch
 from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.records import Run
-from oncemq.errors import Corrupt
 from oncemq.server.reader import cut_runs
 from oncemq.spark import arrow
 from oncemq.wire import batch
@@ -152,11 +152,27 @@ def test_a_plain_batch_is_not_copied() -> None:
     assert begin <= data.address < begin + len(whole.body)
 
 
-def test_headers_that_are_none_are_said() -> None:
+KAFKA_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def test_headers_as_kafka_has_them() -> None:
+    schema = pa.schema([("headers", KAFKA_HEADERS)])
+    items = [batch.Item(b"x", None, {"b": "ö", "a": ""}), batch.Item(b"y")]
+    (rows,) = arrow.record_batches([stored(0, items)], schema)
+    pairs = [{"key": "a", "value": b""}, {"key": "b", "value": "ö".encode()}]
+    assert rows.column("headers").to_pylist() == [pairs, None]
+
+
+@pytest.mark.parametrize("odd", [b"\xc1\xa1a\xa1b", b"\x81\xa1a\xa1\xff", b"\x81\xa1a\x07\x07"])
+def test_headers_that_are_none_are_given_under_a_name_of_their_own(odd: bytes) -> None:
+    """A server of version 0.1.0 took them: one message must not end every query."""
     columns, body = batch.encode([batch.Item(b"x", None, {"a": "b"})])
-    bad = body.replace(b"\x81\xa1a\xa1b", b"\xc1\xa1a\xa1b")
+    bad = body.replace(b"\x81\xa1a\xa1b", odd)
     assert bad != body
     run = Run(1, ProducerId(b"p" * 16), Epoch(1), Sequence(1), Micros(0))
     piece = ColumnBatch("orders", TopicId(1), Offset(3), 1, columns, (run,), bad)
-    with pytest.raises(Corrupt, match="orders@3"):
-        list(arrow.record_batches([piece], SCHEMA))
+    (rows,) = arrow.record_batches([piece], SCHEMA)
+    ((name, text),) = rows.column("headers").to_pylist()[0]
+    assert (name, b64decode(text)) == ("oncemq-odd-headers", odd)
+    (rows,) = arrow.record_batches([piece], pa.schema([("headers", KAFKA_HEADERS)]))
+    assert rows.column("headers").to_pylist() == [[{"key": name, "value": text.encode()}]]

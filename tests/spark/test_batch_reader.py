@@ -1,5 +1,6 @@
 """`spark.read`, without Spark: which rows, cut into which tasks, and what is refused."""
 
+import json
 import time
 from collections.abc import Callable
 
@@ -63,6 +64,32 @@ def test_from_a_time(mq: Client, read: Read) -> None:
     later = str(int(time.time() + 3600) * 1000)
     assert read(subscribe="orders", startingTimestamp=later) == []
     assert mq.subscriptions() == []  # asking left nothing behind
+
+
+def test_up_to_a_time(mq: Client, read: Read) -> None:
+    mq.create_topic("refunds", Retention(forever=True))
+    mq.put_many("orders", [b"a", b"b"])
+    mq.put("orders", b"c")
+    mq.put("refunds", b"d")
+    third = mq.read("orders", 2)[0].timestamp
+    micros = round(third.timestamp() * 1_000_000)
+    assert offsets(read(subscribe="orders", endingTimestamp=third.isoformat())) == [0, 1]
+    by_topic = json.dumps({"orders": -(-micros // 1000)})  # milliseconds, as for Kafka
+    both = {"subscribe": "orders,refunds"}
+    assert len(read(**both, endingOffsetsByTimestamp=by_topic)) == 4
+    assert offsets(read(**both, startingOffsetsByTimestamp='{"orders": 0}')) == [0, 1, 2]
+    assert read(subscribe="orders", endingTimestamp="0") == []
+    later = str(int(time.time() + 3600) * 1000)
+    assert offsets(read(subscribe="orders", endingTimestamp=later)) == [0, 1, 2]
+    from_then = json.dumps({"orders": third.isoformat()})
+    assert offsets(read(**both, startingOffsetsByTimestamp=from_then)) == [2]
+    assert mq.subscriptions() == []
+
+
+def test_topics_may_be_assigned(mq: Client, read: Read) -> None:
+    mq.put("orders", b"a")
+    assert offsets(read(assign='["orders"]')) == [0]
+    assert offsets(read(assign="orders")) == [0]
 
 
 def test_several_topics_by_name_and_by_pattern(mq: Client, read: Read) -> None:

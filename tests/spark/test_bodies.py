@@ -92,6 +92,23 @@ def test_a_header_that_is_there_twice_is_refused() -> None:
         list(bodies(rows))
 
 
+@pytest.mark.parametrize(
+    ("headers", "kind", "said"),
+    [
+        ([("a", None)], HEADERS, "the header 'a' of a row is null"),
+        ([{"key": "a", "value": None}], KAFKA_HEADERS, "the header 'a' of a row is null"),
+        ([{"key": None, "value": b"1"}], KAFKA_HEADERS, "the header None of a row is null"),
+        ([{"key": "a", "value": b"\xff"}], KAFKA_HEADERS, "the header 'a' of a row is not UTF-8"),
+    ],
+)
+def test_a_header_that_is_no_text_is_refused_in_words(headers, kind, said: str) -> None:
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([b"x"]), pa.array([headers], kind)], names=["value", "headers"]
+    )
+    with pytest.raises(InvalidRequest, match=said):
+        list(bodies(rows))
+
+
 def test_rows_go_to_their_topics_in_order() -> None:
     rows = pa.RecordBatch.from_pydict(
         {"value": [b"1", b"2", b"3", b"4"], "topic": ["a", "b", "a", "b"]}

@@ -168,6 +168,8 @@ def test_a_stream_goes_on_where_its_checkpoint_says(mq: Client, streamed, tmp_pa
         query = to_its_end(writer.start)
         (source,) = query.recentProgress[0]["sources"]
         assert json.loads(source["latestOffset"])["topics"]["orders"]["offset"] == end
+        behind = [oncemq.spark.lag(each)["orders"] for each in query.recentProgress]
+        assert (behind[0], behind[-1]) == ({100: 60, 130: 0}[end], 0)
 
     mq.put_many("orders", [b"%d" % n for n in range(100)])
     end = 100

@@ -11,7 +11,8 @@ from pyspark.sql.types import (
 
 from oncemq.errors import ConfigError
 from oncemq.spark.columns import Layout
-from oncemq.spark.options import SourceOptions, Start, source_options
+from oncemq.spark.options import SourceOptions, source_options
+from oncemq.spark.positions import Edge, Time
 from oncemq.spark.schema import schema_text
 
 
@@ -26,7 +27,7 @@ def schema_of(**columns) -> StructType:
 
 def test_the_defaults() -> None:
     batch, stream = options(subscribe="orders"), options(True, subscribe="orders")
-    assert (batch.start, stream.start) == (Start({}, "earliest"), Start({}, "latest"))
+    assert (batch.start, stream.start) == (Edge({}, "earliest"), Edge({}, "latest"))
     assert batch.server == "tcp://127.0.0.1:5556"
     assert (batch.tasks_min, batch.fail_on_data_loss, batch.headers) == (1, True, False)
     assert (batch.value_format, batch.keep_malformed) == ("binary", False)
@@ -62,6 +63,19 @@ def test_topics_are_named_once_each_or_by_a_pattern() -> None:
         ({"subscribe": "a", "startingOffsets": '{"a": -3}'}, "offsets by topic"),
         ({"subscribe": "a", "startingOffsets": '{"a": true}'}, "offsets by topic"),
         ({"subscribe": "a", "startingOffsets": "[1]"}, "offsets by topic"),
+        ({"subscribe": "a", "startingOffsets": '{"a": {"0": 1}}'}, "a topic here has none"),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": '{"a": {"0": 1}}'}, "has none: write"),
+        ({"subscribe": "a", "startingOffsetsByTimestamp": '{"b": 1}'}, "names 'b'"),
+        ({"subscribe": "a", "endingOffsetsByTimestamp": "5"}, "times by topic like"),
+        ({"subscribe": "a", "endingOffsetsByTimestamp": '{"a": "noon"}'}, "milliseconds since"),
+        ({"subscribe": "a", "endingTimestamp": "5", "endingOffsets": "latest"}, "not both"),
+        ({"assign": '{"a": [0, 1]}'}, "write assign as '[\"a\"]', or subscribe"),
+        ({"assign": "[1]"}, 'like ["orders", "refunds"]'),
+        ({"assign": "a", "subscribe": "a"}, "one of them"),
+        ({"subscribe": "a", "kafka.bootstrap.servers": "x:1"}, "the option server names"),
+        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "Kafka's own client"),
+        ({"subscribe": "a", "minOffsetsPerTrigger": "5"}, "is not for a batch read"),
+        ({"subscribe": "a", "topic": "b"}, "no option 'topic'"),
         ({"subscribe": "a", "startingOffsets": '{"b": 1}'}, "names 'b'"),
         ({"subscribe": "a", "endingOffsets": "earliest"}, "not 'earliest'"),
         ({"subscribe": "a", "endingOffsets": '{"a": "earliest"}'}, "endingOffsets is 'latest'"),
@@ -85,12 +99,34 @@ def test_an_ending_is_not_for_a_stream() -> None:
         options(True, subscribe="a", subscription="_mine")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "more than maxOffsetsPerT"),
+        ({"maxTriggerDelay": "5m"}, "goes with minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "5", "minOffsetsPerTrigger": "5"}, "a time like 30s or 15m"),
+        ({"endingTimestamp": "5"}, "endingTimestamp is not for a stream"),
+    ],
+)
+def test_what_is_wrong_with_a_stream_is_refused_by_name(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        options(True, subscribe="a", **given)
+    assert said in str(refused.value)
+
+
+def test_few_rows_wait_for_a_quarter_of_an_hour_unless_told_otherwise() -> None:
+    few = {"subscribe": "a", "minOffsetsPerTrigger": "5"}
+    assert options(True, **few).trigger_delay == 900
+    assert options(True, **few, maxTriggerDelay="1500ms").trigger_delay == 1.5
+    assert options(True, subscribe="a").trigger_rows_min is None
+
+
 def test_offsets_by_topic_know_kafkas_numbers() -> None:
     found = options(
         subscribe="a,b,c,d", startingOffsets='{"a": 5, "b": -2, "c": -1, "d": "latest"}'
     )
     assert found.start.topics == {"a": 5, "b": "earliest", "c": "latest", "d": "latest"}
-    assert options(subscribe="a", endingOffsets='{"a": 9}').stop == {"a": 9}
+    assert options(subscribe="a", endingOffsets='{"a": 9}').stop.topics == {"a": 9}
     assert options(subscribe="a", startingOffsets="latest").start.others == "latest"
 
 
@@ -104,7 +140,7 @@ def test_offsets_by_topic_know_kafkas_numbers() -> None:
     ],
 )
 def test_a_time_is_milliseconds_or_a_date(text: str, micros: int) -> None:
-    assert options(subscribe="a", startingTimestamp=text).start.timestamp == micros
+    assert options(subscribe="a", startingTimestamp=text).start.others == Time(micros)
 
 
 def test_no_subscription_is_said_by_name() -> None:
@@ -127,6 +163,8 @@ def test_the_schema_has_what_was_asked_for() -> None:
         "timestamp timestamp, headers map<string,string>, producer string, sequence bigint, "
         "_corrupt binary"
     )
+    kafkas = options(subscribe="a", includeHeaders="true", headersFormat="array")
+    assert "headers array<struct<key:string,value:binary>>, producer" in schema_text(kafkas)
 
 
 def test_json_without_a_schema_says_how_to_give_one() -> None:

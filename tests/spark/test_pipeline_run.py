@@ -1,6 +1,8 @@
 """What a pipeline says of itself, and that saying it changes nothing."""
 
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 
 import msgspec
@@ -9,9 +11,9 @@ from click.testing import CliRunner
 
 from oncemq import Client
 from oncemq.cli.main import cli
+from oncemq.spark.pipeline_status import SILENT_AFTER, Board, Status, latest
 from oncemq.spark.pipelines import run as runs
 from oncemq.spark.pipelines.run import Run, stopped_by_signals
-from oncemq.spark.pipelines.status import SILENT_AFTER, Board, Status, latest
 
 NOBODY = "tcp://127.0.0.1:9"
 
@@ -60,6 +62,27 @@ def test_a_run_says_how_it_began_and_how_it_ended(
     assert mq.topic("_pipelines").topic.retention.keeps
 
 
+def test_a_run_that_only_looks_leaves_the_last_word_as_it_is(mq: Client, address: str) -> None:
+    with pytest.raises(ZeroDivisionError), Run("transform", "a", server=address):
+        _ = 1 / 0
+    with Run("transform", "a", server=address, told=False) as run:
+        run.progress(1)
+    assert [each.status.state for each in latest(mq)] == ["failed"]
+
+
+def test_the_list_needs_no_spark(mq: Client, address: str) -> None:
+    with Run("archive", "/a", server=address):
+        pass
+    absent = (
+        "import sys; sys.modules.update(pyspark=None, pyarrow=None, py4j=None); "
+        "from oncemq.cli.main import cli; cli()"
+    )
+    list_them = [sys.executable, "-c", absent, "pipeline", "list", "--server", address]
+    shown = subprocess.run(list_them, capture_output=True, text=True, timeout=60)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "archive /a  done" in shown.stdout
+
+
 def test_the_list_has_the_latest_word_of_each(mq: Client, address: str) -> None:
     shown = CliRunner().invoke(cli, ["pipeline", "list", "--server", address])
     assert (shown.exit_code, shown.stdout) == (0, "")
@@ -84,7 +107,7 @@ def test_one_that_was_killed_is_silent_after_a_while(mq: Client, address: str) -
 def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
     with Run("archive", "/a", server=NOBODY) as run:
         run.progress(1)
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == [

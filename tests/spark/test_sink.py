@@ -369,7 +369,8 @@ def test_overwriting_is_refused() -> None:
         ({"topic": "a", "txnAppId": "x", "txnVersion": "-1"}, False, "whole number from 0"),
         ({"topic": "a", "txnAppId": "x", "txnVersion": "1", "sink": "y"}, False, "not both"),
         ({"topic": "a\0", "sink": "x"}, True, "control character"),
-        ({"topic": "a", "checkpointLocation": "x"}, False, "no option 'checkpointlocation'"),
+        ({"topic": "a", "checkpointLocation": "x"}, False, "is not for a batch write"),
+        ({"topic": "a", "sink": "x", "subscribe": "a"}, True, "subscribe is not for a streaming"),
     ],
 )
 def test_options_that_do_not_fit(given: dict[str, str], streaming: bool, said: str) -> None:

@@ -237,6 +237,34 @@ def test_a_limit_is_kept_and_shared(mq: Client, stream: Stream) -> None:
     assert offsets((first or []) + rest, "refunds") == list(range(10))
 
 
+def test_few_rows_wait_for_more_but_not_for_ever(
+    mq: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "60s", "startingOffsets": "earliest"}
+    query = Query(stream(subscribe="orders", subscription="none", **options))
+    mq.put("orders", b"a")
+    assert offsets(query.batch()) == [0]  # the first does not wait
+    mq.put("orders", b"b")
+    assert query.batch() is None
+    sends = query.reader._client().counters["sends"]
+    assert query.batch() is None
+    assert query.reader._client().counters["sends"] == sends + 1  # it waits, and asks once a wait
+    report: Any = query.reader.reportLatestOffset()
+    assert report["topics"]["orders"]["offset"] == 2
+    mq.put_many("orders", [b"c", b"d"])
+    assert offsets(query.batch()) == [1, 2, 3]
+    mq.put("orders", b"e")
+    assert query.batch() is None
+    now += 60
+    assert offsets(query.batch()) == [4]
+    mq.put("orders", b"f")
+    last = stream(subscribe="orders", subscription="none", **options)
+    last.prepareForTriggerAvailableNow()
+    assert offsets(Query(last, query.checkpoint).everything()) == [5]  # to the end, however few
+
+
 def test_without_a_limit_everything_is_taken(mq: Client, stream: Stream) -> None:
     assert stream(subscribe="orders").getDefaultReadLimit() == ReadAllAvailable()
 

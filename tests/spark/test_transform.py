@@ -235,3 +235,4 @@ def test_a_dry_run_writes_nothing(
     assert "as messages:\nCOLUMN  TYPE\nkey     string\nvalue   string" in said
     assert "Physical Plan" in said
     assert not (tmp_path / "state").exists()
+    assert "_pipelines" not in [topic.name for topic in mq.topics()]  # nothing was done

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 
 from oncemq.cli import output
 from oncemq.cli.command import command
-from oncemq.cli.pipeline_run import require_spark
 from oncemq.cli.session import Session
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.status import Heard
+    from oncemq.spark.pipeline_status import Heard
 
 HEADS = ("pipeline", "state", "messages", "done", "started", "last word", "about")
 
@@ -21,8 +20,7 @@ def command_of_it(session: Session) -> None:
     `silent` is a pipeline that said it runs, and nothing for two minutes: it was killed, or it
     does not reach the server.
     """
-    require_spark()
-    from oncemq.spark.pipelines.status import latest
+    from oncemq.spark.pipeline_status import latest  # which needs no Spark
 
     with session.visitor() as client:
         found = latest(client)

@@ -73,10 +73,12 @@ def running(
     *,
     verb: str,
     follow: bool = False,
+    told: bool = True,
 ) -> "Generator[Run]":
     """A run with the settings of the session; `verb` is what it does to messages: `archived`.
 
-    With `follow` a signal asks it to end (`run.stopping`); else it ends at once.
+    With `follow` a signal asks it to end (`run.stopping`); else it ends at once. One that is not
+    `told` leaves no word on `_pipelines`.
     """
     require_spark()
     from oncemq.spark.pipelines.run import Run, stopped_by_signals
@@ -92,6 +94,7 @@ def running(
             config=conf,
             screen=Terminal(session, bar),
             quiet=True,
+            told=told,
         )
         with stopped_by_signals(run, gently=follow), run:
             yield run

@@ -36,7 +36,14 @@ def command_of_it(
     settings = {**definition.spark, **conf}
     name = definition.name
     with running(
-        session, "transform", name, master, settings, verb="transformed", follow=follow
+        session,
+        "transform",
+        name,
+        master,
+        settings,
+        verb="transformed",
+        follow=follow,
+        told=not dry_run,
     ) as run:
         if dry_run:
             return _show(session, definition, plan(run, definition))

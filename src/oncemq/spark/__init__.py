@@ -7,6 +7,7 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
+from oncemq.spark.lag import lag
 from oncemq.spark.launch import package_zip, register, session
 
-__all__ = ["package_zip", "register", "session"]
+__all__ = ["lag", "package_zip", "register", "session"]

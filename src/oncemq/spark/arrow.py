@@ -7,14 +7,15 @@ asked for are made. Headers alone are decoded, and each distinct set of them onc
 """
 
 from array import array
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
 import msgspec
 import pyarrow as pa
+import pyarrow.types as pt
 
 from oncemq.client.columns import ColumnBatch
-from oncemq.errors import Corrupt
 from oncemq.spark.compute import call
 from oncemq.wire import batch
 
@@ -26,6 +27,7 @@ SMALL = 32  # messages in a batch below which joining bodies is cheaper than joi
 Maker = Callable[[Sequence[ColumnBatch], pa.DataType], pa.Array]
 Values = Callable[[Sequence[ColumnBatch]], dict[str, pa.Array]]
 
+ODD_HEADERS = "oncemq-odd-headers"
 _unpack_headers = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
@@ -89,15 +91,22 @@ def _headers_of(piece: ColumnBatch, kind: pa.DataType) -> pa.Array:
         place += _span(piece, width)
         table += width + piece.count
     packed = _binary(piece, table, piece.count, place).dictionary_encode()
-    try:
-        distinct = [
-            sorted(_unpack_headers(each).items()) if each else None
-            for each in packed.dictionary.to_pylist()
-        ]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        where = f"{piece.topic}@{piece.first_offset} to @{piece.end_offset - 1}"
-        raise Corrupt(f"the headers of a message of {where} are not headers: {error}") from None
+    distinct = [_pairs(each) if each else None for each in packed.dictionary.to_pylist()]
+    if not pt.is_map(kind):
+        distinct = [each and [_as_kafkas(*pair) for pair in each] for each in distinct]
     return pa.array(distinct, kind).take(packed.indices)
+
+
+def _pairs(packed: bytes) -> list[tuple[str, str]]:
+    """Names and texts; what is none, which no server takes any more, under a name of its own."""
+    try:
+        return sorted(_unpack_headers(packed).items())
+    except batch.NO_HEADERS:
+        return [(ODD_HEADERS, b64encode(packed).decode())]
+
+
+def _as_kafkas(name: str, text: str) -> dict[str, str | bytes]:
+    return {"key": name, "value": text.encode()}
 
 
 def _topics(pieces: Sequence[ColumnBatch], kind: pa.DataType) -> pa.Array:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from oncemq.spark import planning
 from oncemq.spark.columns import Layout
 from oncemq.spark.connections import client
-from oncemq.spark.options import LATEST, SourceOptions
+from oncemq.spark.options import SourceOptions
 from oncemq.spark.ranges import Range, Stretch, ranges
 from oncemq.spark.reading import read
 
@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         stretches: list[Stretch] = []
         for name, topic in topics.items():
             start = planning.begin(mq, options, topic, keep=False)
-            stop = planning.position_of(options.stop.get(name, LATEST), topic, "endingOffsets")
+            stop = planning.end(mq, options, topic)
             stretches.append(Stretch(name, topic.topic_id, start, stop))
         return list(
             ranges(stretches, tasks_min=options.tasks_min, task_rows_max=options.task_rows_max)

@@ -112,5 +112,23 @@ def _packed(headers: list[Any]) -> bytes:
     for name, text in pairs:
         if name in found:
             raise InvalidRequest(f"a message has the header {name!r} once, not twice")
-        found[name] = text.decode() if isinstance(text, bytes) else (text or "")
+        found[name] = _text(name, text)
     return _pack(found)
+
+
+def _text(name: str | None, text: str | bytes | None) -> str:
+    """A header's text; what is none is refused, not made into one."""
+    if name is None or text is None:
+        raise InvalidRequest(
+            f"the header {name!r} of a row is null, and a header is a text: leave it out with "
+            "map_filter(headers, (k, v) -> v IS NOT NULL) (of an array: filter), or give it one",
+            code="malformed_headers",
+        )
+    try:
+        return text.decode() if isinstance(text, bytes) else text
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"the header {name!r} of a row is not UTF-8 ({error.reason} at byte {error.start}), "
+            "and a header is a text: write its bytes as base64(…) or hex(…)",
+            code="malformed_headers",
+        ) from None

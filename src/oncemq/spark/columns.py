@@ -12,6 +12,7 @@ from difflib import get_close_matches
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
+    ArrayType,
     StringType,
     StructField,
     StructType,
@@ -22,7 +23,7 @@ from oncemq.errors import ConfigError
 from oncemq.spark import values
 from oncemq.spark.arrow import Values, record_batches
 from oncemq.spark.options import SourceOptions
-from oncemq.spark.schema import TYPES
+from oncemq.spark.schema import KAFKA_HEADERS, TYPES
 
 
 class Layout:
@@ -59,6 +60,8 @@ def _check(options: SourceOptions, field: StructField) -> None:
     keeps = options.keep_malformed and options.value_format != "binary"
     if field.name == "_corrupt" and not keeps:
         raise ConfigError("the column _corrupt needs malformed 'keep' and a valueFormat not binary")
+    if field.name == "headers" and isinstance(field.dataType, ArrayType):
+        expected = KAFKA_HEADERS  # as Kafka's source has them; a map otherwise
     if field.name == "value" and options.value_format == "string":
         expected = StringType()
     if field.name == "value" and options.value_format == "json":

@@ -1,31 +1,27 @@
-"""The options of the data source: Kafka's names where they fit, each checked, none passed over.
-
-Spark hands options over as text, with their names in lower case; they are shown to people as
-they are documented. Law: an option that is not known, or not known here, is refused by name.
-"""
+"""The options of a read: Kafka's names where they fit, each checked, none passed over."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from difflib import get_close_matches
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from oncemq.client.settings import DEFAULT_SERVER, servers_from
 from oncemq.core.names import is_system, name_fault
 from oncemq.errors import ConfigError
-
-Position = int | Literal["earliest", "latest"]
-EARLIEST, LATEST = "earliest", "latest"
-KAFKA_POSITIONS: dict[int, Position] = {-2: EARLIEST, -1: LATEST}
+from oncemq.spark.given import Given
+from oncemq.spark.patience import DELAY_SECONDS
+from oncemq.spark.positions import EARLIEST, LATEST, Edge, ending, starting
 
 BOTH = (
-    "server timeout subscribe subscribePattern startingOffsets startingTimestamp minPartitions "
-    "maxRecordsPerPartition failOnDataLoss includeHeaders valueFormat valueSchema malformed"
+    "server timeout subscribe subscribePattern assign startingOffsets startingTimestamp "
+    "startingOffsetsByTimestamp minPartitions maxRecordsPerPartition failOnDataLoss "
+    "includeHeaders headersFormat valueFormat valueSchema malformed"
 ).split()
-BATCH = "endingOffsets".split()
-STREAM = "maxOffsetsPerTrigger subscription holdExpires".split()
+BATCH = "endingOffsets endingTimestamp endingOffsetsByTimestamp".split()
+STREAM = (
+    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay subscription holdExpires"
+).split()
+EVERY = (*BOTH, *BATCH, *STREAM)
 
 _MODES: dict[bool | None, tuple[str, Sequence[str]]] = {
     None: ("a read", [*BATCH, *STREAM]),
@@ -36,16 +32,7 @@ _MODES: dict[bool | None, tuple[str, Sequence[str]]] = {
 TIMEOUT_SECONDS = 60.0
 ROWS_PER_TASK = 250_000
 NO_SUBSCRIPTION = "none"
-SECONDS = {"m": 60, "h": 3_600, "d": 86_400}
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where reading begins: by topic, else `others`; or at a time (microseconds)."""
-
-    topics: dict[str, Position]
-    others: Position
-    timestamp: int | None = None
+MAP, ARRAY = "map", "array"
 
 
 @dataclass(frozen=True)
@@ -56,13 +43,16 @@ class SourceOptions:
     timeout: float
     topics: tuple[str, ...]
     pattern: str
-    start: Start
-    stop: dict[str, Position]
+    start: Edge
+    stop: Edge
     tasks_min: int
     task_rows_max: int
     trigger_rows_max: int | None
+    trigger_rows_min: int | None
+    trigger_delay: float  # seconds, that fewer rows wait
     fail_on_data_loss: bool
     headers: bool
+    headers_format: str
     value_format: str
     value_schema: str
     keep_malformed: bool
@@ -76,7 +66,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
     `streaming` is None when Spark asks for the schema, and does not say yet what it is for.
     """
     where, own = _MODES[streaming]
-    found = Given(given, [*BOTH, *own], where)
+    found = Given(given, [*BOTH, *own], where, elsewhere=EVERY)
     topics, pattern = _topics(found)
     value_format = found.one_of("valueFormat", ("binary", "string", "json"))
     if value_format != "json" and "valueSchema" in found:
@@ -86,13 +76,16 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
         timeout=found.number("timeout", TIMEOUT_SECONDS),
         topics=topics,
         pattern=pattern,
-        start=_start(found, topics, LATEST if streaming else EARLIEST),
-        stop=_positions(found, "endingOffsets", topics, but=EARLIEST)[0],
+        start=starting(found, topics, LATEST if streaming else EARLIEST),
+        stop=ending(found, topics),
         tasks_min=found.whole("minPartitions", 1) or 1,
         task_rows_max=found.whole("maxRecordsPerPartition", ROWS_PER_TASK) or ROWS_PER_TASK,
         trigger_rows_max=found.whole("maxOffsetsPerTrigger", None),
+        trigger_rows_min=_rows_min(found),
+        trigger_delay=_trigger_delay(found),
         fail_on_data_loss=found.flag("failOnDataLoss", default=True),
         headers=found.flag("includeHeaders", default=False),
+        headers_format=found.one_of("headersFormat", (MAP, ARRAY)),
         value_format=value_format,
         value_schema=found.text("valueSchema", ""),
         keep_malformed=found.one_of("malformed", ("refuse", "keep")) == "keep",
@@ -101,77 +94,12 @@ def source_options(given: Mapping[str, str], *, streaming: bool | None) -> Sourc
     )
 
 
-class Given:
-    """Options as Spark hands them over, looked up by their documented names."""
-
-    def __init__(self, given: Mapping[str, str], known: Sequence[str], where: str) -> None:
-        self._given = {name.lower(): text for name, text in given.items()}
-        names = {name.lower(): name for name in known}
-        for name in self._given:
-            if name not in names:
-                raise ConfigError(_unknown(name, names, where))
-
-    @property
-    def server(self) -> str:
-        """The addresses, with commas."""
-        return ",".join(servers_from(self.text("server", DEFAULT_SERVER)))
-
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._given
-
-    def text(self, name: str, default: str) -> str:
-        return self._given.get(name.lower(), default)
-
-    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of the choices; the first when not given."""
-        text = self.text(name, choices[0])
-        if text.lower() not in choices:
-            raise ConfigError(f"{name} is {' or '.join(map(repr, choices))}, not {text!r}")
-        return text.lower()
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name, str(default).lower()).lower()
-        if text not in ("true", "false"):
-            raise ConfigError(f"{name} is 'true' or 'false', not {text!r}")
-        return text == "true"
-
-    def whole(self, name: str, default: int | None) -> int | None:
-        """A whole number of 1 or more."""
-        text = self.text(name, "")
-        if name not in self:
-            return default
-        if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-            raise ConfigError(f"{name} is a whole number, 1 or more, not {text!r}")
-        return int(text)
-
-    def number(self, name: str, default: float) -> float:
-        """Seconds."""
-        text = self.text(name, str(default))
-        try:
-            seconds = float(text)
-        except ValueError:
-            seconds = 0.0
-        if not 0 < seconds < 1e9:
-            raise ConfigError(f"{name} is a number of seconds above 0, not {text!r}")
-        return seconds
-
-
-def _unknown(name: str, names: dict[str, str], where: str) -> str:
-    everywhere = {each.lower(): each for each in (*BOTH, *BATCH, *STREAM)}
-    if name in everywhere:
-        return f"the option {everywhere[name]} is not for {where}"
-    if name == "path":
-        return "oncemq has topics, not paths: leave the path out, and name topics by option"
-    near = get_close_matches(name, names, n=1)
-    hint = f"did you mean {names[near[0]]}?" if near else f"known are {', '.join(names.values())}"
-    return f"oncemq has no option {name!r} for {where}; {hint}"
-
-
 def _topics(found: Given) -> tuple[tuple[str, ...], str]:
     pattern = found.text("subscribePattern", "")
     names = tuple(name.strip() for name in found.text("subscribe", "").split(","))
-    names = tuple(dict.fromkeys(name for name in names if name))
-    if bool(names) == bool(pattern):
+    names = tuple(dict.fromkeys(name for name in (*names, *_assigned(found)) if name))
+    said = [each for each in ("subscribe", "assign", "subscribePattern") if found.text(each, "")]
+    if len(said) != 1 or bool(names) == bool(pattern):
         raise ConfigError(
             "say which topics to read: subscribe with names ('orders' or 'orders,refunds'), or "
             "subscribePattern with a regular expression; one of them, not both"
@@ -186,57 +114,46 @@ def _topics(found: Given) -> tuple[tuple[str, ...], str]:
     return names, pattern
 
 
-def _start(found: Given, topics: tuple[str, ...], default: Position) -> Start:
-    if "startingTimestamp" not in found:
-        by_topic, others = _positions(found, "startingOffsets", topics)
-        return Start(by_topic, default if others is None else others)
-    if "startingOffsets" in found:
-        raise ConfigError("give startingOffsets or startingTimestamp, not both")
-    return Start({}, default, _micros(found.text("startingTimestamp", "")))
-
-
-def _micros(text: str) -> int:
-    """Milliseconds since 1970, as for Kafka, or a date and time; in microseconds."""
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text) * 1000
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            "startingTimestamp is milliseconds since 1970 or a time like "
-            f"2026-01-31T12:00:00+00:00, not {text!r}"
-        ) from None
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return round(when.timestamp() * 1_000_000)
-
-
-def _positions(
-    found: Given, name: str, topics: tuple[str, ...], *, but: str = ""
-) -> tuple[dict[str, Position], Position | None]:
-    """What an option says about each topic, and about those it does not name."""
-    text = found.text(name, "").strip()
-    if name not in found or (text in (EARLIEST, LATEST) and text != but):
-        return {}, cast("Position | None", text or None)
-    wrong = ConfigError(
-        f"{name} is {' or '.join(repr(each) for each in (EARLIEST, LATEST) if each != but)}, or "
-        f'offsets by topic like {{"orders": 42, "refunds": "latest"}}, not {text!r}'
-    )
+def _assigned(found: Given) -> list[str]:
+    """The topics of `assign`: names with commas, or a JSON list of them."""
+    text = found.text("assign", "").strip()
+    if not text.startswith(("{", "[")):
+        return [name.strip() for name in text.split(",")]
     try:
         parsed: Any = json.loads(text)
     except ValueError:
-        raise wrong from None
-    if not isinstance(parsed, dict):
-        raise wrong
-    positions: dict[str, Position] = {}
-    for topic, value in cast("dict[str, Any]", parsed).items():
-        if topics and topic not in topics:
-            raise ConfigError(f"{name} names {topic!r}, which is not among those subscribed to")
-        position = KAFKA_POSITIONS.get(value, value) if type(value) is int else value
-        whole = type(position) is int and position >= 0
-        if (not whole and position not in (EARLIEST, LATEST)) or position == but:
-            raise wrong
-        positions[topic] = position
-    return positions, None
+        parsed = None
+    if isinstance(parsed, dict):
+        raise ConfigError(
+            f"assign names partitions, and a topic here has none: write assign as "
+            f"'{json.dumps(list(cast('dict[str, Any]', parsed)))}', or subscribe with these names"
+        )
+    names = cast("list[Any]", parsed) if isinstance(parsed, list) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigError(f'assign is a list of topics like ["orders", "refunds"], not {text!r}')
+    return names
+
+
+def _rows_min(found: Given) -> int | None:
+    rows = found.whole("minOffsetsPerTrigger", None)
+    most = found.whole("maxOffsetsPerTrigger", None)
+    if rows is not None and most is not None and rows > most:
+        raise ConfigError(
+            f"minOffsetsPerTrigger is {rows}, more than maxOffsetsPerTrigger, which is {most}"
+        )
+    return rows
+
+
+def _trigger_delay(found: Given) -> float:
+    if "maxTriggerDelay" not in found:
+        return DELAY_SECONDS
+    seconds = found.duration("maxTriggerDelay")
+    if not seconds:
+        text = found.text("maxTriggerDelay", "")
+        raise ConfigError(f"maxTriggerDelay is a time like 30s or 15m, not {text!r}")
+    if "minOffsetsPerTrigger" not in found:
+        raise ConfigError("maxTriggerDelay goes with minOffsetsPerTrigger, whose wait it ends")
+    return seconds
 
 
 def _subscription(found: Given) -> str | None:
@@ -259,8 +176,7 @@ def _hold_expires(found: Given) -> float | None:
         return None
     if text == "never":
         return 0.0
-    parts = re.fullmatch(r"([0-9]{1,6})(m|h|d)", text)
-    seconds = int(parts[1]) * SECONDS[parts[2]] if parts else 0
+    seconds = found.duration("holdExpires") or 0
     if not 60 <= seconds <= 3_650 * 86_400:
         raise ConfigError(f"holdExpires is a time like 12h or 7d, or never, not {text!r}")
     return float(seconds)

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from oncemq.client.blocking import Client
+from oncemq.client.verbs import Where
 from oncemq.core.replies import TopicEnd
 from oncemq.errors import ConfigError, NoSuchTopic
-from oncemq.spark.options import EARLIEST, LATEST, Position, SourceOptions
+from oncemq.spark.options import SourceOptions
+from oncemq.spark.positions import EARLIEST, LATEST, Position, Time
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -41,37 +43,52 @@ def held(mq: Client, topics: Iterable[str]) -> dict[str, TopicEnd]:
     return found
 
 
-def position_of(wanted: Position, topic: TopicEnd, option: str) -> int:
-    """The offset meant by a position; it must be there."""
-    if wanted == EARLIEST:
-        return topic.low
-    if wanted == LATEST:
-        return topic.end
-    assert isinstance(wanted, int)
-    if not topic.low <= wanted <= topic.end:
-        raise ConfigError(
-            f"{option} is {wanted} for {topic.name!r}, but it holds offsets {topic.low} up to "
-            f"{topic.end}: name one of these, or 'earliest' or 'latest'"
-        )
-    return wanted
-
-
 def begin(mq: Client, options: SourceOptions, topic: TopicEnd, *, keep: bool) -> int:
     """Where reading a topic begins. With `keep`, what is there from then on is not freed while
     this client lasts (a guest's subscription), so that nothing is lost between here and there."""
-    start = options.start
-    if start.timestamp is not None:
-        where: datetime | int | str = _EPOCH + timedelta(microseconds=start.timestamp)
-    else:
-        wanted = start.topics.get(topic.name, start.others)
-        # Asked of the server, not of `topic`: messages may have come, or gone, since.
-        where = "new" if wanted == LATEST else wanted
-        if isinstance(wanted, int):
-            where = position_of(wanted, topic, "startingOffsets")
-        if not keep:
-            return position_of(wanted, topic, "startingOffsets")
-    mq.subscribe(topic.name, start=where)
-    (mine,) = mq.subscriptions(topic.name, mq.id)
+    wanted = options.start.of(topic.name)
     if not keep:
+        return _offset(mq, wanted, topic, "startingOffsets")
+    # Asked of the server, not of `topic`: messages may have come, or gone, since.
+    where: Where = "new" if wanted == LATEST else EARLIEST
+    if isinstance(wanted, Time):
+        where = _moment(wanted)
+    elif isinstance(wanted, int):
+        where = _there(wanted, topic, "startingOffsets")
+    return _subscribed(mq, topic.name, where)
+
+
+def end(mq: Client, options: SourceOptions, topic: TopicEnd) -> int:
+    """Where reading a topic ends: no further than what `topic` says."""
+    return min(_offset(mq, options.stop.of(topic.name), topic, "endingOffsets"), topic.end)
+
+
+def _offset(mq: Client, wanted: Position, topic: TopicEnd, option: str) -> int:
+    """The offset meant by a position."""
+    if isinstance(wanted, int):
+        return _there(wanted, topic, option)
+    if isinstance(wanted, Time):
+        found = _subscribed(mq, topic.name, _moment(wanted))
         mq.unsubscribe(topic.name)
+        return found
+    return topic.low if wanted == EARLIEST else topic.end
+
+
+def _there(offset: int, topic: TopicEnd, option: str) -> int:
+    if not topic.low <= offset <= topic.end:
+        raise ConfigError(
+            f"{option} is {offset} for {topic.name!r}, but it holds offsets {topic.low} up to "
+            f"{topic.end}: name one of these, or 'earliest' or 'latest'"
+        )
+    return offset
+
+
+def _moment(time: Time) -> datetime:
+    return _EPOCH + timedelta(microseconds=time.micros)
+
+
+def _subscribed(mq: Client, topic: str, where: Where) -> int:
+    """Subscribe; the offset that it begins at."""
+    mq.subscribe(topic, start=where)
+    (mine,) = mq.subscriptions(topic, mq.id)
     return mine.cursor

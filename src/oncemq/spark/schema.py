@@ -1,18 +1,24 @@
 """The columns that there are, and their types; light to import, for processes that only plan."""
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     LongType,
     MapType,
     StringType,
+    StructField,
+    StructType,
     TimestampType,
 )
 
 from oncemq.errors import ConfigError
-from oncemq.spark.options import SourceOptions
+from oncemq.spark.options import ARRAY, SourceOptions
 
 HEADERS = MapType(StringType(), StringType())
+KAFKA_HEADERS = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+)
 TYPES: dict[str, DataType] = {
     "key": BinaryType(),
     "value": BinaryType(),
@@ -37,6 +43,8 @@ def schema_text(options: SourceOptions) -> str:
             )
         value = f"struct<{options.value_schema}>"
     columns = {name: kind.simpleString() for name, kind in TYPES.items()} | {"value": value}
+    if options.headers_format == ARRAY:
+        columns["headers"] = KAFKA_HEADERS.simpleString()
     if not options.headers:
         del columns["headers"]
     if not options.keep_malformed or options.value_format == "binary":

@@ -10,7 +10,8 @@ from hashlib import sha256
 
 from oncemq.core.names import NAME_BYTES_MAX, is_system, name_fault
 from oncemq.errors import ConfigError
-from oncemq.spark.options import TIMEOUT_SECONDS, Given
+from oncemq.spark.given import Given
+from oncemq.spark.options import EVERY, TIMEOUT_SECONDS
 
 BOTH = "server timeout topic sink unwanted repeats".split()
 STREAM = "checkpointLocation queryName outputMode".split()  # Spark's own, handed on to a sink
@@ -38,7 +39,8 @@ class SinkOptions:
 def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """The options of a write, checked."""
     where = "a streaming write" if streaming else "a batch write"
-    found = Given(given, [*BOTH, *(STREAM if streaming else BATCH)], where)
+    known = [*BOTH, *(STREAM if streaming else BATCH)]
+    found = Given(given, known, where, elsewhere=[*EVERY, *STREAM, *BATCH])
     topic = found.text("topic", "")
     if topic and (fault := name_fault(topic)):
         raise ConfigError(f"topic: {fault}")

@@ -9,6 +9,7 @@ read, so rows that race the start of the query are not lost.
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,8 @@ from oncemq.spark import planning
 from oncemq.spark.columns import Layout
 from oncemq.spark.hold import Hold
 from oncemq.spark.loss import lost, made_again, no_longer_kept, went_back
-from oncemq.spark.options import LATEST, SourceOptions
+from oncemq.spark.options import SourceOptions
+from oncemq.spark.patience import Patience
 from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
 from oncemq.spark.ranges import Range, Stretch, ranges
 from oncemq.spark.reading import read
@@ -54,6 +56,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._released = False  # whether topics that were left out are no longer held
         self._told: set[str] = set()  # topics that are not there, as was said
         self._hold: Hold | None = None
+        self._patience = Patience(options.trigger_rows_min, options.trigger_delay)
+        self._waits = False  # for more rows than there are
         self._mq: Client | None = None  # not shared: the guest's subscriptions are this query's
 
     # Planning, on the driver
@@ -78,6 +82,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reached = {name: replace(each, offset=ends[name].end) for name, each in places.items()}
         self._seen = progress.moved(reached, generation)
         backlogs = {name: ends[name].end - each.offset for name, each in places.items()}
+        self._waits = self._is_early(progress, places, sum(backlogs.values()))
+        if self._waits:
+            return progress.to_spark()
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         taken = share(backlogs, rows_max)
         moved = {
@@ -85,6 +92,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         left = [name for name in progress.topics if not planning.fits(self._options, name)]
         return progress.moved(moved, generation, left).to_spark()
+
+    def _is_early(self, progress: Progress, places: dict[str, Place], rows: int) -> bool:
+        """Whether so few rows are to wait for more; they never do in a run that has an end."""
+        if self._target is not None or places != progress.topics:
+            return False
+        return self._patience.waits(rows, time.monotonic())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """What maxOffsetsPerTrigger says."""
@@ -152,8 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             places[name] = Place(topic.topic_id, offset, offset)
             if keep:
                 self._guests.add(name)
-        start = options.start
-        self._pin = start.timestamp is not None or LATEST in (start.others, *start.topics.values())
+        self._pin = options.start.moves
         name = options.subscription or _own_name(keep=keep)
         return Progress(VERSION, name, places, mq.watch([]).generation)
 
@@ -170,6 +182,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         for name in planning.names(mq, self._options):
             here.setdefault(name, 0)
+        if self._waits and self._seen is not None:  # what there is, is known
+            here |= {name: place.offset for name, place in self._seen.topics.items()}
         wait = POLL_SECONDS if self._target is None else 0.0
         found = mq.watch(list(here.items()), wait=wait, generation=progress.generation)
         ends = {each.name: each for each in found.topics}

@@ -22,7 +22,7 @@ from oncemq.client.blocking import Client
 from oncemq.client.settings import DEFAULT_SERVER, servers_from
 from oncemq.spark.launch import log_file, register, session, stderr_into
 from oncemq.spark.options import TIMEOUT_SECONDS
-from oncemq.spark.pipelines.status import PERIOD_SECONDS, Board, Facts, State, Status, moment
+from oncemq.spark.pipeline_status import PERIOD_SECONDS, Board, Facts, State, Status, moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,9 @@ class Run:
         spark: "SparkSession | None" = None,
         screen: Screen | None = None,
         quiet: bool = False,
+        told: bool = True,
     ) -> None:
+        """`told`: whether its words go to `_pipelines`; not of a run that only looks."""
         self.server = ",".join(servers_from(server))
         self.timeout = timeout
         self.screen: Screen = screen or Blank()
@@ -76,6 +78,7 @@ class Run:
         self._mine: SparkSession | None = None
         self._log = log_file() if quiet else None  # what Spark itself has to say
         self._board = Board(self.server)
+        self._told = told
         self._count, self._part = 0, None
         self._next = 0.0
 
@@ -155,6 +158,8 @@ class Run:
 
     def _tell(self, state: State, error: str = "") -> None:
         self._next = time.monotonic() + PERIOD_SECONDS
+        if not self._told:
+            return
         self._board.tell(
             Status(
                 pipeline=self._pipeline,
