@@ -14,9 +14,17 @@ class Bell:
         self.descriptor = self._ear.fileno()  # what the loop waits on
 
     def ring(self) -> None:
-        """Wake the loop; a bell that is already ringing stays so."""
-        with contextlib.suppress(BlockingIOError):
+        """Wake the loop; a bell that is already ringing stays so.
+
+        The loop may see why it is rung for before it is, end, and put the bell away.
+        """
+        try:
             self._hand.send(b"!")
+        except BlockingIOError:
+            pass
+        except OSError:
+            if self._hand.fileno() != -1:
+                raise
 
     def silence(self) -> None:
         """Stop ringing; ask what there is to do after this, not before."""

@@ -1,0 +1,26 @@
+"""A bell that wakes a loop."""
+
+import select
+
+from oncemq.transport.bell import Bell
+
+
+def rings(bell: Bell) -> bool:
+    return bool(select.select([bell.descriptor], [], [], 0)[0])
+
+
+def test_it_rings_until_it_is_silenced() -> None:
+    bell = Bell()
+    bell.ring()
+    bell.ring()
+    assert rings(bell)
+    bell.silence()
+    assert not rings(bell)
+    bell.close()
+
+
+def test_one_that_was_put_away_may_be_rung() -> None:
+    """A server that is asked to stop may have ended before the bell is rung for it."""
+    bell = Bell()
+    bell.close()
+    bell.ring()
