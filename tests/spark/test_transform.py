@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
+from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import copied
 
 from oncemq import Client
+from oncemq.apps import graveyard
 from oncemq.cli.main import cli
 from oncemq.core.records import Retention
 from oncemq.errors import OnceMQError
@@ -191,6 +193,40 @@ def test_a_batch_at_work_ends_before_it_stops(
     assert (done.messages, done.batches) == (120, 1)
     assert parquet.read_table("out").num_rows == 120
     assert once(what).messages == 0
+
+
+WINDOWS = """
+    SELECT window.start AS minute, sum(cents) AS cents FROM orders GROUP BY window(at, '1 minute')
+"""
+
+
+def test_a_bad_message_becomes_a_letter_once_beside_the_rows(mq: Client, once: Once) -> None:
+    mq.create_topic("copy", Retention(forever=True))
+    schema = "cents bigint, at timestamp"
+    source = Source(topic="orders", schema=schema, watermark="at", delay="1 second")
+    what = Definition(
+        name="cents", sources={"orders": source}, sql=WINDOWS, target=Target(topic="copy")
+    )
+    put(mq, "orders", {"cents": 1, "at": at(0)})
+    once(what)
+    mq.put("orders", b"not JSON", key=b"k", headers={"trace": "7", "oncemq-dead-topic": "x"})
+    put(mq, "orders", {"cents": 2, "at": at(100)}, {"cents": "3", "at": at(100)})
+    with pytest.raises(
+        OnceMQError, match=r"orders@1 does not fit: .*--dead cents\.dead, or dead ="
+    ):
+        once(what)
+    patient = structs.replace(what, dead="cents.dead").check()  # of the same checkpoint
+    done = once(patient)
+    forget_the_last_commit(done.checkpoint)
+    once(patient)
+    assert [row["cents"] for row in values(mq, "copy")] == [1]
+    first, second = graveyard.open_letters(mq, "cents.dead")
+    assert (first.origin, first.key, first.payload) == ("orders@1", b"k", b"not JSON")
+    assert (first.handler, first.headers) == ("pipeline:cents", {"trace": "7"})
+    assert first.reason == f"the value does not fit: it is not JSON of {schema}"
+    stored = mq.read("orders", 1)[0].timestamp
+    assert datetime.fromisoformat(first.time) == stored
+    assert (second.origin, second.headers) == ("orders@3", {})
 
 
 @pytest.mark.parametrize(

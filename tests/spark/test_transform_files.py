@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -95,6 +96,9 @@ def test_what_else_the_data_source_takes(toml) -> None:
         ('name = "totals"', 'mode = "complete"', "mode: Invalid enum value 'complete'"),
         ('name = "totals"', 'name = "a/b"', "name: 'a/b' is not of letters"),
         ('name = "totals"', "every = -1", "every: seconds, 0 or more"),
+        ('name = "totals"', 'dead = "a\\u0000"', "dead: .*control character"),
+        ('name = "totals"', 'dead = "orders"', "dead: 'orders' is a topic of this pipeline"),
+        ('name = "totals"', 'dead = "revenue"', "dead: 'revenue' is a topic of this pipeline"),
         ('topic = "orders"', 'topic = "orders"\npattern = "o.*"', "sources.orders: give one of"),
         ('topic = "orders"', 'pattern = "("', "sources.orders: subscribePattern '\\(' is no"),
         ('topic = "orders"', 'topic = "a"\nstart = -3', "sources.orders: startingOffsets is"),
@@ -121,6 +125,32 @@ def test_what_is_wrong_is_told_by_name(toml, old: str, new: str, said: str) -> N
     with pytest.raises(ConfigError, match=said) as told:
         toml(TOML.replace(old, new))
     assert "revenue.toml: " in told.value.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"target": Target(path="/x")}, "the target has to be a topic"),
+        ({"sources": {"a": Source(topic="a")}}, "every value fits"),
+        (
+            {"sources": {"a": Source(topic="a", schema="n int"), "b": Source(pattern="b.*")}},
+            "each has to name topics of its own",
+        ),
+    ],
+)
+def test_where_letters_cannot_be(change: dict[str, Any], said: str) -> None:
+    sources = {"a": Source(topic="a", schema="n int")}
+    given = {"name": "x", "sources": sources, "target": Target(topic="b"), "sql": "SELECT 1"}
+    with pytest.raises(ConfigError, match=f"dead: .*{said}"):
+        Definition(**given | change, dead="a.dead").check()
+
+
+def test_misfits_of_a_source_are_kept_when_they_become_letters() -> None:
+    source = Source(topic="a", schema="n int")
+    reading = source.reading("tcp://h:1", 5.0, dead=True)
+    assert (reading["malformed"], reading["includeHeaders"]) == ("keep", "true")
+    theirs = Source(topic="a", schema="n int", malformed="keep")  # the query sees them
+    assert "includeHeaders" not in theirs.reading("tcp://h:1", 5.0, dead=True)
 
 
 def test_a_function_beside_the_file(toml, tmp_path: Path) -> None:

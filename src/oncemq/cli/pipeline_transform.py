@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from oncemq.cli import output
 from oncemq.cli.command import command
@@ -17,10 +18,21 @@ if TYPE_CHECKING:
 @command("transform")
 @click.argument("file", metavar="FILE[:NAME]")
 @click.option("--follow", is_flag=True, help="Go on until interrupted.")
+@click.option(
+    "--dead",
+    metavar="TOPIC",
+    help="Where messages go whose value does not fit; without it one fails the batch.",
+)
 @click.option("--dry-run", is_flag=True, help="Show columns and plan; read and write nothing.")
 @spark_options
 def command_of_it(
-    session: Session, file: str, follow: bool, dry_run: bool, master: str, conf: dict[str, str]
+    session: Session,
+    file: str,
+    follow: bool,
+    dead: str | None,
+    dry_run: bool,
+    master: str,
+    conf: dict[str, str],
 ) -> None:
     """Transform topics into a topic or a table, by SQL or a Python function, exactly once.
 
@@ -33,6 +45,8 @@ def command_of_it(
     from oncemq.spark.pipelines.transforming import plan, transform_on
 
     definition = load(file)
+    if dead is not None:
+        definition = replace(definition, dead=dead).check()
     settings = {**definition.spark, **conf}
     name = definition.name
     with running(

@@ -75,6 +75,22 @@ def progress_of(stored: Mapping[str, Any]) -> Progress:
     return progress
 
 
+def first_offset(start: Progress | None, name: str, place: Place) -> int:
+    """Where a batch begins to read a topic that it reads up to `place`.
+
+    A start beyond the end is an empty range: a first batch run again, whose beginning was
+    resolved anew.
+    """
+    before = start.topics.get(name) if start is not None else None
+    begin = place.since if before is None or _is_anew(before, place) else before.offset
+    return min(begin, place.offset)
+
+
+def _is_anew(before: Place, place: Place) -> bool:
+    """Whether it is another topic, or one that is read anew since the log went back in time."""
+    return (before.id, before.began) != (place.id, place.began)
+
+
 def share(backlogs: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
     """How many rows of each topic to take, in proportion to what waits there.
 

@@ -18,6 +18,7 @@ from oncemq.spark.connections import settle_in
 from oncemq.spark.options import source_options
 from oncemq.spark.schema import schema_text
 from oncemq.spark.sink_options import sink_options
+from oncemq.spark.tables import is_table, read_options, table_schema, write_options
 from oncemq.spark.writers import BatchWriter, StreamWriter
 
 
@@ -31,6 +32,8 @@ class OnceMQDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns, when the user names none."""
+        if is_table(self.options):
+            return table_schema(self.options)
         return schema_text(source_options(self.options, streaming=None))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -38,19 +41,22 @@ class OnceMQDataSource(DataSource):
         from oncemq.spark.batch_reader import BatchReader
 
         settle_in()
-        return BatchReader(source_options(self.options, streaming=False), schema)
+        options = read_options(self.options, schema, streaming=False)
+        return BatchReader(source_options(options, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For `spark.readStream`."""
         from oncemq.spark.stream_reader import StreamReader
 
         settle_in()
-        return StreamReader(source_options(self.options, streaming=True), schema)
+        options = read_options(self.options, schema, streaming=True)
+        return StreamReader(source_options(options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For `df.write`."""
         settle_in()
-        return BatchWriter(sink_options(self.options, streaming=False), schema, overwrite=overwrite)
+        options = sink_options(write_options(self.options, schema), streaming=False)
+        return BatchWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """For `df.writeStream`."""

@@ -35,7 +35,8 @@ QUERY_ID = "sql.streaming.queryId"  # Spark's own names for what it does not han
 BATCH_ID = "streaming.sql.batchId"
 
 BYTES = (StringType, BinaryType)
-PASSED_OVER = {"offset", "timestamp", "producer", "sequence"}  # of rows that were read from here
+# Of rows that were read from here.
+PASSED_OVER = {"offset", "timestamp", "producer", "sequence", "_corrupt"}
 
 
 @dataclass(frozen=True)

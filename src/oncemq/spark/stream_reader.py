@@ -32,7 +32,7 @@ from oncemq.spark.hold import Hold
 from oncemq.spark.loss import lost, made_again, no_longer_kept, went_back
 from oncemq.spark.options import SourceOptions
 from oncemq.spark.patience import Patience
-from oncemq.spark.progress import VERSION, Place, Progress, progress_of, share
+from oncemq.spark.progress import VERSION, Place, Progress, first_offset, progress_of, share
 from oncemq.spark.ranges import Range, Stretch, ranges
 from oncemq.spark.reading import read
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pin = False
         first, last = progress_of(start), progress_of(end)
         stretches = [
-            Stretch(name, place.id, _from(first, name, place), place.offset)
+            Stretch(name, place.id, first_offset(first, name, place), place.offset)
             for name, place in last.topics.items()
         ]
         stretches = self._kept([each for each in stretches if each.rows >= 0], last.generation)
@@ -315,22 +315,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _own_name(*, keep: bool) -> str | None:
     """The name of a query that was given none: random, and in its checkpoint from now on."""
     return f"spark-{secrets.token_hex(8)}" if keep else None
-
-
-def _from(start: Progress, name: str, place: Place) -> int:
-    """Where a batch begins to read a topic that it reads up to `place`.
-
-    A start beyond the end is an empty range: a first batch run again, whose beginning was
-    resolved anew.
-    """
-    before = start.topics.get(name)
-    begin = place.since if before is None or _is_anew(before, place) else before.offset
-    return min(begin, place.offset)
-
-
-def _is_anew(before: Place, place: Place) -> bool:
-    """Whether it is another topic, or one that is read anew since the log went back in time."""
-    return (before.id, before.began) != (place.id, place.began)
 
 
 def _no_less(topic: TopicEnd, offset: int) -> TopicEnd:

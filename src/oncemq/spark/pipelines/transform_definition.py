@@ -42,22 +42,33 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     options: dict[str, Any] = {}  # whatever else the data source takes
 
     @property
+    def names(self) -> list[str]:
+        """The topics that are named."""
+        return self.topics or [self.topic]
+
+    @property
     def is_json(self) -> bool:
         """Whether values have fields."""
         return self.value == "json" or (not self.value and bool(self.schema))
 
-    def reading(self, server: str, timeout: float) -> dict[str, str]:
-        """The options of the data source."""
+    @property
+    def may_misfit(self) -> bool:
+        """Whether a value may be none of those that the query is to see."""
+        return self.malformed == "refuse" and (self.is_json or self.value == "string")
+
+    def reading(self, server: str, timeout: float, *, dead: bool = False) -> dict[str, str]:
+        """The options of the data source; with `dead`, of one whose misfits become letters."""
+        letters = dead and self.may_misfit
         value = self.value or ("json" if self.schema else "binary")
         given: dict[str, Any] = {
             "server": server,
             "timeout": timeout,
-            "subscribe": ",".join(self.topics or [self.topic]),
+            "subscribe": ",".join(self.names),
             "subscribePattern": self.pattern,
             "valueFormat": value,
             "valueSchema": self.schema,
-            "malformed": self.malformed,
-            "includeHeaders": "true" if self.headers else "",
+            "malformed": "keep" if letters else self.malformed,
+            "includeHeaders": "true" if self.headers or letters else "",
             "maxOffsetsPerTrigger": "" if self.rows is None else self.rows,
             **self._start(),
             **{name: _text(each) for name, each in self.options.items()},
@@ -136,6 +147,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     checkpoint: str = ""  # where; by default below the user's state directory
     every: float = 0.0  # seconds between two batches of one that follows
     spark: dict[str, str] = {}  # settings of Spark
+    dead: str = ""  # the topic of messages whose value does not fit; without one they fail a batch
 
     @property
     def sink(self) -> str:
@@ -159,6 +171,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if bool(self.sql.strip()) == bool(self.function):
             raise ConfigError("give sql, or function as MODULE:FUNCTION; one of them")
         _within("target", self.target.check)
+        if self.dead:
+            _within("dead", self._check_dead)
         if self.every < 0:
             raise ConfigError(f"every: seconds, 0 or more, not {self.every}")
         if self.mode == "update" and self.target.table:
@@ -167,6 +181,20 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 "updates has a directory of its own"
             )
         return self
+
+    def _check_dead(self) -> None:
+        if fault := name_fault(self.dead):
+            raise ConfigError(fault)
+        if not self.target.is_topic:
+            raise ConfigError("letters are one commit with the rows: the target has to be a topic")
+        read = [topic for source in self.sources.values() for topic in source.names]
+        patterns = any(source.pattern for source in self.sources.values())
+        if len(self.sources) > 1 and (patterns or len(read) > len(set(read))):
+            raise ConfigError("of several sources each has to name topics of its own")
+        if self.dead in {self.target.topic, *read}:
+            raise ConfigError(f"{self.dead!r} is a topic of this pipeline: name one for letters")
+        if not any(source.may_misfit for source in self.sources.values()):
+            raise ConfigError("every value fits: no source has a schema, or value = 'string'")
 
 
 def _within(place: str, check: Callable[[], object]) -> None:

@@ -28,6 +28,7 @@ def pipeline(
     checkpoint: str = "",
     every: float = 0.0,
     spark: Mapping[str, str] | None = None,
+    dead: str = "",
 ) -> Callable[[Callable[..., Any]], Definition]:
     """Make a function of data frames a pipeline: it gets the sources by their names.
 
@@ -44,6 +45,7 @@ def pipeline(
             checkpoint=checkpoint,
             every=every,
             spark=dict(spark or {}),
+            dead=dead,
         ).check()
 
     return wrap

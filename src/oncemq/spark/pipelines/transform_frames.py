@@ -5,7 +5,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import MapType, TimestampType
 
@@ -16,17 +16,8 @@ from oncemq.spark.pipelines.transform_files import checked_call
 from oncemq.spark.staging import BYTES, PASSED_OVER
 
 
-def views(run: Run, definition: Definition) -> dict[str, DataFrame]:
-    """Each source, as a stream."""
-    spark, server, timeout = run.spark, run.server, run.timeout
-    return {
-        name: _view(spark, name, source, source.reading(server, timeout))
-        for name, source in definition.sources.items()
-    }
-
-
-def _view(spark: SparkSession, name: str, source: Source, options: dict[str, str]) -> DataFrame:
-    frame = spark.readStream.format("oncemq").options(**options).load()
+def _view(name: str, source: Source, frame: DataFrame) -> DataFrame:
+    """A source as the query sees it."""
     if source.is_json:
         frame = frame.select("value.*", *_about(name, source, frame))
     if source.watermark:
@@ -58,7 +49,8 @@ def rows(run: Run, definition: Definition) -> Generator[DataFrame]:
     """What the query or the function makes of the sources. To be started within the block: over
     Spark Connect a query finds its views only when it starts.
     """
-    sources = views(run, definition)
+    read = {name: _raw(run, each, definition) for name, each in definition.sources.items()}
+    sources = {name: _view(name, each, read[name]) for name, each in definition.sources.items()}
     if not definition.sql:
         found = checked_call(definition)(**sources)
         if not isinstance(found, DataFrame):
@@ -72,6 +64,19 @@ def rows(run: Run, definition: Definition) -> Generator[DataFrame]:
     finally:
         for name in sources:
             run.spark.catalog.dropTempView(name)
+
+
+def _raw(run: Run, source: Source, definition: Definition) -> DataFrame:
+    dead = bool(definition.dead)
+    options = source.reading(run.server, run.timeout, dead=dead)
+    raw = run.spark.readStream.format("oncemq").options(**options).load()
+    return _fitting(raw, source) if dead and source.may_misfit else raw
+
+
+def _fitting(raw: DataFrame, source: Source) -> DataFrame:
+    """What has a value that fits, with the columns that were asked for."""
+    others = ["_corrupt"] if source.headers else ["_corrupt", "headers"]
+    return raw.where("_corrupt IS NULL").drop(*others)
 
 
 def _streaming(frame: DataFrame) -> DataFrame:

@@ -22,14 +22,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from oncemq.client.blocking import Client
 from oncemq.client.paths import pipeline_directory
 from oncemq.client.settings import DEFAULT_SERVER
+from oncemq.core.records import Retention
+from oncemq.errors import OnceMQError
 from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.failures import failed
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.transform_definition import Definition
 from oncemq.spark.pipelines.transform_files import load
 from oncemq.spark.pipelines.transform_frames import messages, rows
+from oncemq.spark.pipelines.transform_letters import Letters
 from oncemq.spark.pipelines.transform_targets import (
     Directory,
     Write,
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.2
 LAST_BATCH_SECONDS = 30.0  # for a batch at work when it is asked to stop
 ATTEMPTS = 3
+MISFIT = "does not fit"  # as a read says of a value
 BUSY = "Python worker failed to connect back"  # Spark gives it ten seconds, and no setting
 
 
@@ -97,9 +102,19 @@ def transform_on(run: Run, definition: Definition, *, follow: bool = False) -> T
             return work.run(follow=follow)
         except (PySparkException, Py4JError) as error:
             if attempt == ATTEMPTS or BUSY not in str(error):
-                raise failed(error) from error
+                raise _advised(failed(error), definition) from error
             run.screen.note("the machine was too busy to start a worker of Spark's: once more")
     raise AssertionError("the last attempt returns or raises")
+
+
+def _advised(error: OnceMQError, definition: Definition) -> OnceMQError:
+    """One bad message fails a batch again and again: say which way out there is."""
+    if MISFIT not in error.detail or definition.dead or not definition.target.is_topic:
+        return error
+    return type(error)(
+        f"{error.detail}. To go on without such messages, and keep them, name a topic for them: "
+        f"--dead {definition.name}.dead, or dead = '{definition.name}.dead' in the file"
+    )
 
 
 def plan(run: Run, definition: Definition) -> Plan:
@@ -125,6 +140,13 @@ def _written(found: DataFrame, definition: Definition) -> DataFrame:
     return messages(found, definition.target) if definition.target.is_topic else found
 
 
+def _keep_forever(mq: Client, topic: str) -> None:
+    """Have a topic that keeps letters which nobody subscribes to; one that keeps any stays so."""
+    keeps = Retention(forever=True)
+    if not mq.create_topic(topic, keeps) and not mq.topic(topic).topic.retention.keeps:
+        mq.configure_topic(topic, keeps)
+
+
 class Transforming:
     """One run of one query."""
 
@@ -142,6 +164,8 @@ class Transforming:
         trigger: dict[str, Any] = {"availableNow": True}
         if follow:
             trigger = {"processingTime": f"{definition.every * 1000:.0f} milliseconds"}
+        if definition.dead:
+            _keep_forever(self._run.mq, definition.dead)
         with rows(self._run, definition) as found:
             written = _written(found, definition)
             writer = written.writeStream.outputMode(definition.mode).trigger(**trigger)
@@ -163,6 +187,10 @@ class Transforming:
             directory.check_columns(written)
             return writer.foreachBatch(self._into(directory)).start()
         options = {"sink": definition.sink, "unwanted": target.unwanted}
+        if definition.dead:
+            letters = Letters(run, definition, checkpoint_of(definition))
+            write = to_topic(run.server, run.timeout, options, letters.beside)
+            return writer.foreachBatch(write).start()
         if target.topic:
             options["topic"] = target.topic
         if definition.mode == "update":
