@@ -166,6 +166,33 @@ def test_a_client_that_knows_no_more_than_the_server_goes_on_by_itself(site: Sit
     assert site.take() == ["new 0", "new 1"]
 
 
+def test_a_second_loss_is_told_though_the_first_was_accepted(site: Site) -> None:
+    site.once("topic", "create", "t", "--retain", "forever", "--server", site.address)
+
+    def lose(kept: str) -> None:
+        """Put one that is in the backup, and three that are not, in one life of the client."""
+        backup, data = str(site.home / kept), str(site.data)
+        with site.client("shop") as shop:
+            shop.put("t", kept.encode())
+            assert site.once("backup", backup, "--data", data).code == 0
+            shop.put_many("t", [b"lost"] * 3)
+        site.stop()
+        shutil.rmtree(site.data)
+        assert site.once("restore", backup, "--data", data).code == 0
+        site.start()
+        with pytest.raises(HistoryLost, match="3 messages"):
+            site.put(1, f"after {kept}")
+
+    lose("one")
+    assert site.accept("shop", "--yes").code == 0
+    lose("two")
+    assert site.accept("shop", "--yes").code == 0
+    site.put(1, "end")
+    with site.client("looks") as looks:
+        stored = [message.payload.decode() for message in looks.read("t", 0, limit=99)]
+    assert stored == ["one", "after one 0", "two", "after two 0", "end 0"]
+
+
 def test_an_emptied_data_directory_is_another_server_and_is_told(site: Site) -> None:
     with site.client("reader") as reader:
         reader.subscribe("t")

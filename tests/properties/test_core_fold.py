@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from oncemq.core import snapshot
 from oncemq.core.broker import Broker
+from oncemq.core.client_requests import ForgetClient
 from oncemq.core.names import (
     ClientId,
     Epoch,
@@ -52,6 +53,7 @@ from oncemq.core.requests import (
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.core.step import Caller, Step
+from oncemq.core.upkeep import Calendar
 
 STAGES = st.sampled_from(["s", "t"])
 KEY_MICROS = 85_000_000_000  # a `forget` passes more time than that
@@ -83,6 +85,8 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), TOPICS),
         st.tuples(st.just("retain"), TOPICS, st.integers(0, 9)),
         st.tuples(st.just("forget")),
+        st.tuples(st.just("forget_client"), CLIENTS),
+        st.tuples(st.just("set_forward"), st.sampled_from((9, 3_000_000, 8 * 86_400_000_000))),
         st.tuples(st.just("mark")),
         st.tuples(st.just("begin")),
         st.tuples(st.just("capture"), st.integers(0, 4)),
@@ -142,6 +146,7 @@ class Live:
         self.broker = Broker(self.shard, Rules(idempotency_ms=KEY_MICROS // 1000))
         self.records: list[Record] = []
         self.now = 10**12
+        self.ahead = 0
         self.epochs: dict[str, int] = {}
         self.sequences: dict[tuple[int, str, bool], int] = {}
         self.permits: dict[tuple[str, bytes], int] = {}
@@ -297,6 +302,15 @@ class Live:
         producer = ProducerId(f"{client}{lasting}".encode().ljust(16, b".")[:16])
         topic = self.shard.topics.get(TopicId(topic_id))
         return topic is not None and producer in topic.producers
+
+    def forget_client(self, client: str) -> None:
+        self.ask(ForgetClient(ClientId(client), ending=True))
+        self.epochs.pop(client, None)
+
+    def set_forward(self, micros: int) -> None:
+        """The wall's clock is set, and believed; no time passes."""
+        self.ahead += micros
+        self.note(self.broker.keep_time(Calendar(self.ahead, self.ahead), Micros(self.now)))
 
     def mark(self) -> None:
         self.note(self.broker.mark())

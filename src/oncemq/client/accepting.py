@@ -117,12 +117,23 @@ class ClientFiles:
         )
 
     def accept(self, loss: Loss) -> None:
-        """Move the state to what the server has."""
-        self._journal.accept(
-            loss.here,
-            cursors=[(lost.topic, goes_on_at(lost)) for lost in loss.cursors],
-            numbers=[(lost.topic, lost.producer, lost.last_sequence) for lost in loss.numbers],
-        )
+        """Move the state to what the server has: each producer's numbers, then all else at once.
+
+        Cut short in between, the rest is still lost, and can be accepted again.
+        """
+        slots = {slot.producer: slot for slot in self._slots}
+        for lost in loss.numbers:
+            slot = slots[lost.producer]
+            topic_id, next_sequence = slot.lanes[lost.topic]
+            slot.renumber(
+                lost.topic,
+                topic_id,
+                kept_below=_unsent(slot).get(lost.topic, next_sequence),
+                first=Sequence(lost.last_sequence + 1),
+                gone=(),
+            )
+        cursors = [(lost.topic, goes_on_at(lost)) for lost in loss.cursors]
+        self._journal.accept(loss.here, cursors)
 
     def _lock_slots(self, random_bytes: RandomBytes) -> None:
         disk, outbox = LocalDisk(), f"{self.path}/outbox"
@@ -140,10 +151,16 @@ class ClientFiles:
         """What the outbox knows to be acknowledged: all below the first put that is unsent."""
         found: list[Numbers] = []
         for slot in self._slots:
-            unsent: dict[str, Sequence] = {}
-            for put in slot.pending:
-                unsent.setdefault(put.topic, put.first_sequence)
+            unsent = _unsent(slot)
             for topic, (topic_id, next_sequence) in sorted(slot.lanes.items()):
                 acknowledged = Sequence(unsent.get(topic, next_sequence) - 1)
                 found.append(Numbers(topic, topic_id, slot.producer, acknowledged))
         return found
+
+
+def _unsent(slot: Slot) -> dict[str, Sequence]:
+    """The first number of each topic that has no answer yet."""
+    unsent: dict[str, Sequence] = {}
+    for put in slot.pending:
+        unsent.setdefault(put.topic, put.first_sequence)
+    return unsent

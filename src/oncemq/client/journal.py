@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oncemq.client.state import Accepted, Standing
+from oncemq.client.state import Standing
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence, SubscriptionId
+from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
 FORMAT = 2
@@ -32,17 +32,11 @@ CREATE TABLE IF NOT EXISTS cursors (
     topic TEXT PRIMARY KEY, subscription_id INTEGER NOT NULL, cursor INTEGER NOT NULL
 ) WITHOUT ROWID
 """
-# Format 2: which log the state is about, and what a person accepted as lost there.
+# Format 2: which log the state is about.
 _LOG = """
 CREATE TABLE IF NOT EXISTS log (
     one INTEGER PRIMARY KEY CHECK (one = 1), log_id BLOB NOT NULL, generation INTEGER NOT NULL
 )
-"""
-_ACCEPTED = """
-CREATE TABLE IF NOT EXISTS accepted (
-    topic TEXT NOT NULL, producer BLOB NOT NULL, last_sequence INTEGER NOT NULL,
-    PRIMARY KEY (topic, producer)
-) WITHOUT ROWID
 """
 # SQLite keeps what it is given: a damaged page may hold text where there was a number.
 _STRANGE = """
@@ -96,7 +90,7 @@ class Journal:
             )
         if version < FORMAT:  # a new one, or one of format 1: what it has stays as it is
             with self._transaction():
-                for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG, _ACCEPTED):
+                for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG):
                     self._rows(statement)
                 self._rows(f"PRAGMA user_version = {FORMAT}")
         if self._rows(_STRANGE):
@@ -145,18 +139,7 @@ class Journal:
         """What this state knows is no more than the server has, in this generation of its log."""
         self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?)", *log)
 
-    def accepted(self) -> Accepted:
-        """How far the server had come with a producer's puts when a person accepted a loss."""
-        rows = self._rows("SELECT topic, producer, last_sequence FROM accepted")
-        return {(topic, ProducerId(bytes(whose))): Sequence(last) for topic, whose, last in rows}
-
-    def accept(
-        self,
-        log: LogSeen,
-        *,
-        cursors: Iterable[tuple[str, Offset | None]],
-        numbers: Iterable[tuple[str, ProducerId, Sequence]],
-    ) -> None:
+    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
         """A person said so: go on with what the server has. No process may use the state now.
 
         The epoch begins anew, and so do the claims: this state takes its id over again. A cursor
@@ -170,8 +153,6 @@ class Journal:
                     self._rows("DELETE FROM cursors WHERE topic = ?", topic)
                 else:
                     self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
-            for each in numbers:
-                self._rows("INSERT OR REPLACE INTO accepted VALUES (?, ?, ?)", *each)
             self.know(log)
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:

@@ -360,9 +360,6 @@ class Outflow:
         missing = self._publisher.missing(lane, producer, reply)
         if missing is None:
             return None
-        accepted = self._engine.state.accepted.get((lane.topic, producer))
-        if accepted is not None and accepted < missing[0]:
-            return None  # a person said so
         if not lane.parcels[0].lasting and lane.is_long_ago(self._engine.now()):
             return None  # the server forgets guests after a day
         return with_way_out(HistoryLost(numbers_in_words(lane.topic, *missing)), self._engine)

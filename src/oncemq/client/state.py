@@ -16,7 +16,6 @@ from oncemq.core.names import (
     Epoch,
     Offset,
     ProducerId,
-    Sequence,
     SubscriptionId,
     is_system,
     name_fault,
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from oncemq.client.outbox import Slot
 
 RandomBytes = Callable[[int], bytes]
-# Puts with a receipt that the server lost, and a person accepted: a producer goes on from here.
-Accepted = dict[tuple[str, ProducerId], Sequence]
 
 
 class Standing(NamedTuple):
@@ -70,7 +67,6 @@ class State:
         directory: str,
         random_bytes: RandomBytes,
         close: Callable[[], None],
-        accepted: Accepted | None = None,
         disown: "Callable[[], None] | None" = None,
     ) -> None:
         self.client = client
@@ -79,7 +75,6 @@ class State:
         self.directory = directory
         self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
         self.random_bytes = random_bytes
-        self.accepted = accepted or {}
         self._close = close
         self._disown = disown or _nothing
 
@@ -170,7 +165,6 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         directory=str(path),
         random_bytes=random_bytes,
         close=journal.close,
-        accepted=journal.accepted(),
         disown=journal.disown,
     )
 

@@ -1,6 +1,7 @@
 """Who is who: clients with state, their epochs, and who is fenced.
 
-Laws: an epoch is granted once; a lower one is refused for good; a client whose state is
+Laws: an epoch of an id is granted once, also when the id was forgotten in between: a new id begins
+above every epoch that was ever forgotten. A lower one is refused for good; a client whose state is
 older than what was granted to it is told so, and never let in silently. A state that was never
 let in takes over only when it says from which epoch: a late copy of its first hello does not.
 """
@@ -27,6 +28,7 @@ class Clients:
 
     def __init__(self) -> None:
         self.entries: dict[ClientId, ClientOpened] = {}
+        self.forgotten = Epoch(0)  # the highest that was ever forgotten, of any id
         self._outdated: set[ClientId] = set()  # let in before the log's generation began
 
     def granted(self, client: ClientId) -> Epoch:
@@ -46,7 +48,8 @@ class Clients:
             return entry
         granted = self.granted(hello.client)
         if hello.last_epoch == granted:  # who knows a higher one was refused before
-            return ClientOpened(hello.client, Epoch(granted + 1), hello.nonce)
+            newest = granted or self.forgotten
+            return ClientOpened(hello.client, Epoch(newest + 1), hello.nonce)
         if hello.last_epoch == 0:
             return Taken(granted)
         return Refused(
@@ -59,6 +62,7 @@ class Clients:
     def apply(self, record: ClientOpened | ClientForgotten) -> None:
         """A client was let in: everything below its epoch is fenced. Or it is new to us again."""
         if isinstance(record, ClientForgotten):
+            self.forgotten = max(self.forgotten, record.client_epoch)
             self.entries.pop(record.client, None)
             self._outdated.discard(record.client)
             return

@@ -115,7 +115,7 @@ class Membership:
         known = client in shard.clients.entries
         self._end_all(step, client)
         if known:
-            self._scribe.write(step, ClientForgotten(client))
+            self._scribe.write(step, ClientForgotten(client, shard.clients.granted(client)))
         return Done(changed=bool(step.writes))
 
     def begin_generation(self, step: Step, generation: Generation, now: Micros) -> None:

@@ -257,6 +257,7 @@ class ClientForgotten(Record, frozen=True, array_like=True):
 
     kind = 36
     client: ClientId
+    client_epoch: Epoch = Epoch(0)  # its newest: no id begins anew at or below it
 
 
 class GenerationBegan(Record, frozen=True, array_like=True):

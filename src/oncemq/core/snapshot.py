@@ -11,7 +11,7 @@ import msgspec
 from oncemq.core.clients import ClientState
 from oncemq.core.keys import KeysState
 from oncemq.core.leases import LeaseState
-from oncemq.core.names import Generation, Micros, ProducerId, Serial, TopicId
+from oncemq.core.names import Epoch, Generation, Micros, ProducerId, Serial, TopicId
 from oncemq.core.owners import OwnerState
 from oncemq.core.patterns import PatternState
 from oncemq.core.producers import Producer
@@ -35,6 +35,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     generation: Generation = Generation(1)
     counts: tuple[tuple[int, int], ...] = ()  # of identities, by tag
     steps: tuple[tuple[int, int], ...] = ()  # of the clock
+    forgotten: Epoch = Epoch(0)
 
 
 State = (
@@ -83,6 +84,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.generation,
             shard.identities.capture(),
             shard.ages.capture(),
+            shard.clients.forgotten,
         )
     )
 
@@ -120,6 +122,7 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.deleted = max(shard.deleted, state.deleted)
             shard.generation = max(shard.generation, state.generation)
             shard.ages.restore(state.steps)
+            shard.clients.forgotten = max(shard.clients.forgotten, state.forgotten)
 
 
 def _guests(shard: Shard, topic_id: TopicId, producers: dict[ProducerId, Producer]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence, SubscriptionId
+from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
 ID = SubscriptionId((1 << 62) + 5)
@@ -210,12 +210,11 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
         database.execute("DROP TABLE log")
-        database.execute("DROP TABLE accepted")
         database.execute("PRAGMA user_version = 1")
     database.close()
     after = Journal(directory, "billing")
     assert (after.last_epoch(), after.cursors()) == (3, {"orders": (ID, 7)})
-    assert (after.log(), after.accepted()) == (NO_LOG, {})
+    assert after.log() == NO_LOG
     after.know(LogSeen(b"log", Generation(2)))
     after.close()
     again = Journal(directory, "billing")
@@ -228,13 +227,8 @@ def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
     journal.granted(Epoch(3), 0)
     journal.settle(Epoch(3), [place("orders", 7), place("gone", 2), place("kept", 1)])
     here = LogSeen(b"log", Generation(2))
-    journal.accept(
-        here,
-        cursors=[("orders", Offset(4)), ("gone", None)],
-        numbers=[("orders", ProducerId(b"p"), Sequence(5))],
-    )
+    journal.accept(here, [("orders", Offset(4)), ("gone", None)])
     after = crashed(directory)
     assert after.claim(8) == (0, (), here)
     assert after.cursors() == {"orders": (ID, 4), "kept": (ID, 1)}
-    assert after.accepted() == {("orders", b"p"): 5}
     after.close()

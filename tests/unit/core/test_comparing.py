@@ -34,7 +34,7 @@ from oncemq.core.replies import (
     Refused,
     Resumed,
 )
-from oncemq.core.requests import Hello, Resume, Watch
+from oncemq.core.requests import Hello, Resume, Settle, Watch
 from oncemq.core.shard import Shard
 from oncemq.core.topic import ENDS_KEPT, Topic
 
@@ -269,10 +269,14 @@ def test_an_id_that_nobody_uses_is_forgotten(desk) -> None:
     desk.hello("billing", last=1)
     assert desk.ask(ListClients()) == ClientList((ClientInfo(BILLING, Epoch(2), 0),), more=False)
     assert desk.ask(ForgetClient(BILLING)) == Done(changed=True)
-    assert desk.records[-1] == ClientForgotten(BILLING)
+    assert desk.records[-1] == ClientForgotten(BILLING, Epoch(2))
     assert desk.ask(ForgetClient(BILLING)) == Done(changed=False)
     assert desk.hello("billing", last=2).code == "history_lost"
-    assert desk.hello("billing").client_epoch == 1
+    desk.sync()
+    for again in (desk, desk.crash()):  # no epoch is granted twice
+        assert again.hello("billing").client_epoch == 3
+        assert again.ask(Settle(BILLING, Epoch(2), ())).code == "fenced"
+        assert again.hello("billing", last=2).code == "stale_state"
 
 
 def test_an_id_with_subscriptions_is_forgotten_only_when_they_may_end(desk) -> None:
