@@ -82,6 +82,8 @@ def test_after_a_crash_the_same_rows_are_sent_under_the_same_numbers(last: int) 
         (Resumed(7, 13), "older copy"),
         (Resumed(8, 0), "deleted, or made again"),
         (Resumed(0, 0), "deleted, or made again"),
+        (Resumed(0, 0, lost=True), "messages are missing there"),
+        (Resumed(8, 0, lost=True), "messages are missing there"),
     ],
 )
 def test_what_does_not_fit_stops_the_topic(reply: Resumed, words: str) -> None:
@@ -97,6 +99,33 @@ def test_a_topic_made_again_while_nothing_is_under_way_is_numbered_from_the_star
     errand.resumed(Resumed(8, 0))
     after = committed(errand)
     assert (after.topic_id, after.acknowledged, after.stopped) == (8, 0, "")
+
+
+@pytest.mark.parametrize("topic_id", [0, 8])
+def test_rows_that_the_deleted_topic_had_are_published(topic_id: int) -> None:
+    errand = Errand(UNDER_WAY)
+    errand.resumed(Resumed(topic_id, 0, deleted_after=12))
+    change = errand.change
+    assert change is not None
+    assert change.freed == (5, 6)
+    after = committed(errand)
+    assert (after.topic_id, after.acknowledged, after.planned) == (topic_id, 0, ())
+    assert errand.next() == Plan()
+
+
+def test_rows_that_the_deleted_topic_did_not_have_go_into_the_new_one() -> None:
+    errand = Errand(UNDER_WAY)
+    errand.resumed(Resumed(8, 0, deleted_after=10))
+    after = committed(errand)
+    assert (after.topic_id, after.acknowledged, after.stopped) == (8, 0, "")
+    assert errand.next() == Send(1, (5, 6))
+
+
+def test_a_topic_that_the_server_lost_stops_though_nothing_is_under_way() -> None:
+    errand = Errand(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand.resumed(Resumed(8, 0, lost=True))
+    assert "10 messages of this outbox" in committed(errand).stopped
+    assert errand.next() is None
 
 
 def test_rows_that_met_the_new_topic_first_go_into_it() -> None:

@@ -22,7 +22,7 @@ from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
-from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
+from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
 from oncemq.errors import HistoryLost, OnceMQError, OutboxFull, StorageRefused, StorageUnsure
@@ -300,6 +300,14 @@ class Outflow:
             )
         self._unseen.fail(ticket, error_of(refusal))
 
+    def _stored_before(self, parcel: Parcel, topic_id: TopicId) -> None:
+        """The topic that was deleted since had it; nobody knows the place any more."""
+        self.unsent_bytes -= len(parcel.body)
+        self.duplicates += parcel.count
+        if parcel.ticket is not None:
+            reply = PutAccepted(topic_id, NO_OFFSET, parcel.count, True, True, 0)
+            parcel.ticket.fill(receipts_of(parcel.topic, reply))
+
     def _finish(self, parcel: Parcel, receipts: Receipts) -> None:
         self.unsent_bytes -= len(parcel.body)
         self.discards.note(receipts[0])
@@ -335,12 +343,13 @@ class Outflow:
         if lost := self._lost(lane, producer, reply):
             self._engine.fail(lost)
             return
+        counted_on = lane.numbers[producer].topic_id
         plan = self._publisher.plan(lane, producer, reply)
         if plan.is_change and producer in self._slots:
             try:  # the new numbers are on disk before they are used
                 self._slots[producer].renumber(
                     lane.topic, plan.topic_id, kept_below=plan.kept_below, first=plan.first,
-                    gone=[parcel.first_sequence for parcel in plan.gone],
+                    gone=[parcel.first_sequence for parcel in (*plan.gone, *plan.stored)],
                 )  # fmt: skip
             except StorageRefused as error:
                 self._put_off(lane, error)
@@ -354,6 +363,8 @@ class Outflow:
         for parcel in plan.gone:
             assert parcel.refusal is not None
             self._refuse(parcel, parcel.refusal)
+        for parcel in plan.stored:
+            self._stored_before(parcel, counted_on)
 
     def _lost(self, lane: Lane, producer: ProducerId, reply: Resumed) -> OnceMQError | None:
         """Why a producer may not go on: the server lost puts of it that have receipts."""

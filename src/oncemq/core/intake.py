@@ -101,10 +101,16 @@ class Intake:
         permit = self._permits.issue(resume)
         lost = bool(resume.topic_id) and self._shard.identities.is_lost(resume.topic_id)
         topic = self._shard.by_name.get(resume.topic)
-        if topic is None:  # whether it may be made is for the put to hear: each gets its answer
-            return Resumed(TopicId(0), Sequence(0), permit, lost)
-        entry = topic.producers.get(resume.producer)
-        return Resumed(topic.id, entry.last_sequence if entry else Sequence(0), permit, lost)
+        # Whether it may be made is for the put to hear: each gets its answer.
+        topic_id = topic.id if topic else TopicId(0)
+        entry = topic.producers.get(resume.producer) if topic else None
+        deleted_after = Sequence(0)
+        if entry is None and (not resume.topic_id or resume.topic_id != topic_id):
+            deleted_after = self._shard.deleted_topics.last_number(
+                resume.topic, resume.producer, resume.topic_id
+            )
+        last = entry.last_sequence if entry else Sequence(0)
+        return Resumed(topic_id, last, permit, lost, deleted_after)
 
     def _refusal(self, topic: Topic | None, put: Put) -> Refused | None:
         refusal = self._shard.clients.refusal(put.client, put.client_epoch)

@@ -98,6 +98,7 @@ class Renumbering:
     first: Sequence  # the others get numbers from here on, in their order
     next: Sequence
     gone: list[Parcel]  # they were refused, and are not there: that is final now
+    stored: list[Parcel]  # the topic had them that was deleted since: they are not sent again
     is_change: bool
 
 
@@ -247,12 +248,16 @@ class Publisher:
         first = sequence = Sequence(reply.last_sequence + 1)
         kept_below: Sequence | None = None
         gone: list[Parcel] = []
+        stored: list[Parcel] = []
         for parcel in lane.parcels:
             if parcel.producer != producer:
                 continue
             end = parcel.first_sequence + parcel.count - 1
+            was_there = parcel.tried and end <= reply.deleted_after
             is_there = same_topic and parcel.tried and end <= reply.last_sequence
-            if parcel.refusal is not None and not (is_there and parcel.refusal.code in LATER):
+            if was_there and (parcel.refusal is None or parcel.refusal.code in LATER):
+                stored.append(parcel)
+            elif parcel.refusal is not None and not (is_there and parcel.refusal.code in LATER):
                 gone.append(parcel)
             elif is_there:
                 assert kept_below is None, "parcels are sent, and stored, in their order"
@@ -260,16 +265,19 @@ class Publisher:
                 kept_below = kept_below or parcel.first_sequence
                 sequence = Sequence(sequence + parcel.count)
         # Parcels follow each other without a gap: if the last keeps its numbers, all do.
-        is_change = bool(gone) or (reply.topic_id, sequence) != (numbers.topic_id, numbers.next)
+        is_change = bool(gone or stored) or (reply.topic_id, sequence) != (
+            numbers.topic_id,
+            numbers.next,
+        )
         if kept_below is None:
             kept_below = numbers.next
         return Renumbering(
-            reply.topic_id, reply.permit, kept_below, first, sequence, gone, is_change
+            reply.topic_id, reply.permit, kept_below, first, sequence, gone, stored, is_change
         )
 
     def carry_out(self, lane: Lane, producer: ProducerId, plan: Renumbering) -> None:
         """The disk has what is planned, where it lasts: the lane goes on under its new numbers."""
-        for parcel in plan.gone:
+        for parcel in (*plan.gone, *plan.stored):
             self._drop(parcel)
         sequence = plan.first
         for parcel in lane.parcels:

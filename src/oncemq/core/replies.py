@@ -61,6 +61,8 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
 
     `permit`: to be named by the producer's puts from now on; those under another are void.
     `lost`: the topic that the Resume named was made in a future that this server has lost.
+    `deleted_after`: where the topic that it named was deleted, the producer's last number on it:
+    what has that or a lower one was stored there, or discarded, and is not to be sent again.
     """
 
     opcode = 66
@@ -68,6 +70,7 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     last_sequence: Sequence
     permit: int = 0
     lost: bool = False
+    deleted_after: Sequence = Sequence(0)
 
 
 class PutAccepted(Reply, frozen=True, array_like=True):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from oncemq.core.ages import Ages
 from oncemq.core.clients import Clients
+from oncemq.core.deleted_topics import DeletedTopics
 from oncemq.core.identities import Identities
 from oncemq.core.keys import AboutKeys, AllKeys
 from oncemq.core.leases import Leases
@@ -78,6 +79,7 @@ class Shard:
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
         self.last_timestamp = Micros(0)
         self.ages = Ages()
+        self.deleted_topics = DeletedTopics()
         self.deleted = Serial(0)  # the newest record that deleted a topic
         self.clients = Clients()
         self.topics: dict[TopicId, Topic] = {}
@@ -331,6 +333,8 @@ class Shard:
             self._changes[client] = self.serial
 
     def _remove(self, topic: Topic) -> None:
+        numbers = ((each, entry.last_sequence) for each, entry in topic.producers.items())
+        self.deleted_topics.deleted(topic.name, topic.id, numbers)
         del self.topics[topic.id]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from oncemq.core.clients import ClientState
+from oncemq.core.deleted_topics import DeletedState
 from oncemq.core.keys import KeysState
 from oncemq.core.leases import LeaseState
 from oncemq.core.names import Epoch, Generation, Micros, ProducerId, Serial, TopicId
@@ -48,6 +49,7 @@ State = (
     | OwnerState
     | PatternState
     | LeaseState
+    | DeletedState
 )
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,7 +59,8 @@ _decode: Callable[[bytes], State] = msgspec.msgpack.Decoder(State).decode
 def capture(shard: Shard) -> Iterator[bytes]:
     """Everything, as blobs. Facts may be applied between two of them."""
     for client in list(shard.clients.entries):
-        yield _encode(shard.clients.capture(client))
+        if client in shard.clients.entries:
+            yield _encode(shard.clients.capture(client))
     for topic_id in list(shard.topics):
         topic = shard.topics.get(topic_id)
         if topic is not None:
@@ -72,6 +75,8 @@ def capture(shard: Shard) -> Iterator[bytes]:
     for owner in list(shard.owners.entries):
         if owner in shard.owners.entries:
             yield _encode(shard.owners.capture(owner))
+    for state in shard.deleted_topics.capture():
+        yield _encode(state)
     for state in shard.leases.capture():
         yield _encode(state)
     for state in shard.keys.capture():
@@ -114,6 +119,8 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.owners.restore(state)
         case LeaseState():
             shard.leases.restore(state)
+        case DeletedState():
+            shard.deleted_topics.restore(state)
         case KeysState():
             shard.keys.restore(state)
         case ShardState():

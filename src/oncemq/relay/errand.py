@@ -25,6 +25,10 @@ from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
 
 ASK_AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})
 SEND_AGAIN = frozenset({"checksum", "storage_full"})  # nothing is wrong with the rows
+AN_OLDER_COPY = (
+    "it was restored from an older copy, and messages are missing there. Once that is mended, or "
+    "accepted, go on with `once relay retry --anew`"
+)
 UNWANTED = "unwanted: "  # with it begins why a topic waits, and goes on by itself
 
 
@@ -173,14 +177,20 @@ class Errand:
         self.under_way = False
         self.permit = reply.permit
         standing = self.standing
-        if standing.topic_id and reply.topic_id != standing.topic_id:
+        if standing.planned and reply.deleted_after == standing.last_sequence:
+            self._published(reply.topic_id, reply.last_sequence)  # on the topic that was deleted
+            self.sure = True
+        elif reply.lost and standing.acknowledged:
+            self._stop(
+                f"the server lost the topic, and {standing.acknowledged} messages of this outbox "
+                f"with it that it has acknowledged: {AN_OLDER_COPY}"
+            )
+        elif standing.topic_id and reply.topic_id != standing.topic_id:
             self._another_topic(reply)
         elif reply.last_sequence < standing.acknowledged:
             self._stop(
                 f"the server knows numbers up to {reply.last_sequence} of this outbox, but it has "
-                f"acknowledged {standing.acknowledged}: it was restored from an older copy, and "
-                "messages are missing there. Once that is mended, or accepted, go on with "
-                "`once relay retry --anew`"
+                f"acknowledged {standing.acknowledged}: {AN_OLDER_COPY}"
             )
         elif reply.last_sequence not in (standing.acknowledged, standing.last_sequence):
             self._stop(
@@ -209,15 +219,7 @@ class Errand:
         if self.required and not reply.stored:  # by a server that does not know what is required
             self._discarded(reply.topic_id)
             return
-        self.put_offs = 0
-        self._set(
-            freed=self.standing.planned,
-            topic_id=reply.topic_id,
-            acknowledged=self.standing.last_sequence,
-            planned=(),
-            last_place=self.standing.planned_place,
-            stopped="",
-        )
+        self._published(reply.topic_id, self.standing.last_sequence)
 
     def refused(self, refused: Refused) -> None:
         """The server said no: later, or ask again, or never."""
@@ -252,20 +254,32 @@ class Errand:
 
     # Decisions
 
+    def _published(self, topic_id: TopicId, acknowledged: Sequence) -> None:
+        self.put_offs = 0
+        self._set(
+            freed=self.standing.planned,
+            topic_id=topic_id,
+            acknowledged=acknowledged,
+            planned=(),
+            last_place=self.standing.planned_place,
+            stopped="",
+        )
+
     def _go_on(self, reply: Resumed) -> None:
         self.sure = True
         if self.standing.topic_id != reply.topic_id:
             self._set(topic_id=reply.topic_id)
 
     def _another_topic(self, reply: Resumed) -> None:
-        if self.standing.planned and self.may_be_stored:
+        nowhere = reply.deleted_after == self.standing.acknowledged > 0
+        if self.standing.planned and self.may_be_stored and not nowhere:
             self._stop(
                 f"the topic was deleted, or made again, while {len(self.standing.planned)} rows "
                 "were under way to it: they may have been in the old one. `once relay retry "
                 "--anew` puts them into the topic that has the name now"
             )
             return
-        self.sure, self.sends = True, 0
+        self.sure, self.inherited, self.sends = True, False, 0
         self._set(topic_id=reply.topic_id, acknowledged=reply.last_sequence)
 
     def _put_off(self) -> None:

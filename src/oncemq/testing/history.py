@@ -149,7 +149,7 @@ class History:
                 yield each.fact(f"{put.client}, put {put.number}" if put.alone else line)
         # A message of the subscription before may arrive while the next one is under way.
         above = {
-            (one.client, one.topic, one.asked): one.above
+            (one.client, one.topic, one.asked): one.above or one.subscription
             for one in self.seen
             if isinstance(one, Joined)
         }
@@ -166,6 +166,32 @@ class History:
                     yield seen
                 case _:
                     yield from (each.fact() for each in seen.given)
+
+    def in_two_lives(self) -> list[str]:
+        """Puts that took effect in more than one life of a topic: sent again, they were known."""
+        restless = {one.client for one in self.seen if isinstance(one, Tainted)}
+        lives: dict[int, set[str]] = {}
+        for seen in self.seen:
+            for each in self._given_with(seen):
+                topic, mark, _ = each.topic.partition("#")
+                number = name_of(each.payload).partition(b".")[0]
+                put = self.puts.get(int(number)) if mark and number.isdigit() else None
+                if put is not None and put.client not in restless and put.topic == topic:
+                    lives.setdefault(put.number, set()).add(each.topic)
+        return [
+            f"duplicate: put {number} took effect in {' and '.join(sorted(found))}"
+            for number, found in lives.items()
+            if len(found) > 1
+        ]
+
+    def _given_with(self, seen: Seen) -> list[Given]:
+        match seen:
+            case Given():
+                return [seen]
+            case Joining() | Joined() | Leaving() | Left() | Opened() | Tainted():
+                return []
+            case _:
+                return seen.given
 
     def _in_each_life(self, put: PutStory) -> Iterator[PutStory]:
         """A put to a topic that was deleted meanwhile may be in one life of it, or in several."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from oncemq.core import wildcards
 from oncemq.core.broker import Broker
+from oncemq.core.deleted_topics import DeletedTopics
 from oncemq.core.delivery import Delivery
 from oncemq.core.names import ClientId
 from oncemq.core.patterns import Patterns
@@ -78,3 +79,11 @@ def _deletes_a_topic_that_was_made_anew(original: Any) -> Any:
         return original(self, step, DeleteTopic(delete.topic))
 
     return delete_topic
+
+
+@instead(DeletedTopics, "last_number")
+def _forgets_what_a_deleted_topic_had(_: Any) -> Any:
+    def last_number(self: Any, name: str, producer: bytes, topic_id: int) -> int:
+        return 0
+
+    return last_number

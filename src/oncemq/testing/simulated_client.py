@@ -387,6 +387,10 @@ class Process:
             self.world.tell(f"put {ticket.error.code}")
             return
         receipt = ticket.result()[place]
+        mortal = story.topic in self.history.lives.mortal
+        if mortal and receipt.duplicate and receipt.offset is None:  # of a life that is over
+            self.world.tell("put known from a deleted topic")
+            return
         story.first_offset, story.stored = receipt.offset, receipt.stored
         state = self.engine.state
         producer = state.slots[0].producer if story.lasting else state.guest

@@ -51,7 +51,7 @@ def run(schedule: Schedule) -> Outcome:
     history = simulation.history
     given = sum(isinstance(seen, saw.Given) for seen in history.seen)
     clock = simulation.clock
-    findings = [*history.troubles, *map(str, check(history.facts()).kept)]
+    findings = [*history.troubles, *history.in_two_lives(), *map(str, check(history.facts()).kept)]
     return Outcome(
         findings, simulation.world.told, clock.trace, clock.events, clock.now,
         len(history.puts), given,

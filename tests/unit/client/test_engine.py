@@ -843,6 +843,51 @@ def test_what_one_slot_knows_of_a_topic_is_nothing_to_the_other(
     assert after.engine.outflow.idle
 
 
+@pytest.mark.parametrize("earlier", [[], [b"a"], [b"a", b"b"]])
+@pytest.mark.parametrize("more", [[], [b"after"]])
+@pytest.mark.parametrize("has_receipt", [True, False])
+def test_what_a_deleted_topic_had_is_not_put_again_to_the_one_made_anew(
+    world, shop, reader, earlier, more, has_receipt
+) -> None:
+    """A put may be stored, and given to a pattern's subscriber, in either topic: not in both."""
+    for payload in earlier:
+        shop.put("orders", payload)
+        shop.turn(8)
+    if has_receipt:
+        shop.put("orders", b"ONE")
+        shop.turn(8)
+        after = world.crashed("shop")  # that it was answered is not on disk yet
+    else:
+        after = stored_and_killed(world, shop, b"ONE")
+    made_anew(reader)
+    for payload in more:
+        after.put("orders", payload)
+    after.turn(12)
+    assert world.server.stored("orders") == more
+    assert after.engine.outflow.idle
+    again = world.crashed("shop")  # whatever is on its disk now
+    again.turn(12)
+    assert world.server.stored("orders") == more
+    assert again.engine.outflow.idle
+
+
+def test_a_put_whose_answer_was_lost_is_answered_though_its_topic_is_gone(
+    world, shop, reader
+) -> None:
+    shop.wire.lose = lambda number: True
+    ticket = shop.put("orders", b"ONE")
+    shop.turn(4)
+    assert world.server.stored("orders") == [b"ONE"]
+    made_anew(reader)
+    shop.wire.lose = lambda number: False
+    shop.wire.cut()
+    shop.wire.mend()
+    shop.turn(20)
+    (receipt,) = ticket.result()
+    assert (receipt.stored, receipt.duplicate, receipt.offset) == (True, True, None)
+    assert world.server.stored("orders") == []
+
+
 # ------------------------------------------------------------------ what the outbox keeps
 
 

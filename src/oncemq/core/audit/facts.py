@@ -104,7 +104,7 @@ class Joining(msgspec.Struct, frozen=True):
     topic: str
     earliest: bool
     moment: int
-    above: int = 0  # as of the `Joined` that follows, where it is known already
+    above: int = 0  # every one that it may make has this number or a higher one
 
 
 class Joined(msgspec.Struct, frozen=True):
