@@ -63,6 +63,7 @@ CAUGHT_BY = {
     "gives_messages_before_their_subscription_is_durable": 392,
     "believes_a_clock_that_is_set_forward": 304,
     "forgets_that_the_clock_was_set_forward": 279,
+    "forgets_what_a_deleted_topic_had": 16,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,
