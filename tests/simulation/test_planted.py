@@ -6,7 +6,7 @@ from msgspec import structs
 from oncemq.testing import proof
 from oncemq.testing.campaign import PLANTED_SEEDS, catch
 from oncemq.testing.options import options_of
-from oncemq.testing.planted import PLANTED
+from oncemq.testing.planted import PLANTED, Unsynced
 from oncemq.testing.schedule import schedule_of
 from oncemq.testing.simulation import run
 
@@ -14,29 +14,29 @@ from oncemq.testing.simulation import run
 # planted` searches): tried first. One that catches no more is searched for again.
 CAUGHT_BY = {
     "sends_before_recording": 7,
-    "forgets_before_the_receipt": 241,
+    "forgets_before_the_receipt": 110,
     "numbers_a_retry_anew": 2,
-    "takes_the_topic_id_from_another_slot": 76,
-    "uses_new_numbers_before_they_are_on_disk": 16,
+    "takes_the_topic_id_from_another_slot": 96,
+    "uses_new_numbers_before_they_are_on_disk": 36,
+    "takes_a_failed_record_for_sent": 236,
     "forgets_numbers_on_topics_that_are_there": 0,
-    "takes_a_failed_record_for_sent": 93,
     "claims_without_recording": 54,
-    "ignores_its_cursors": 9,
-    "hands_out_before_recording": 9,
-    "settles_though_fenced": 15,
+    "ignores_its_cursors": 49,
+    "hands_out_before_recording": 14,
+    "settles_though_fenced": 49,
     "settles_before_delivery": 0,
     "keeps_what_was_fetched_when_it_unsubscribes": 20,
     "takes_a_fetch_that_was_put_back": 3,
     "forgets_the_number_of_a_commit": 5,
-    "shows_a_stage_before_its_commit": 0,
-    "expires_what_was_published": 6,
+    "shows_a_stage_before_its_commit": 5,
+    "expires_what_was_published": 43,
     "moves_cursors_without_outputs": 3,
-    "frees_a_published_stage": 0,
+    "frees_a_published_stage": 15,
     "forgets_keys_on_recovery": 39,
     "forgets_owners_on_recovery": 1,
     "commits_the_cursor_before_the_effect": 5,
     "commits_though_another_process_took_over": 137,
-    "believes_the_server_before_the_database": 41,
+    "believes_the_server_before_the_database": 131,
     "forgets_patterns_on_recovery": 0,
     "begins_a_new_topic_of_a_pattern_at_its_end": 0,
     "leaves_a_subscription_of_a_pattern_behind": 102,
@@ -46,8 +46,8 @@ CAUGHT_BY = {
     "deletes_a_topic_that_was_made_anew": 120,
     "passes_over_a_gap_of_the_feed": 4,
     "keeps_what_is_pushed_beside_what_was_pulled": 4,
-    "hands_out_a_push_after_the_unsubscribe": 838,
-    "ends_a_stage_that_lies_elsewhere_too": 5,
+    "hands_out_a_push_after_the_unsubscribe": 189,
+    "ends_a_stage_that_lies_elsewhere_too": 105,
     "ends_a_stage_that_is_open": 1,
     "takes_other_rows_for_a_repeat": 1,
     "lets_a_bond_have_two_owners": 1,
@@ -64,23 +64,29 @@ CAUGHT_BY = {
     "believes_a_clock_that_is_set_forward": 304,
     "forgets_that_the_clock_was_set_forward": 279,
     "forgets_what_a_deleted_topic_had": 16,
+    "restores_without_raising_the_generation": 338,
+    "does_not_compare_its_cursors": 8,
+    "does_not_compare_its_numbers": 68,
+    "keeps_its_cursor_when_a_loss_is_accepted": 68,
+    "hands_out_what_it_fetched_before_the_server_went_back": 68,
+    "takes_an_answer_to_its_older_epoch_for_its_own": 568,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,
-    "shows_messages_before_sync": 2,
+    "shows_messages_before_sync": 14,
     "ignores_a_failed_sync": 67,
     "syncs_again_after_a_failed_sync": 67,
     "skips_the_directory_sync": 1,
     "goes_on_before_a_full_segment_is_synced": 10,
-    "trusts_a_recovered_tail": 114,
-    "keeps_a_torn_tail": 40,
+    "trusts_a_recovered_tail": 433,
+    "keeps_a_torn_tail": 131,
     "forgets_producers_on_recovery": 2,
     "publishes_a_checkpoint_before_its_log": 2,
-    "compacts_before_cursors_are_durable": 81,
+    "compacts_before_cursors_are_durable": 109,
     "frees_unsettled_messages": 0,
     "accepts_an_old_epoch": 7,
     "grants_an_epoch_twice": 7,
-    "accepts_another_payload": 8,
+    "accepts_another_payload": 26,
     "accepts_a_gap": 298,
     "discards_what_is_required": 3,
     "begins_a_subscription_with_old_messages": 4,
@@ -99,6 +105,15 @@ STAGING = (
 
 def test_there_are_at_least_sixteen() -> None:
     assert len(PLANTED) >= 16
+
+
+def test_a_bug_that_does_not_fit_the_code_any_more_is_not_taken_for_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One was "caught" for long by an attribute that its stand-in for a file did not have."""
+    monkeypatch.delattr(Unsynced, "write")
+    with pytest.raises(AssertionError, match="trusts_a_recovered_tail does not fit"):
+        catch("trusts_a_recovered_tail", hint=CAUGHT_BY["trusts_a_recovered_tail"])
 
 
 @pytest.mark.slow

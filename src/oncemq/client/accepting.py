@@ -6,10 +6,12 @@ an offset, the client goes on from there: nothing that it took comes again, and 
 put since is passed over. Where nobody can say, it goes on from the server's own cursor.
 """
 
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from oncemq.client.asking import asking
 from oncemq.client.journal import Journal
@@ -18,7 +20,7 @@ from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.greeting import LogSeen
-from oncemq.core.names import ClientId, Epoch, Sequence
+from oncemq.core.names import ClientId, Epoch, Offset, Sequence, SubscriptionId
 from oncemq.core.replies import Compared, LostCursor, LostNumbers
 from oncemq.core.request import Settled
 from oncemq.errors import Locked, StorageRefused
@@ -48,6 +50,78 @@ class Loss:
         """Whether the client can go on as it is."""
         more = self.last_epoch > self.granted or self.known.generation > self.here.generation
         return not (self.cursors or self.numbers or more or self.is_another_log)
+
+
+class Accepting(Protocol):
+    """What a client knows, and can be told to forget, as `client.journal.Journal` keeps it."""
+
+    def log(self) -> LogSeen: ...
+    def last_epoch(self) -> Epoch: ...
+    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
+    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None: ...
+
+
+def questions(client: ClientId, journal: Accepting, slots: Iterable[Slot]) -> list[Compare]:
+    """All that a state knows, as questions to the server, a page each."""
+    places = sorted(journal.cursors().items())
+    cursors = [Settled(topic, *place) for topic, place in places]
+    numbers = [each for slot in slots for each in _numbers(slot)]
+    pages = [
+        slice(first, first + PAGE) for first in range(0, max(len(cursors), len(numbers), 1), PAGE)
+    ]
+    generation, last_epoch = journal.log().generation, journal.last_epoch()
+    return [
+        Compare(client, generation, last_epoch, tuple(cursors[page]), tuple(numbers[page]))
+        for page in pages
+    ]
+
+
+def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
+    """What the answers to these questions say is lost."""
+    return Loss(
+        journal.log(),
+        LogSeen(answers[0].log_id, answers[0].generation),
+        journal.last_epoch(),
+        answers[0].client_epoch,
+        [lost for each in answers for lost in each.cursors],
+        [lost for each in answers for lost in each.numbers],
+    )
+
+
+def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
+    """Move a state to what the server has: each producer's numbers, then all else at once.
+
+    Cut short in between, the rest is still lost, and can be accepted again.
+    """
+    by_producer = {slot.producer: slot for slot in slots}
+    for lost in loss.numbers:
+        slot = by_producer[lost.producer]
+        topic_id, next_sequence = slot.lanes[lost.topic]
+        slot.renumber(
+            lost.topic,
+            topic_id,
+            kept_below=_unsent(slot).get(lost.topic, next_sequence),
+            first=Sequence(lost.last_sequence + 1),
+            gone=(),
+        )
+    journal.accept(loss.here, [(lost.topic, goes_on_at(lost)) for lost in loss.cursors])
+
+
+def _numbers(slot: Slot) -> list[Numbers]:
+    """What an outbox knows to be acknowledged: all below the first put that is unsent."""
+    unsent = _unsent(slot)
+    return [
+        Numbers(topic, topic_id, slot.producer, Sequence(unsent.get(topic, following) - 1))
+        for topic, (topic_id, following) in sorted(slot.lanes.items())
+    ]
+
+
+def _unsent(slot: Slot) -> dict[str, Sequence]:
+    """The first number of each topic that has no answer yet."""
+    found: dict[str, Sequence] = {}
+    for put in slot.pending:
+        found.setdefault(put.topic, put.first_sequence)
+    return found
 
 
 class ClientFiles:
@@ -91,49 +165,13 @@ class ClientFiles:
 
     def look(self, server: str | list[str], timeout: float) -> Loss:
         """Ask the server what it has of all that this state knows; nothing is changed."""
-        known, last_epoch = self._journal.log(), self._journal.last_epoch()
-        places = sorted(self._journal.cursors().items())
-        cursors = [Settled(topic, *place) for topic, place in places]
-        numbers = self._numbers()
-        found: list[Compared] = []
         with asking(server, timeout) as ask:
-            for first in range(0, max(len(cursors), len(numbers), 1), PAGE):
-                page = slice(first, first + PAGE)
-                question = Compare(
-                    self.client,
-                    known.generation,
-                    last_epoch,
-                    tuple(cursors[page]),
-                    tuple(numbers[page]),
-                )
-                found.append(ask(question))
-        return Loss(
-            known,
-            LogSeen(found[0].log_id, found[0].generation),
-            last_epoch,
-            found[0].client_epoch,
-            [lost for each in found for lost in each.cursors],
-            [lost for each in found for lost in each.numbers],
-        )
+            answers = [ask(each) for each in questions(self.client, self._journal, self._slots)]
+        return loss_of(self._journal, answers)
 
     def accept(self, loss: Loss) -> None:
-        """Move the state to what the server has: each producer's numbers, then all else at once.
-
-        Cut short in between, the rest is still lost, and can be accepted again.
-        """
-        slots = {slot.producer: slot for slot in self._slots}
-        for lost in loss.numbers:
-            slot = slots[lost.producer]
-            topic_id, next_sequence = slot.lanes[lost.topic]
-            slot.renumber(
-                lost.topic,
-                topic_id,
-                kept_below=_unsent(slot).get(lost.topic, next_sequence),
-                first=Sequence(lost.last_sequence + 1),
-                gone=(),
-            )
-        cursors = [(lost.topic, goes_on_at(lost)) for lost in loss.cursors]
-        self._journal.accept(loss.here, cursors)
+        """Move the state to what the server has; cut short, it can be accepted again."""
+        move(self._journal, self._slots, loss)
 
     def _lock_slots(self, random_bytes: RandomBytes) -> None:
         disk, outbox = LocalDisk(), f"{self.path}/outbox"
@@ -146,21 +184,3 @@ class ClientFiles:
                     f"client {self.client!r} is running on {self.path}: end it first, then accept "
                     "the loss, then start it again"
                 ) from error
-
-    def _numbers(self) -> list[Numbers]:
-        """What the outbox knows to be acknowledged: all below the first put that is unsent."""
-        found: list[Numbers] = []
-        for slot in self._slots:
-            unsent = _unsent(slot)
-            for topic, (topic_id, next_sequence) in sorted(slot.lanes.items()):
-                acknowledged = Sequence(unsent.get(topic, next_sequence) - 1)
-                found.append(Numbers(topic, topic_id, slot.producer, acknowledged))
-        return found
-
-
-def _unsent(slot: Slot) -> dict[str, Sequence]:
-    """The first number of each topic that has no answer yet."""
-    unsent: dict[str, Sequence] = {}
-    for put in slot.pending:
-        unsent.setdefault(put.topic, put.first_sequence)
-    return unsent

@@ -72,6 +72,8 @@ class Arrival:
         """It has its epoch, which is on disk first; if the log went back, it compares."""
         log, here = greeting.log, LogSeen(welcome.log_id, welcome.generation)
         self._engine.state.granted(welcome.client_epoch, greeting.claim)
+        self._engine.granted = welcome.client_epoch
+        self._engine.meet(here.generation)
         if log.generation == here.generation:
             self._agreed(log, here, welcome)
             return

@@ -5,13 +5,10 @@ own disk, and that only where the contract says "recorded first".
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import starmap
 from typing import Any, TypeVar
 
-from msgspec.structs import replace
-
 from oncemq.client.arrival import Arrival
+from oncemq.client.fetching import Fetches
 from oncemq.client.line import Line
 from oncemq.client.listening import Ear, Listening
 from oncemq.client.losses import Losses
@@ -22,18 +19,23 @@ from oncemq.client.state import State
 from oncemq.client.telling import Telling
 from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
-from oncemq.client.values import Fetched, Message, verified
+from oncemq.client.values import Message, must_be_of
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.greeting import NO_LOG
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
+from oncemq.core.names import (
+    ANONYMOUS_EPOCH,
+    ClientId,
+    Epoch,
+    Generation,
+    Micros,
+)
 from oncemq.core.replies import Messages, Refused, Reply, Welcome
 from oncemq.core.requests import Get, Listen, Request
 from oncemq.core.step import Body
-from oncemq.core.subscriber import Subscriber, is_single
+from oncemq.core.subscriber import Subscriber
 from oncemq.errors import Corrupt, Forked, OnceMQError, StorageFull, Unreachable
 from oncemq.wire import codec
 
-FETCH_BYTES = 4 << 20  # what one get brings at most
 FULL_MICROS = 5_000  # until a connection that took no more is tried again
 CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
@@ -56,6 +58,7 @@ class Engine:
         self.state = state
         self.client = ClientId(state.client)
         self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
+        self.granted: Epoch | None = None  # the newest epoch of this start, let in with it or not
         self.generation = NO_LOG.generation  # of the server's log, as it was told
         self.failure: OnceMQError | None = None
         self.closed = False
@@ -70,7 +73,7 @@ class Engine:
         self._handlers: dict[int, Handler] = {}
         self._line = line
         self._arrival = Arrival(self)
-        self._fetches: dict[str, tuple[int, Ticket[None], int]] = {}
+        self._fetches = Fetches(self)
         self._connected = False
         self._full = False  # the connection takes no more just now
         self._address = 0
@@ -97,7 +100,7 @@ class Engine:
         self, make: Callable[[Epoch], Request], *, ticket: "Ticket[Any]", patience_ms: int = 0
     ) -> int:
         """Send a request (as soon as the client has its epoch) and fill the ticket."""
-        return self._begin(
+        return self.begin(
             lambda: (make(self.client_epoch or ANONYMOUS_EPOCH), None),
             lambda reply, _: self._fill(ticket, reply),
             patience_ms=patience_ms,
@@ -105,29 +108,7 @@ class Engine:
 
     def fetch(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
         """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
-        under_way = self._fetches.get(topic)
-        if under_way is not None:
-            token, ticket, waits = under_way
-            if waits <= wait_ms and not self.subscriber.outdated(topic):
-                return ticket
-            self.drop(token)
-        ticket = Ticket[None]()
-        feed = self.subscriber.feed(topic)
-        count = self.subscriber.want(topic, limit)
-        get = Get(
-            self.client,
-            ANONYMOUS_EPOCH,
-            topic if is_single(topic) else "",
-            settled=self.subscriber.untold(),
-            start=feed.ahead if is_single(topic) else Offset(-1),
-            limit=count,
-            bytes_max=FETCH_BYTES,
-            wait_ms=wait_ms,
-            only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
-            subscription_id=self.subscriber.subscription(topic) or SubscriptionId(0),
-        )
-        self._fetch(topic, get, ticket)
-        return ticket
+        return self._fetches.begin(topic, limit, wait_ms)
 
     def ask_messages(
         self, request: Request, take: Callable[[Messages, Sequence[Body]], T], ticket: "Ticket[T]"
@@ -146,7 +127,7 @@ class Engine:
             except Corrupt as damage:
                 ticket.fail(damage)
 
-        return self._begin(lambda: (request, None), handle, patience_ms=0)
+        return self.begin(lambda: (request, None), handle, patience_ms=0)
 
     def now(self) -> Micros:
         """The clock this engine goes by."""
@@ -154,24 +135,20 @@ class Engine:
 
     def forget_fetches(self, topic: str) -> None:
         """What is on its way for a topic (or for any) is of a subscription that ended (G6)."""
-        for key in list(self._fetches):
-            if key == topic or not is_single(key):
-                token, ticket, _ = self._fetches.pop(key)
-                self.drop(token)
-                ticket.fill(None)
+        self._fetches.end(topic)
         self.listening.forget(topic)
 
     def forget_fetch(self, topic: str) -> None:
         """Nobody waits any more for what is on its way for this feed."""
-        if topic in self._fetches:
-            self.drop(self._fetches.pop(topic)[0])
+        self._fetches.forget(topic)
 
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
+        must_be_of(messages, self.generation)
         moved = self.subscriber.moves(messages)
         if self.state.journal is not None and moved:
-            assert self.client_epoch is not None, "messages come after the hello"
-            self.state.journal.settle(self.client_epoch, moved, synced=synced)
+            assert self.granted is not None, "messages come after the hello"
+            self.state.journal.settle(self.granted, moved, synced=synced)
         self.subscriber.move(moved)
 
     def drop(self, token: int) -> None:
@@ -267,10 +244,21 @@ class Engine:
 
     # For its parts
 
+    def meet(self, generation: Generation) -> None:
+        """The server's log is of this generation; of another one, what was fetched is void.
+
+        The same offsets may be other messages there: they are fetched again from the cursors.
+        """
+        if generation == self.generation:
+            return
+        self.generation = generation
+        self.subscriber.put_back_all()
+        self.listening.live.put_back()
+        self._fetches.end_all()
+
     def let_in(self, welcome: Welcome) -> None:
         """This start has its epoch, and knows nothing that the server does not have."""
         self.settings.limits = welcome.limits
-        self.generation = welcome.generation
         self.client_epoch = welcome.client_epoch
         # An older process may have moved them since they were read; it is fenced now.
         self.subscriber.recall(self.state.cursors())
@@ -278,59 +266,27 @@ class Engine:
 
     def begin_put(self, make: Callable[[], tuple[Request, Body | None]], handler: Handler) -> int:
         """An exchange for the outflow, or the arrival."""
-        return self._begin(make, handler, patience_ms=0)
+        return self.begin(make, handler, patience_ms=0)
 
-    # Inside
-
-    def _begin(
+    def begin(
         self,
         make: Callable[[], tuple[Request, Body | None]],
         handler: Handler,
         *,
         patience_ms: int,
     ) -> int:
+        """An exchange of any kind."""
         token = self.exchanges.begin(make, patience_ms=patience_ms)
         self._handlers[token] = handler
         return token
+
+    # Inside
 
     def _fill(self, ticket: "Ticket[Any]", reply: Reply) -> None:
         if isinstance(reply, Refused):
             ticket.fail(error_of(reply))
         else:
             ticket.fill(reply)
-
-    def _fetch(self, topic: str, get: Get, ticket: "Ticket[None]") -> None:
-        token = self._begin(
-            lambda: (replace(get, client_epoch=self.client_epoch or ANONYMOUS_EPOCH), None),
-            partial(self._fetched, topic, get, ticket),
-            patience_ms=get.wait_ms,
-        )
-        self._fetches[topic] = (token, ticket, get.wait_ms)
-
-    def _fetched(
-        self, topic: str, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
-    ) -> None:
-        self._fetches.pop(topic, None)
-        if isinstance(reply, Refused) and reply.code == "storage_full" and get.settled:
-            # No room to note what is settled: that is told later, messages come all the same.
-            self._fetch(topic, replace(get, settled=()), ticket)
-            return
-        if isinstance(reply, Refused):
-            self.subscriber.put_back(topic)
-            ticket.fail(error_of(reply))
-            return
-        assert isinstance(reply, Messages)
-        self.subscriber.told(get.settled)
-        try:
-            stretches = list(starmap(Fetched, verified(reply, bodies)))
-        except Corrupt as damage:
-            ticket.fail(damage)
-            return
-        for lost in reply.lost:
-            if self.subscriber.before(lost.topic, lost.end_offset):
-                self.losses.met(lost)
-        self.subscriber.came(topic, stretches, more=reply.more)
-        ticket.fill(None)
 
     def _receive(self, frames: list[bytes]) -> None:
         try:
@@ -347,7 +303,8 @@ class Engine:
                 self._arrival.refusal = reply  # no room to let us in: said again after a while
                 return
             if reply.code == "fenced":
-                self.fail(error_of(reply))
+                if not self.exchanges.is_of_before(token, self.client_epoch):
+                    self.fail(error_of(reply))
                 return
         self.exchanges.end(token)
         handler = self._handlers.pop(token)
@@ -391,6 +348,6 @@ class Engine:
             if not self._line.send(codec.encode_request(exchange.token, request, body)):
                 self._full = True
                 break
-            self.exchanges.sent(exchange, now)
+            self.exchanges.sent(exchange, now, self.client_epoch)
             sent = True
         return sent

@@ -329,7 +329,8 @@ class Listening:
         )
         try:
             batches = verified(Messages(tuple(heads), more=False), bodies)
-            stretches = [Fetched(head, body) for head, body in batches]
+            generation = self._engine.generation
+            stretches = [Fetched(head, body, generation) for head, body in batches]
         except Corrupt:
             stretches = []
         self.live.pushed(pushed.topic_id, pushed.end, stretches)

@@ -14,7 +14,7 @@ from oncemq.client.refusals import error_of
 from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Commit as CommitReceipt
-from oncemq.client.values import Message, commit_receipt, input_of
+from oncemq.client.values import Message, commit_receipt, input_of, must_be_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_fault
 from oncemq.core.replies import CommitDone, Refused, Reply
 from oncemq.core.requests import Commit, Input, Piece, Request
@@ -313,6 +313,7 @@ class Transaction:
             for topics, start, count in self._pieces
             for topic in topics
         )
+        must_be_of(list(self._last.values()), engine.generation)
         inputs = self._inputs()
 
         def make(client_epoch: Epoch) -> Request:

@@ -8,12 +8,13 @@ from typing import overload
 
 import msgspec
 
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.greeting import NO_LOG
+from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.core.records import Run
 from oncemq.core.replies import NO_OFFSET, BatchHead, CommitDone, Messages, PutAccepted
 from oncemq.core.requests import Input
 from oncemq.core.step import Body
-from oncemq.errors import Corrupt
+from oncemq.errors import Corrupt, HistoryLost
 from oncemq.wire import batch
 
 Headers = dict[str, str]
@@ -22,10 +23,11 @@ Headers = dict[str, str]
 class Origin:
     """The batch a message came in: what its messages share, and the columns beside payloads."""
 
-    __slots__ = ("_body", "_sides", "_starts", "head")
+    __slots__ = ("_body", "_sides", "_starts", "generation", "head")
 
-    def __init__(self, head: BatchHead, body: Body) -> None:
+    def __init__(self, head: BatchHead, body: Body, generation: Generation) -> None:
         self.head = head
+        self.generation = generation  # of the server's log when it came
         # Plain batches let go of their bytes: each payload is a copy of its own.
         self._body = bytes(body) if head.columns else b""
         self._sides: tuple[list[bytes | None], list[Headers | bytes | None]] | None = None
@@ -119,6 +121,23 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False, repr_omit_default
 
     def __hash__(self) -> int:
         return hash((self.topic, self.offset))
+
+
+def must_be_of(messages: Sequence[Message], generation: Generation) -> None:
+    """Refuse to settle what came before the server's log went back in time.
+
+    The same offsets may be other messages now: those would be passed over.
+    """
+    if generation == NO_LOG.generation:
+        return
+    for message in messages:
+        before = message._origin.generation  # pyright: ignore[reportPrivateUsage]
+        if before != generation:
+            raise HistoryLost(
+                f"the server's log went back in time (generation {generation}, before "
+                f"{before}) while {message.id} was worked on: it is not settled. Start this "
+                "client again; what the server still has comes again"
+            )
 
 
 def input_of(first: Message, last: Message) -> Input:
@@ -222,8 +241,10 @@ class Fetched:
 
     __slots__ = ("_body", "_data", "_offsets", "_origin", "_start", "size")
 
-    def __init__(self, head: BatchHead, body: Body) -> None:
-        self._origin = Origin(head, body)
+    def __init__(
+        self, head: BatchHead, body: Body, generation: Generation = NO_LOG.generation
+    ) -> None:
+        self._origin = Origin(head, body, generation)
         self._body = body
         self.size = len(body)
         self._offsets: list[int] | None = None

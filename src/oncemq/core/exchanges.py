@@ -7,7 +7,7 @@ jittered waits; what was sent earlier is sent again earlier. Time and chance are
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oncemq.core.names import Micros
+from oncemq.core.names import Epoch, Micros
 from oncemq.core.requests import Request
 from oncemq.core.step import Body
 
@@ -24,6 +24,7 @@ class Exchange:
     patience: Micros  # how long the server may rightly take, beyond FIRST_WAIT
     attempts: int = 0
     due: Micros = Micros(0)
+    first_epoch: Epoch | None = None  # of the client when it first left; a copy may still come
 
 
 class Exchanges:
@@ -57,13 +58,28 @@ class Exchanges:
         """What to send now, oldest first."""
         return [each for each in self._open.values() if each.due <= now]
 
-    def sent(self, exchange: Exchange, now: Micros) -> None:
+    def sent(self, exchange: Exchange, now: Micros, client_epoch: Epoch | None = None) -> None:
         """It left: when does it count as lost?"""
         self.sends += 1
+        if exchange.first_epoch is None:
+            exchange.first_epoch = client_epoch
         exchange.attempts += 1
         wait = min(FIRST_WAIT << (exchange.attempts - 1), LONGEST_WAIT)
         jitter = 0.75 + 0.5 * self._chance()
         exchange.due = Micros(now + exchange.patience + int(wait * jitter))
+
+    def is_of_before(self, token: int, client_epoch: Epoch | None) -> bool:
+        """Whether a reply may be to a copy from before this client was let in anew.
+
+        Then it is sent again: what is refused for its epoch of now is refused once more.
+        """
+        exchange = self._open[token]
+        if client_epoch is None:
+            return True  # it is being let in: that tells
+        if exchange.first_epoch is None or exchange.first_epoch >= client_epoch:
+            return False
+        exchange.first_epoch, exchange.due = client_epoch, Micros(0)
+        return True
 
     def retry_all(self) -> None:
         """A new connection or epoch: nothing that was under way before will be answered."""

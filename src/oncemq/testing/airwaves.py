@@ -37,6 +37,11 @@ class Airwaves:
         self.station: Station | None = None
         self.ears: list[SimulatedEar] = []
         self.lost = 0
+        self.era = 0  # of the server: what was sent in one does not come in another
+
+    def begin_era(self) -> None:
+        """Nothing is under way any more."""
+        self.era += 1
 
     def opens(self, station: Station) -> None:
         """A server is up."""
@@ -127,10 +132,10 @@ class SimulatedEar:
         air = self._air
         air.ears.remove(self)
         self._connection = 0
-        kept = air.chance.randint(0, len(self._under_way))
+        kept, era = air.chance.randint(0, len(self._under_way)), air.era
         for frames in list(self._under_way)[:kept]:
             late = air.chance.randrange(1, air.late)
-            air.clock.after(late, lambda frames=frames: self._takes(frames))
+            air.clock.after(late, lambda frames=frames: self._takes_late(frames, era))
         self._under_way.clear()
         self._news.append(False)
         self._dial()
@@ -167,6 +172,10 @@ class SimulatedEar:
     def _arrives(self, connection: int) -> None:
         if connection == self._connection and self._under_way:
             self._takes(self._under_way.popleft())
+
+    def _takes_late(self, frames: Frames, era: int) -> None:
+        if era == self._air.era:
+            self._takes(frames)
 
     def _takes(self, frames: Frames) -> None:
         if self._address:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from oncemq.errors import StaleState
+from oncemq.testing.acceptance import Person
 from oncemq.testing.clock import SECOND, Clock, stream
 from oncemq.testing.deals import Deals
 from oncemq.testing.history import History
@@ -36,6 +37,7 @@ class Healed(Protocol):
     schedule: Schedule
     clients: dict[str, SimulatedClient]
     deals: Deals
+    person: Person
 
     def start(self, client: SimulatedClient) -> None: ...
     def taint(self, client: SimulatedClient) -> None: ...
@@ -64,10 +66,19 @@ class Healing:
             ("publish what was planned", self._published),
             ("get what is left", self._drained),
         ):
-            if not self._wait(what, phase()):
+            if not self._through(what, phase):
                 return
         self._judge_sinks()
         self._last_cut()
+
+    def _through(self, what: str, phase: Callable[[], Callable[[], bool]]) -> bool:
+        """Once more for all, when somebody learned only then that history was lost."""
+        accepted = -1
+        while accepted != self._world.person.accepted:
+            accepted = self._world.person.accepted
+            if not self._wait(what, phase()):
+                return False
+        return True
 
     def _one_process(self, client: SimulatedClient) -> None:
         """One process that is the newest, and holds every slot of the outbox."""

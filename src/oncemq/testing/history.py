@@ -27,6 +27,7 @@ from oncemq.core.audit.facts import (
 )
 from oncemq.core.names import Offset
 from oncemq.errors import OnceMQError
+from oncemq.testing.lost_future import LostFuture
 from oncemq.testing.topic_lives import TopicLives
 
 
@@ -97,6 +98,7 @@ class Given:
     key: bytes | None
     asked: int  # when the application asked
     moment: int
+    generation: int = 1  # of the server's log, as its process knew it
 
     def fact(self) -> facts.Given:
         """As the checker takes it."""
@@ -132,7 +134,11 @@ class History:
     troubles: list[str] = field(default_factory=list[str])  # what must not happen, and did
     twins: set[str] = field(default_factory=set[str])  # clients that ran twice at a time
     lives: TopicLives = field(default_factory=TopicLives)
+    back: LostFuture = field(init=False)
     _moment: int = 0
+
+    def __post_init__(self) -> None:
+        self.back = LostFuture(self)
 
     def moment(self) -> int:
         """A point in the order of events, after all given before."""
@@ -142,7 +148,7 @@ class History:
     def facts(self) -> Iterator[facts.Fact]:
         """All of it, as the checker takes it."""
         restless = self.twins | {one.client for one in self.seen if isinstance(one, Tainted)}
-        for put in self.puts.values():
+        for put in map(self.back.put, self.puts.values()):
             whose = put.lasting and put.client not in restless
             line = put.client if whose else f"{put.client}, process {put.process}"
             for each in self._in_each_life(put):
@@ -153,7 +159,7 @@ class History:
             for one in self.seen
             if isinstance(one, Joined)
         }
-        for seen in self.seen:
+        for seen in filter(self.back.stays, self.seen):
             match seen:
                 case Given():
                     yield seen.fact()

@@ -36,6 +36,8 @@ class ServerLives:
         self.pace = Pace(sync=options.sync_us * MICROSECOND)
         self.server: SimulatedServer | None = None
         self.beyond_help = False
+        self.is_away = False  # somebody works on its directory
+        self.came_up: Callable[[SimulatedServer], None] = lambda server: None
         self._clock = clock
         self._network = network
         self._history = history
@@ -45,6 +47,7 @@ class ServerLives:
         self._down_ms = 50  # after a death of its own making
         self._next_trap: Trap | None = None
         self._life = 0
+        self._has_no_reserve = False  # a log that was restored, or cut, is as long as its records
 
     @property
     def is_up(self) -> bool:
@@ -53,7 +56,7 @@ class ServerLives:
 
     def start(self) -> None:
         """Open the directory and listen."""
-        if self.server is not None or self.beyond_help:
+        if self.server is not None or self.beyond_help or self.is_away:
             return
         trap, self._next_trap = self._next_trap, None
         self._life += 1
@@ -71,6 +74,7 @@ class ServerLives:
         if server.start(trap) and server.opened is not None:
             report = server.opened.report
             self._clock.note(f"server up {server.opened.log.last_serial}")
+            self.came_up(server)
             self._tell("server recovered" if self._life > 1 else "server made")
             for what, found in (("torn tail", report.torn), ("leftovers", report.removed)):
                 if found:
@@ -98,6 +102,19 @@ class ServerLives:
         self.kill(down_ms)
         self.machine.cut(mode)
         self._tell(f"server cut {mode}")
+
+    def take_down(self, down_ms: int) -> None:
+        """It ends, and comes back when nothing of it is under way any more."""
+        self.kill(down_ms)
+        self.is_away = True
+        self._next_trap = None
+        self._has_no_reserve = True
+        self._network.begin_era()
+        self._clock.after(down_ms * MILLISECOND, self._is_back)
+
+    def _is_back(self) -> None:
+        self.is_away = False
+        self.start()
 
     def set_trap(self, trap: Trap) -> None:
         """Die at a disk call to come."""
@@ -145,7 +162,7 @@ class ServerLives:
         code = error.errno if isinstance(error, OSError) else None
         if code == errno.EIO:
             self._tell("sync failed")
-        elif code == errno.ENOSPC and opening:
+        elif code == errno.ENOSPC and (opening or self._has_no_reserve):
             self._tell("no room to start")  # it waits for room, and loses nothing
         else:
             self._history.error("the server", error)

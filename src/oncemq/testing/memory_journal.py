@@ -7,6 +7,7 @@ survives a power cut, too.
 from collections.abc import Iterable
 
 from oncemq.client import memory_journal
+from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 
 
@@ -16,6 +17,22 @@ class MemoryJournal(memory_journal.MemoryJournal):
     def __init__(self) -> None:
         super().__init__()
         self._synced = self.cursors()
+
+    def log(self) -> LogSeen:
+        """The log that this state is about."""
+        return self._log
+
+    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
+        """A person said so: go on with what the server has, as `client.journal` does it."""
+        self._client_epoch = Epoch(0)
+        self._claims.clear()
+        for topic, cursor in cursors:
+            if cursor is None:
+                del self._cursors[topic]
+            else:
+                self._cursors[topic] = self._cursors[topic][0], cursor
+        self._synced = self.cursors()
+        self.know(log)
 
     def settle(
         self,

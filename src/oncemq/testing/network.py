@@ -71,6 +71,7 @@ class Network:
         self._late = late  # how much later leftovers of a broken connection may arrive
         self._host: Host | None = None
         self._life = 0  # of the host: nothing sent to one life reaches another
+        self._era = 0  # grows when the server goes back in time, which takes longer than any delay
         self._connections: dict[bytes, Connection] = {}
         self._made = 0
         self.weather: dict[str, Weather] = {}
@@ -96,6 +97,12 @@ class Network:
         for connection in list(self._connections.values()):
             connection.up.waiting.clear()
             self.reset(connection)
+
+    def begin_era(self) -> None:
+        """The server is gone for so long that nothing of it is under way any more."""
+        self.hang_up()
+        self._era += 1
+        self.air.begin_era()
 
     def reply(self, route: bytes, frames: Sequence[Body]) -> None:
         """The server answers; into the void, if that connection is gone."""
@@ -213,10 +220,10 @@ class Network:
     def _leftover(
         self, connection: Connection, direction: Direction, frames: Frames
     ) -> Callable[[], None]:
-        life = self._life
+        life, era = self._life, self._era
 
         def arrive() -> None:
-            if direction is connection.down or life == self._life:
+            if era == self._era and (direction is connection.down or life == self._life):
                 direction.deliver(frames)
 
         return arrive

@@ -35,6 +35,8 @@ FAULTS = (
     "forgery",  # a client uses a number again for something else
 )
 LISTENING = "listening"  # subscribers listen, to a feed that loses some; drawn apart from the rest
+# What would leave nobody knowing who lost what, where the server goes back in time.
+NOT_BACK = ("clock_jump", "stale", "moving", "forgery")
 CLIENT_DISK = "client_disk"  # disks of publishers fail, or fill up; in some worlds of their own
 
 
@@ -65,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
     wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
     required: int = 0  # puts that are required, also to a topic that nobody subscribes to yet
     churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
+    back: bool = False  # the server goes back in time: a backup is restored, damage taken out
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""
@@ -83,9 +86,15 @@ class Options(msgspec.Struct, frozen=True):
 def options_of(seed: int) -> Options:
     """The world of a seed."""
     draw = stream(seed, "options")
+    back = seed % 10 == 8
+    faults = _swarm(draw)
     return Options(
         seed=seed,
-        faults=(*_swarm(draw), *_listening(seed), *_client_disk(seed)),
+        faults=(
+            *(fault for fault in faults if not back or fault not in NOT_BACK),
+            *_listening(seed),
+            *_client_disk(seed),
+        ),
         topics=draw.choice((1, 2, 2, 3)),
         publishers=draw.choice((1, 2, 2)),
         guests=draw.choice((0, 0, 1)),
@@ -103,11 +112,12 @@ def options_of(seed: int) -> Options:
         checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
         inbox=seed % 6 == 5,
-        deals=stream(seed, "deals option").choice((0, 15, 40)),
+        deals=0 if back else stream(seed, "deals option").choice((0, 15, 40)),
         sinks=20 if seed % 10 in (1, 5) else 0,
         wild=60 if seed % 10 in (0, 2) or seed % 20 == 16 else 0,
         required=30 if seed % 10 == 3 else 0,
         churn=25 if seed % 20 == 16 else 0,
+        back=back,
     )
 
 

@@ -27,6 +27,7 @@ from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.framing import Frame
 from oncemq.storage.writer import GroupWriter
 from oncemq.testing import (
+    planted_back,
     planted_client,
     planted_deals,
     planted_inbox,
@@ -41,6 +42,7 @@ from oncemq.testing.planting import NEEDS, PLANTED, instead
 __all__ = [
     "NEEDS",
     "PLANTED",
+    "planted_back",
     "planted_client",
     "planted_deals",
     "planted_inbox",
@@ -145,9 +147,8 @@ class Unsynced:
     """A file whose writes and syncs do nothing."""
 
     def __init__(self, file: Any) -> None:
-        self.read, self.size, self.truncate, self.close = (
-            file.read, file.size, file.truncate, file.close,
-        )  # fmt: skip
+        self.read, self.size, self.close = file.read, file.size, file.close
+        self.truncate, self.allocate = file.truncate, file.allocate
 
     def write(self, buffers: Any, position: int) -> None:
         """Nothing."""

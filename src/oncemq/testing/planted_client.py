@@ -128,13 +128,13 @@ def _hands_out_before_recording(_: Any) -> Any:
 @instead(Engine, "settle", "twin")
 def _settles_though_fenced(original: Any) -> Any:
     def settle(self: Any, messages: Any, **options: Any) -> None:
-        own = self.client_epoch
+        own = self.granted
         if self.state.journal is not None:
-            self.client_epoch = self.state.journal.last_epoch()
+            self.granted = self.state.journal.last_epoch()
         try:
             original(self, messages, **options)
         finally:
-            self.client_epoch = own
+            self.granted = own
 
     return settle
 

@@ -36,8 +36,8 @@ def _commits_though_another_process_took_over(_: Any) -> Any:
 
 @instead(table, "_take", "inbox")
 def _believes_the_server_before_the_database(original: Callable[..., Work[Mark]]) -> Any:
-    def take(client: str, place: table.Place, row: table.Standing | None) -> Work[Mark]:
-        mark = yield from original(client, place, row)
+    def take(client: str, place: table.Place, *rest: Any) -> Work[Mark]:
+        mark = yield from original(client, place, *rest)
         keys = {"client": client, "topic": place.topic, "subscription_id": mark.subscription_id}
         yield Tell(_UNCONDITIONAL, {**keys, "after": place.reached})
         return Mark(mark.subscription_id, mark.fence, place.reached, place.reached)

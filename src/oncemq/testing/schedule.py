@@ -16,6 +16,7 @@ from oncemq.testing.cast import SETTLING_MS, Cast, Step, Value
 from oncemq.testing.churn import churn_deeds, disk_deeds
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
+from oncemq.testing.going_back import back_deeds
 from oncemq.testing.options import LISTENING, Options, options_of
 from oncemq.testing.required import required_deeds
 from oncemq.testing.sinks import sink_deeds
@@ -57,6 +58,7 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps += required_deeds(cast, stream(seed, "required"))
     steps += churn_deeds(cast, stream(seed, "churn"))
     steps += disk_deeds(cast, stream(seed, "client disk"))
+    steps += back_deeds(cast, stream(seed, "back"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 
 

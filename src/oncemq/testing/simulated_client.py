@@ -18,7 +18,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.core.names import ANONYMOUS, Micros
 from oncemq.core.replies import PutAccepted, Refused
-from oncemq.errors import Fenced, OnceMQError, StorageRefused, StorageUnsure
+from oncemq.errors import Fenced, HistoryLost, OnceMQError, StorageRefused, StorageUnsure
 from oncemq.testing import history as saw
 from oncemq.testing.airwaves import SimulatedEar
 from oncemq.testing.calls import Calls, Work, carry_out
@@ -35,6 +35,7 @@ from oncemq.wire import batch
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
+UNSURE = Fenced, HistoryLost, StorageUnsure  # what a put meets that may be stored all the same
 
 subscription_of = attrgetter("_origin.head.subscription_id")
 topic_id_of = attrgetter("_origin.head.topic_id")
@@ -110,9 +111,10 @@ class Process:
             self.count_marks()
         if self.inbox is not None:
             self.inbox.die()
-        self._take_stock()
+        for mark in self.client.marks:
+            self.world.tell(mark)
         for ticket, _, story in self._watched:
-            if isinstance(ticket.error, Fenced | StorageUnsure):
+            if isinstance(ticket.error, UNSURE):
                 continue
             if ticket.error is not None or self._was_refused(ticket):
                 story.recorded = False  # it was refused, and nobody heard of it: either is right
@@ -122,17 +124,6 @@ class Process:
         lanes = vars(self.engine.outflow)["_publisher"].all_lanes()
         kept = [parcel.ticket for lane in lanes for parcel in lane.parcels]
         return not ticket.done and not any(each is ticket for each in kept)
-
-    def _take_stock(self) -> None:
-        """What the disk shows of the outbox."""
-        disk = self.client.machine.disk
-        slots = disk.names("/outbox") if "outbox" in disk.names("/") else []
-        if len(slots) > 1:
-            self.world.tell("slots shared")
-        if any(
-            name.isdigit() and int(name) > 1 for s in slots for name in disk.names(f"/outbox/{s}")
-        ):
-            self.world.tell("outbox rewritten")
 
     def moment(self) -> int:
         """A point in the order of events."""
@@ -284,6 +275,7 @@ class Process:
             given = saw.Given(
                 self.client.name, self.number, self._life(message), subscription_of(message),
                 message.offset, message.payload, message.key, asked, self.history.moment(),
+                self.engine.generation,
             )  # fmt: skip
             self.history.seen.append(given)
 
@@ -365,11 +357,16 @@ class Process:
                 moment = self.history.moment()
                 opened = saw.Opened(self.client.name, self.number, engine.client_epoch, moment)
                 self.history.seen.append(opened)
+                self.history.back.let_in(self.client, engine.generation)
         if engine.failure is not None and self.failure is None:
             self.failure = engine.failure
             self.world.tell(f"client {engine.failure.code}")
-            if engine.failure.code == "fenced" and self.number == self.client.newest:
+            newest = self.number == self.client.newest
+            overtaken = self.history.back.may_be_overtaken(self.client.name)
+            if engine.failure.code == "fenced" and newest and not overtaken:
                 self.history.trouble(f"fenced: {self.client.name}, though nothing newer began")
+            if engine.failure.code == "history_lost":
+                self.world.lost_history(self)
         watched, self._watched = self._watched, []
         for each in watched:
             if each[0].done:
@@ -378,7 +375,7 @@ class Process:
                 self._watched.append(each)
 
     def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
-        if isinstance(ticket.error, Fenced | StorageUnsure):
+        if isinstance(ticket.error, UNSURE):
             return  # the next start sends what was recorded
         story.answered = self.history.moment()
         self._numbered.discard(story.topic)
@@ -392,6 +389,7 @@ class Process:
             self.world.tell("put known from a deleted topic")
             return
         story.first_offset, story.stored = receipt.offset, receipt.stored
+        self.history.back.accepted(story, self.client)
         state = self.engine.state
         producer = state.slots[0].producer if story.lasting else state.guest
         numbers = vars(self.engine.outflow)["_publisher"].numbers(story.topic, producer)

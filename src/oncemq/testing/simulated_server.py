@@ -94,6 +94,7 @@ class SimulatedServer:
         self.disk = ProcessDisk(machine, sprung)
         self.driver: Driver | None = None
         self.opened: Opened | None = None
+        self.missing: list[inventory.Missing] = []  # what a person agreed to lose
         self._clock = clock
         self._network = network
         self._chance = chance
@@ -119,7 +120,8 @@ class SimulatedServer:
         for serial, record in opened.replay:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
-        inventory.check(shard, opened.log)
+        agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
+        self.missing = inventory.take(shard, opened.log, agreed=agreed)
         broker = Broker(shard, Rules(stage_ms=STAGE_MS))
         self._now = SteadyClock(
             self._wall_micros, lambda: self._clock.now // MICROSECOND, shard.last_timestamp
@@ -128,6 +130,7 @@ class SimulatedServer:
         self.opened = opened
         self.driver = Driver(broker, opened.log)
         self.driver.reaches = self._network.reaches
+        self.driver.lose([each.record for each in self.missing], self._now())
         self.driver.keep_time(self._now.calendar, self._now())
         self.driver.begin(self._now())
         self._housekeeping = Housekeeping(self.driver, self._now())

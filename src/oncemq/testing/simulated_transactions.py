@@ -122,6 +122,7 @@ def put_under_key(
         # Whoever began it may have been fenced, and this one went on under the same key.
         story.client, story.process = process.client.name, process.number
         story.answered = history.moment()
+        story.client, story.process = process.client.name, process.number  # whoever came first
         story.first_offset, story.stored = receipt.offset, receipt.stored
     elif known != (receipt.offset, receipt.stored):
         history.trouble(f"changed: key {number} was {known}, and is {receipt}")

@@ -13,10 +13,12 @@ from oncemq.core.audit.checker import check
 from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
+from oncemq.testing.acceptance import Person
 from oncemq.testing.cast import MORTAL, Cast, Step
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
 from oncemq.testing.deals import DEALS, Deals
 from oncemq.testing.fake_database import FakeDatabase
+from oncemq.testing.going_back import GoingBack
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
 from oncemq.testing.lives import ServerLives
@@ -51,7 +53,8 @@ def run(schedule: Schedule) -> Outcome:
     history = simulation.history
     given = sum(isinstance(seen, saw.Given) for seen in history.seen)
     clock = simulation.clock
-    findings = [*history.troubles, *history.in_two_lives(), *map(str, check(history.facts()).kept)]
+    kept = [each for each in check(history.facts()).kept if not history.back.excuses(each)]
+    findings = [*history.troubles, *history.in_two_lives(), *map(str, kept)]
     return Outcome(
         findings, simulation.world.told, clock.trace, clock.events, clock.now,
         len(history.puts), given,
@@ -90,6 +93,7 @@ class Simulation:
             )
             for name in (*cast.lasting, *cast.guests)
         }
+        self._can_go_back(options)
         self.world.clients = list(self.clients)
         self.world.is_steady = not cast.has("clock_jump")
         self.deals = Deals(self.clients, cast.topics, self.history)
@@ -117,6 +121,13 @@ class Simulation:
             "fill_client": self._fill_client,
             **dict.fromkeys(DEALS, self._deal),
         }
+
+    def _can_go_back(self, options: Options) -> None:
+        self.person = Person(self.start, stream(options.seed, "person"))
+        if options.back:
+            self.clients[self.person.client.name] = self.person.client
+            self.world.lost_history = self.person.told
+        self.going_back = GoingBack(self.lives, self.history, self.world, options.seed)
 
     def live(self) -> None:
         """From the first start to the last power cut."""
@@ -158,6 +169,12 @@ class Simulation:
             case "fill_disk":
                 self.lives.fill(int(args["spare"]))
                 self._later(args["for_ms"], lambda: self.lives.fill(1 << 39))
+            case "back_up":
+                self.going_back.back_up()
+            case "go_back":
+                self.going_back.restore(int(args["down_ms"]))
+            case "damage":
+                self.going_back.damage(int(args["down_ms"]))
             case "set_clock":
                 self.lives.pace.skew_micros += int(args["ms"]) * 1000
             case _:
@@ -167,6 +184,8 @@ class Simulation:
         self.clock.after(int(delay_ms) * MILLISECOND, event)
 
     def start(self, client: SimulatedClient, trap: Trap | None = None) -> None:
+        if client.accepting:
+            return  # the person starts it
         client.processes.append(
             Process(self.world, client, sprung=lambda trap: self._sprung(client, trap), trap=trap)
         )

@@ -1,5 +1,6 @@
 """What outlives the processes of a simulation: what they all share, and each client's machine."""
 
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ class World:
         self.clients: list[str] = []
         self.is_steady = True  # the server's clock is never set
         self.told: dict[str, int] = {}  # what clients were told, counted
+        self.lost_history: Callable[[Process], None] = lambda process: None  # who sees to it
 
     def tell(self, what: str) -> None:
         """Count it, for the marks."""
@@ -55,6 +57,18 @@ class SimulatedClient:
         self.interests = Interests(topics)
         self.tainted = False  # its state was replaced
         self.newest = 0  # the process that was started last
+        self.accepting = False  # a person works on its state: nothing is started
+        self.accepted = 0  # how often a person accepted what the server lost
+
+    @property
+    def marks(self) -> list[str]:
+        """What the disk shows of the outbox."""
+        disk = self.machine.disk
+        slots = disk.names("/outbox") if "outbox" in disk.names("/") else []
+        editions = [name for slot in slots for name in disk.names(f"/outbox/{slot}")]
+        rewritten = any(name.isdigit() and int(name) > 1 for name in editions)
+        shown = {"slots shared": len(slots) > 1, "outbox rewritten": rewritten}
+        return [mark for mark, so in shown.items() if so]
 
     def mend(self) -> None:
         """Its disk works again."""

@@ -98,3 +98,16 @@ def test_a_request_sent_twice_without_an_answer_is_trouble() -> None:
     assert open_.troubled
     open_.end(token)
     assert not open_.troubled
+
+
+def test_an_answer_to_a_copy_from_an_earlier_epoch_of_its_own_counts_once() -> None:
+    open_ = exchanges()
+    token = open_.begin(make)
+    (exchange,) = open_.due(Micros(0))
+    open_.sent(exchange, Micros(0), 1)
+    assert not open_.is_of_before(token, 1)
+    assert open_.is_of_before(token, None)  # it is being let in: that tells
+    assert open_.is_of_before(token, 2)
+    assert open_.due(Micros(0)) == [exchange]  # so it goes again, under the epoch of now
+    open_.sent(exchange, Micros(0), 2)
+    assert not open_.is_of_before(token, 2)

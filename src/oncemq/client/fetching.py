@@ -1,0 +1,119 @@
+"""Fetches: gets under way for the feeds of a client, one for each feed.
+
+Laws: what a fetch brings goes behind what its feed has; what the server says it lost is told once.
+What came in one generation of the server's log is void in another: the same offsets may be other
+messages there.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Fetched, verified
+from oncemq.core.names import ANONYMOUS_EPOCH, Offset, SubscriptionId
+from oncemq.core.replies import Messages, Refused, Reply
+from oncemq.core.requests import Get
+from oncemq.core.step import Body
+from oncemq.core.subscriber import is_single
+from oncemq.errors import Corrupt
+
+if TYPE_CHECKING:
+    from oncemq.client.engine import Engine
+
+FETCH_BYTES = 4 << 20  # what one get brings at most
+
+
+class Fetches:
+    """All of one engine."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._under_way: dict[str, tuple[int, Ticket[None], int]] = {}
+
+    def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
+        """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
+        subscriber = self._engine.subscriber
+        under_way = self._under_way.get(topic)
+        if under_way is not None:
+            token, ticket, waits = under_way
+            if waits <= wait_ms and not subscriber.outdated(topic):
+                return ticket
+            self._engine.drop(token)
+        ticket = Ticket[None]()
+        feed = subscriber.feed(topic)
+        count = subscriber.want(topic, limit)
+        get = Get(
+            self._engine.client,
+            ANONYMOUS_EPOCH,
+            topic if is_single(topic) else "",
+            settled=subscriber.untold(),
+            start=feed.ahead if is_single(topic) else Offset(-1),
+            limit=count,
+            bytes_max=FETCH_BYTES,
+            wait_ms=wait_ms,
+            only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
+            subscription_id=subscriber.subscription(topic) or SubscriptionId(0),
+        )
+        self._send(topic, get, ticket)
+        return ticket
+
+    def end(self, topic: str) -> None:
+        """What is on its way for a topic (or for any) is not wanted any more (G6)."""
+        for key in list(self._under_way):
+            if key == topic or not is_single(key):
+                self._end(key)
+
+    def end_all(self) -> None:
+        """Nothing that is on its way is wanted any more; who waits asks anew."""
+        for key in list(self._under_way):
+            self._end(key)
+
+    def forget(self, topic: str) -> None:
+        """Nobody waits any more for what is on its way for this feed."""
+        if topic in self._under_way:
+            self._engine.drop(self._under_way.pop(topic)[0])
+
+    def _end(self, key: str) -> None:
+        token, ticket, _ = self._under_way.pop(key)
+        self._engine.drop(token)
+        ticket.fill(None)
+
+    def _send(self, topic: str, get: Get, ticket: "Ticket[None]") -> None:
+        engine = self._engine
+        token = engine.begin(
+            lambda: (replace(get, client_epoch=engine.client_epoch or ANONYMOUS_EPOCH), None),
+            partial(self._came, topic, get, ticket),
+            patience_ms=get.wait_ms,
+        )
+        self._under_way[topic] = (token, ticket, get.wait_ms)
+
+    def _came(
+        self, topic: str, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
+    ) -> None:
+        subscriber, losses = self._engine.subscriber, self._engine.losses
+        self._under_way.pop(topic, None)
+        if isinstance(reply, Refused) and reply.code == "storage_full" and get.settled:
+            # No room to note what is settled: that is told later, messages come all the same.
+            self._send(topic, replace(get, settled=()), ticket)
+            return
+        if isinstance(reply, Refused):
+            subscriber.put_back(topic)
+            ticket.fail(error_of(reply))
+            return
+        assert isinstance(reply, Messages)
+        subscriber.told(get.settled)
+        try:
+            generation = self._engine.generation
+            stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]
+        except Corrupt as damage:
+            ticket.fail(damage)
+            return
+        for lost in reply.lost:
+            if subscriber.before(lost.topic, lost.end_offset):
+                losses.met(lost)
+        subscriber.came(topic, stretches, more=reply.more)
+        ticket.fill(None)

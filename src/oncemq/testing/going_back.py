@@ -1,0 +1,196 @@
+"""A simulated server that goes back in time: a backup is restored, or damage is taken out.
+
+Both run the shipped code of `once backup`, `once restore` and `once repair --accept-loss`, as tools
+of their own on the server's machine. Laws: damage that the shipped code does not see, or cannot
+mend, is not done (a bit of the last frame is a torn tail to everybody). A backup that was made
+must be there to be restored, whatever befell the machine since.
+"""
+
+import errno
+from collections.abc import Iterator
+from random import Random
+
+from oncemq.core.names import TopicId
+from oncemq.core.records import MessagesStored
+from oncemq.errors import OnceMQError, StorageRefused
+from oncemq.server.examination import accept_loss, examine
+from oncemq.storage.backup import back_up, read_manifest, restore
+from oncemq.storage.diagnosis import valid_frames
+from oncemq.storage.framing import frame_key
+from oncemq.storage.layout import read_format
+from oncemq.testing.cast import SETTLING_MS, Cast, Step
+from oncemq.testing.clock import stream
+from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.history import History
+from oncemq.testing.lives import AMPLE, ServerLives
+from oncemq.testing.lost_future import WentBack
+from oncemq.testing.simulated_server import DIRECTORY, SimulatedServer
+from oncemq.testing.world import World
+from oncemq.wire import batch
+
+BACKUP = "/backup"
+TRIES = 20  # to find a place whose damage shows
+
+
+def back_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
+    """A backup or two, and later one going back."""
+    if not cast.options.back:
+        return
+    chaos_ms = cast.options.chaos_ms
+    backed_up = draw.randrange(SETTLING_MS, chaos_ms * 2 // 3)
+    yield Step(backed_up, "back_up")
+    if draw.random() < 0.4:
+        backed_up = draw.randrange(backed_up, chaos_ms * 3 // 4)
+        yield Step(backed_up, "back_up")
+    at = draw.randrange(backed_up + 50, chaos_ms)
+    do = "damage" if draw.random() < 0.3 else "go_back"
+    yield Step(at, do, "", {"down_ms": draw.choice((20, 500, 2_000))})
+
+
+class GoingBack:
+    """The one going back of a world."""
+
+    def __init__(self, lives: ServerLives, history: History, world: World, seed: int) -> None:
+        self._lives = lives
+        self._history = history
+        self._world = world
+        self._seed = seed
+        self._backed_up: int | None = None  # when the newest backup was begun
+        self._since: int | None = None  # it went back to what was there at that moment
+        self._before: list[tuple[int, int, set[int]]] = []  # what was stored: see `_stored`
+        lives.came_up = self._came_up
+
+    @property
+    def _disk(self) -> FaultyDisk:
+        return self._lives.machine.disk
+
+    def back_up(self) -> None:
+        """What `once backup` does, beside a server that runs or not."""
+        moment = self._history.moment()
+        try:
+            back_up(self._disk, DIRECTORY, BACKUP, progress=_silent)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+            self._world.tell("backup failed")
+        except StorageRefused:
+            self._world.tell("backup refused")  # of a directory that is being made
+        else:
+            self._backed_up = moment
+            self._world.tell("backup made")
+
+    def restore(self, down_ms: int) -> None:
+        """What `once restore` does, in place of what the server had."""
+        if self._backed_up is None or self._since is not None:
+            return
+        self._lives.take_down(down_ms)
+        self._mend()
+        assert read_manifest(self._disk, BACKUP) is not None
+        self._before = list(_stored(self._disk))
+        self._disk.rename(DIRECTORY, f"{DIRECTORY}-before")
+        random = stream(self._seed, "restore")
+        restore(self._disk, BACKUP, DIRECTORY, random_bytes=random.randbytes, progress=_silent)
+        if not examine(self._disk, DIRECTORY).sound:
+            self._history.trouble("lost: the restored backup is not whole")
+        self._since = self._backed_up
+        self._world.tell("backup restored")
+
+    def damage(self, down_ms: int) -> None:
+        """A byte of the log changes, and a person accepts what that costs."""
+        if self._since is not None:
+            return
+        self._lives.take_down(down_ms)
+        self._mend()
+        chosen = self._place(stream(self._seed, "damage"))
+        if chosen is None:
+            return
+        self._before = list(_stored(self._disk))
+        _change(self._disk, *chosen)
+        random = stream(self._seed, "repair")
+        accept_loss(self._disk, DIRECTORY, random_bytes=random.randbytes)
+        if not examine(self._disk, DIRECTORY).sound:
+            self._history.trouble("lost: the log is not whole after its repair")
+        self._since = 0
+        self._world.tell("damage taken out")
+
+    def _place(self, draw: Random) -> tuple[str, int] | None:
+        """A byte whose change is seen, and can be mended."""
+        folder = f"{DIRECTORY}/log"
+        names = [n for n in self._disk.names(folder) if n.endswith((".log", ".cold"))]
+        for _ in range(TRIES if names else 0):
+            path = f"{folder}/{draw.choice(names)}"
+            copy = self._disk.fork(Random(0))
+            size = len(copy.open(path).read(0, 1 << 30).rstrip(b"\0"))
+            position = draw.randrange(max(1, size))
+            _change(copy, path, position)
+            try:
+                found = examine(copy, DIRECTORY)
+            except OnceMQError:
+                continue
+            if not found.sound and found.diagnosis.mendable:
+                return path, position
+        return None
+
+    def _mend(self) -> None:
+        """The machine is in order when a person works on it."""
+        self._disk.faults.capacity, self._disk.faults.failing_syncs = AMPLE, 0
+
+    def _came_up(self, server: SimulatedServer) -> None:
+        """The first time since: this is what is left."""
+        if self._since is None or self._history.back.went_back is not None:
+            return
+        assert server.driver is not None
+        shard, log = server.driver.broker.shard, server.driver.log
+        topics = shard.topics.values()
+        names = {topic.id: topic.name for topic in topics}
+        self._history.back.went_back = WentBack(
+            self._since,
+            self._history.moment(),
+            log.generation,
+            {topic.name: topic.end for topic in topics},
+            {
+                (client, topic.name): subscription.id
+                for topic in topics
+                for client, subscription in topic.subscriptions.items()
+            },
+            [
+                (names[record.topic_id], record.first_offset, record.end_offset)
+                for record, _ in server.missing
+                if record.topic_id in names
+            ],
+            {
+                number
+                for topic_id, offset, numbers in self._before
+                if topic_id not in names or offset >= shard.topics[TopicId(topic_id)].end
+                for number in numbers
+            },
+        )
+
+
+def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, set[int]]]:
+    """Every batch of the server's log: its topic, its first offset, the numbers of its puts."""
+    form = read_format(disk, DIRECTORY)
+    names = disk.names(f"{DIRECTORY}/log") if form else []
+    for name in names:
+        if form is None or not name.endswith((".log", ".cold")):
+            continue
+        file = disk.open(f"{DIRECTORY}/log/{name}")
+        for frame in valid_frames(file, 0, frame_key(form.identity)):
+            record = frame.record()
+            if isinstance(record, MessagesStored):
+                body = file.read(frame.body_position, frame.body_bytes)
+                payloads = batch.payloads_of(body, record.count, record.columns)
+                numbers = {int(each.split(b".", 1)[0]) for each in payloads}
+                yield record.topic_id, record.first_offset, numbers
+
+
+def _change(disk: FaultyDisk, path: str, position: int) -> None:
+    file = disk.open(path)
+    byte = file.read(position, 1) or b"\0"
+    file.write([bytes([byte[0] ^ 0x41])], position)
+    file.sync()
+    file.close()
+
+
+def _silent(_name: str, _size: int) -> None:
+    """Nobody looks."""

@@ -1,0 +1,134 @@
+"""What the checker is told of a server that went back in time: the history that is left.
+
+A person agreed to lose what came after the state that the server went on from. Laws: what that
+state has is held against everybody as ever. What came after it, up to the moment when the server
+was back, is left out, and nothing else: messages that were given, receipts, subscriptions. Whoever
+knows of it is told before it goes on; that is judged here, for no other rule would miss it.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from oncemq.core.audit.facts import Joined
+from oncemq.core.audit.findings import Finding
+
+if TYPE_CHECKING:
+    from oncemq.testing.history import Given, History, PutStory, Seen
+    from oncemq.testing.world import SimulatedClient
+
+MISSED = ("lost_prefix", "lost_middle", "lost_tail")
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """One going back, as the server was when it was up again."""
+
+    since: int  # all that was known before this moment is in the state that it went on from
+    moment: int  # it was up again
+    generation: int
+    ends: dict[str, int]  # of each topic
+    subscriptions: dict[tuple[str, str], int]  # by client and topic
+    holes: list[tuple[str, int, int]]
+    puts: set[int]  # numbers of puts that were stored, and are not any more
+
+
+class LostFuture:
+    """What was lost by going back, once in a world; nothing, in most of them."""
+
+    def __init__(self, history: "History") -> None:
+        self.went_back: WentBack | None = None
+        self._history = history
+        self._let_in: set[str] = set()  # clients that the server has let in since
+
+    # What is left
+
+    def put(self, story: "PutStory") -> "PutStory":
+        """A put as it is in the history that is left."""
+        back = self.went_back
+        if back is None or (story.answered or 0) > back.moment:
+            return story
+        unwanted = story.stored is False and story.begun > back.since
+        stored = story.answered is None and story.number in self._gone  # and nobody heard of it
+        if not unwanted and not stored and not self._is_lost(story):
+            return story
+        return replace(
+            story,
+            recorded=False, answered=None, first_offset=None, stored=None,
+            alone=True,  # what the outbox has not noted as sent yet goes again, some time
+        )  # fmt: skip
+
+    @cached_property
+    def _gone(self) -> set[int]:
+        """The numbers of puts that were stored, and are no more; settled ones are on no disk."""
+        assert self.went_back is not None
+        lost = [each for each in self._history.seen if not self.stays(each)]
+        payloads = [payload for each in lost if (payload := getattr(each, "payload", b""))]
+        return self.went_back.puts | {int(payload.split(b".", 1)[0]) for payload in payloads}
+
+    def stays(self, seen: "Seen") -> bool:
+        """Whether what somebody saw is in the history that is left."""
+        back = self.went_back
+        if back is None:
+            return True
+        if isinstance(seen, Joined):
+            there = back.subscriptions.get((seen.client, seen.topic)) == seen.subscription
+            return there or not back.since < seen.moment <= back.moment
+        generation = getattr(seen, "generation", back.generation)
+        return generation >= back.generation or self._is_kept(cast("Given", seen))
+
+    def _is_kept(self, given: "Given") -> bool:
+        """Whether the message, and the subscription that it was given to, are still there."""
+        back = self.went_back
+        assert back is not None
+        theirs = back.subscriptions.get((given.client, given.topic))
+        if given.moment > back.since and theirs != given.subscription:
+            return False
+        return given.offset < back.ends.get(given.topic, 0)
+
+    def excuses(self, finding: Finding) -> bool:
+        """Whether what was missed lies in a hole that a person agreed to."""
+        end = finding.offset + finding.count
+        return finding.kind in MISSED and any(
+            finding.topic == topic and low <= finding.offset and end <= high
+            for topic, low, high in (self.went_back.holes if self.went_back else ())
+        )
+
+    # Who knows of it is told
+
+    def let_in(self, client: "SimulatedClient", generation: int) -> None:
+        """The server let a client in: for the first time since, it must not know more."""
+        back = self.went_back
+        if back is None or generation < back.generation or client.name in self._let_in:
+            return
+        self._let_in.add(client.name)
+        for topic, (subscription, cursor) in client.journal.cursors().items():
+            theirs = back.subscriptions.get((client.name, topic))
+            if not client.accepted and theirs == subscription and cursor > back.ends[topic]:
+                end = f"{topic} ended @{back.ends[topic]}"
+                self._history.trouble(f"went on: {client.name} with cursor @{cursor}, but {end}")
+
+    def accepted(self, story: "PutStory", client: "SimulatedClient") -> None:
+        """A put has its receipt: its process must not have lost an earlier one, and not know.
+
+        Another process may not have heard of that receipt, and puts it again.
+        """
+        back, history = self.went_back, self._history
+        if back is None or not story.lasting or client.accepted:
+            return
+        for other in history.puts.values():
+            mine = (other.process, other.topic) == (story.process, story.topic) and other.lasting
+            before = other.answered is not None and other.answered <= back.moment
+            if mine and before and self._is_lost(other):
+                gone = f"{other.topic}@{other.first_offset}"
+                history.trouble(f"went on: {client.name} put more, and {gone} of its was lost")
+                return
+
+    def may_be_overtaken(self, client: str) -> bool:
+        """Whether an older process may be let in after a newer: all say hello anew then."""
+        return self.went_back is not None and client in self._history.twins
+
+    def _is_lost(self, story: "PutStory") -> bool:
+        back, first = self.went_back, story.first_offset
+        assert back is not None
+        return first is not None and first + story.count > back.ends.get(story.topic, 0)

@@ -1,0 +1,64 @@
+"""Bugs planted in what a server that went back in time, and its clients, must do; see `planted`."""
+
+from typing import Any
+
+import msgspec
+
+from oncemq.client import accepting
+from oncemq.client.arrival import Arrival
+from oncemq.client.engine import Engine
+from oncemq.client.outflow import Outflow
+from oncemq.core.exchanges import Exchanges
+from oncemq.core.replies import LostCursor
+from oncemq.storage import backup
+from oncemq.storage.layout import replace_file
+from oncemq.testing.planting import instead
+
+
+@instead(backup, "continue_format", "back")
+def _restores_without_raising_the_generation(_: Any) -> Any:
+    def continue_format(disk: Any, directory: str, old: Any, random_bytes: Any) -> Any:
+        replace_file(disk, f"{directory}/FORMAT", msgspec.json.encode(old))
+        return old
+
+    return continue_format
+
+
+@instead(Arrival, "_compare", "back")
+def _does_not_compare_its_cursors(_: Any) -> Any:
+    def compare(self: Any, log: Any, then: Any) -> None:
+        then([])
+
+    return compare
+
+
+@instead(Outflow, "_lost", "back")
+def _does_not_compare_its_numbers(_: Any) -> Any:
+    def lost(self: Any, *args: Any) -> None:
+        return None
+
+    return lost
+
+
+@instead(accepting, "goes_on_at", "back")
+def _keeps_its_cursor_when_a_loss_is_accepted(original: Any) -> Any:
+    def goes_on_at(lost: LostCursor) -> Any:
+        return None if original(lost) is None else lost.known
+
+    return goes_on_at
+
+
+@instead(Engine, "meet", "back")
+def _hands_out_what_it_fetched_before_the_server_went_back(_: Any) -> Any:
+    def meet(self: Any, generation: Any) -> None:
+        self.generation = generation
+
+    return meet
+
+
+@instead(Exchanges, "is_of_before", "back")
+def _takes_an_answer_to_its_older_epoch_for_its_own(_: Any) -> Any:
+    def is_of_before(self: Exchanges, token: int, client_epoch: Any) -> bool:
+        return False
+
+    return is_of_before
