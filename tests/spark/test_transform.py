@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 import pytest
 from msgspec import structs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.conftest import copied
 
@@ -227,6 +227,33 @@ def test_a_bad_message_becomes_a_letter_once_beside_the_rows(mq: Client, once: O
     stored = mq.read("orders", 1)[0].timestamp
     assert datetime.fromisoformat(first.time) == stored
     assert (second.origin, second.headers) == ("orders@3", {})
+
+
+def test_a_message_for_which_the_query_fails_becomes_a_letter(mq: Client, once: Once) -> None:
+    mq.create_topic("copy", Retention(forever=True))
+
+    def shares(orders: DataFrame) -> DataFrame:
+        half = functions.udf(lambda each: 1 // (each - 7), "int")
+        return orders.select(half("each").alias("half"), functions.expr("60 / each AS share"))
+
+    source = Source(topic="orders", schema="each int")
+    definition = Definition(
+        name="shares",
+        sources={"orders": source},
+        function=shares,
+        target=Target(topic="copy"),
+        dead="shares.dead",
+    )
+    put(mq, "orders", *({"each": each} for each in (1, 0, 7)))
+    done = once(definition)
+    forget_the_last_commit(done.checkpoint)
+    once(definition)
+    assert [row["share"] for row in values(mq, "copy")] == [60]
+    found = {each.origin: each for each in graveyard.open_letters(mq, "shares.dead")}
+    assert sorted(found) == ["orders@1", "orders@2"]
+    assert "DIVIDE_BY_ZERO" in found["orders@1"].reason
+    assert "ZeroDivisionError: integer division or modulo by zero" in found["orders@2"].reason
+    assert found["orders@2"].payload == b'{"each": 7}'
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,6 @@ def test_what_is_wrong_is_told_by_name(toml, old: str, new: str, said: str) -> N
     ("change", "said"),
     [
         ({"target": Target(path="/x")}, "the target has to be a topic"),
-        ({"sources": {"a": Source(topic="a")}}, "every value fits"),
         (
             {"sources": {"a": Source(topic="a", schema="n int"), "b": Source(pattern="b.*")}},
             "each has to name topics of its own",
@@ -225,6 +224,27 @@ def test_a_function_takes_the_sources_by_name() -> None:
 def test_targets_that_cannot_be(target: Target, mode, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         pipeline(sources={"a": Source(topic="a")}, target=target, mode=mode, name="n")(id)
+
+
+@pytest.mark.parametrize(
+    ("said", "advised"),
+    [
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", True),
+        ("Traceback (most recent call last)\nZeroDivisionError: by zero", True),
+        ("[PARSE_SYNTAX_ERROR] near 'SELEC'. SQLSTATE: 42601", False),
+    ],
+)
+def test_a_row_that_fails_names_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, said: str, advised: bool
+) -> None:
+    def attempt(work: Transforming, *, follow: bool) -> Transformed:
+        raise PySparkException(said)
+
+    monkeypatch.setattr(Transforming, "run", attempt)
+    definition = pipeline(sources={"a": Source(topic="a")}, target=Target(topic="b"), name="n")(id)
+    with pytest.raises(OnceMQError) as told:
+        transform_on(Run("transform", "n"), definition)
+    assert ("--dead n.dead, or dead = 'n.dead' in the file" in told.value.detail) is advised
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dead",
     metavar="TOPIC",
-    help="Where messages go whose value does not fit; without it one fails the batch.",
+    help="Where messages go that do not fit, or for which the query fails.",
 )
 @click.option("--dry-run", is_flag=True, help="Show columns and plan; read and write nothing.")
 @spark_options

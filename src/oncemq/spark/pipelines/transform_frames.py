@@ -2,10 +2,10 @@
 # pyspark's columns are typed loosely.
 """A transform as frames of Spark: its sources as views, its rows, and the messages they become."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import MapType, TimestampType
 
@@ -46,43 +46,50 @@ def _about(name: str, source: Source, frame: DataFrame) -> list[Column]:
 
 @contextmanager
 def rows(run: Run, definition: Definition) -> Generator[DataFrame]:
-    """What the query or the function makes of the sources. To be started within the block: over
+    """What the query or the function makes of the sources, as a stream."""
+
+    def read(source: Source) -> DataFrame:
+        options = source.reading(run.server, run.timeout, dead=bool(definition.dead))
+        return run.spark.readStream.format("oncemq").options(**options).load()
+
+    with rows_of(run.spark, definition, read) as found:
+        if not found.isStreaming:
+            raise ConfigError("the query reads none of the sources, so there is nothing to follow")
+        yield found
+
+
+@contextmanager
+def rows_of(
+    spark: SparkSession, definition: Definition, read: Callable[[Source], DataFrame]
+) -> Generator[DataFrame]:
+    """The same of sources that are read in a way of one's own. To be used within the block: over
     Spark Connect a query finds its views only when it starts.
     """
-    read = {name: _raw(run, each, definition) for name, each in definition.sources.items()}
-    sources = {name: _view(name, each, read[name]) for name, each in definition.sources.items()}
+    sources = {
+        name: _view(name, each, _fitting(read(each), each, definition))
+        for name, each in definition.sources.items()
+    }
     if not definition.sql:
         found = checked_call(definition)(**sources)
         if not isinstance(found, DataFrame):
             raise ConfigError(f"the function returned {found!r}, not a DataFrame")
-        yield _streaming(found)
+        yield found
         return
     try:
         for name, frame in sources.items():
             frame.createOrReplaceTempView(name)
-        yield _streaming(run.spark.sql(definition.sql))
+        yield spark.sql(definition.sql)
     finally:
         for name in sources:
-            run.spark.catalog.dropTempView(name)
+            spark.catalog.dropTempView(name)
 
 
-def _raw(run: Run, source: Source, definition: Definition) -> DataFrame:
-    dead = bool(definition.dead)
-    options = source.reading(run.server, run.timeout, dead=dead)
-    raw = run.spark.readStream.format("oncemq").options(**options).load()
-    return _fitting(raw, source) if dead and source.may_misfit else raw
-
-
-def _fitting(raw: DataFrame, source: Source) -> DataFrame:
+def _fitting(raw: DataFrame, source: Source, definition: Definition) -> DataFrame:
     """What has a value that fits, with the columns that were asked for."""
+    if not definition.dead or not source.may_misfit:
+        return raw
     others = ["_corrupt"] if source.headers else ["_corrupt", "headers"]
     return raw.where("_corrupt IS NULL").drop(*others)
-
-
-def _streaming(frame: DataFrame) -> DataFrame:
-    if not frame.isStreaming:
-        raise ConfigError("the query reads none of the sources, so there is nothing to follow")
-    return frame
 
 
 def messages(frame: DataFrame, target: Target) -> DataFrame:

@@ -13,6 +13,7 @@ letters, so nothing in one depends on when or where it was written.
 """
 
 import json
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -37,6 +38,10 @@ STORED = (
 )
 
 Ranges = dict[str, tuple[int, int]]  # of each topic, the offsets from and up to
+Raised = Sequence[tuple[Ranges, str]]  # messages that the query failed for, and why
+
+PLAIN = Source(headers=True)  # messages as they are
+REASON_CHARACTERS = 1_000
 
 
 class Letters:
@@ -48,18 +53,28 @@ class Letters:
         self._run, self._definition = run, definition
         self._offsets = Offsets(run.spark, checkpoint)
 
-    def beside(self, batch: DataFrame, number: int) -> DataFrame:
+    def beside(self, rows: DataFrame, number: int, raised: Raised = ()) -> DataFrame:
         """The rows of a batch and its letters as one: each says which topic it is for."""
-        before, after = self._offsets.of(number - 1), self._offsets.of(number)
-        found = [
-            self._of(batch.sparkSession, source, ranges)
-            for source in self._definition.sources.values()
-            if source.may_misfit and (ranges := _ranges(source, before, after))
+        spark, definition = rows.sparkSession, self._definition
+        found: list[DataFrame] = []
+        for source in definition.sources.values():
+            ranges = self.ranges(source, number)
+            if ranges and source.may_misfit:
+                raw = self.read(spark, source, ranges).where("_corrupt IS NOT NULL")
+                found.append(letters(raw, "_corrupt", _misfit(source), definition))
+        found += [
+            letters(self.read(spark, PLAIN, place), "value", reason, definition)
+            for place, reason in raised
         ]
-        rows = batch.select(*_columns(batch, self._definition.target))
-        return reduce(DataFrame.unionByName, found, rows)
+        columns = _columns(rows, definition.target)
+        return reduce(DataFrame.unionByName, found, rows.select(*columns))
 
-    def _of(self, spark: SparkSession, source: Source, ranges: Ranges) -> DataFrame:
+    def ranges(self, source: Source, number: int) -> Ranges:
+        """What a batch has read of the topics of a source."""
+        return _ranges(source, self._offsets.of(number - 1), self._offsets.of(number))
+
+    def read(self, spark: SparkSession, source: Source, ranges: Ranges) -> DataFrame:
+        """Some offsets of the topics of a source, once more."""
         options = source.reading(self._run.server, self._run.timeout, dead=True)
         others = {"subscribePattern", "assign", "startingTimestamp", "startingOffsetsByTimestamp"}
         passed = {name.lower() for name in (*STREAM, *others)}
@@ -69,8 +84,7 @@ class Letters:
             "startingOffsets": json.dumps({name: start for name, (start, _) in ranges.items()}),
             "endingOffsets": json.dumps({name: stop for name, (_, stop) in ranges.items()}),
         }
-        raw = spark.read.format("oncemq").options(**options).load()
-        return letters(raw, source, self._definition)
+        return spark.read.format("oncemq").options(**options).load()
 
 
 class Offsets:
@@ -110,25 +124,29 @@ def _ranges(source: Source, before: list[Progress], after: list[Progress]) -> Ra
     return found
 
 
-def letters(raw: DataFrame, source: Source, definition: Definition) -> DataFrame:
-    """The letters of what was read: of rows with bytes in `_corrupt`."""
+def _misfit(source: Source) -> str:
     wanted = f"JSON of {source.schema}" if source.is_json else "UTF-8"
+    return f"the value does not fit: it is not {wanted}"
+
+
+def letters(raw: DataFrame, value: str, reason: str, definition: Definition) -> DataFrame:
+    """The letters of messages whose bytes are in the column `value`."""
     ours: dict[str, Column] = {
         "handler": F.lit(definition.sink),
         "topic": F.col("topic"),
         "offset": F.col("offset").cast("string"),
         "key": F.coalesce(F.lower(F.hex("key")), F.lit("")),
-        "reason": F.lit(f"the value does not fit: it is not {wanted}"),
+        "reason": F.lit(reason[:REASON_CHARACTERS]),
         "traceback": F.lit(""),
         "attempts": F.lit("1"),
         "time": F.expr(STORED),
     }
     named = [part for name, text in ours.items() for part in (F.lit(PREFIX + name), text)]
     theirs = F.expr(f"map_filter(coalesce(headers, map()), (name, text) -> NOT ({OURS}))")
-    return raw.where("_corrupt IS NOT NULL").select(
+    return raw.select(
         F.lit(definition.dead).alias("topic"),
         "key",
-        F.col("_corrupt").alias("value"),
+        F.col(value).alias("value"),
         F.map_concat(theirs.cast(HEADERS), F.create_map(*named)).alias("headers"),
     )
 

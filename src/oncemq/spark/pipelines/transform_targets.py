@@ -29,17 +29,11 @@ def whole_path(path: str) -> str:
     return path.rstrip("/") if "://" in path else str(Path(path).absolute())
 
 
-def to_topic(
-    server: str,
-    timeout: float,
-    options: dict[str, str],
-    rows: Callable[[DataFrame, int], DataFrame] = lambda batch, _: batch,
-) -> Write:
-    """A batch write for each micro-batch, for what the stream's own sink does not take: modes, and
-    `rows` that are not of the query."""
+def to_topic(server: str, timeout: float, options: dict[str, str]) -> Write:
+    """A batch write for each micro-batch, for modes that the stream's own sink does not take."""
 
     def write(batch: DataFrame, number: int) -> None:
-        out = rows(batch, number).write.format("oncemq").mode("append")
+        out = batch.write.format("oncemq").mode("append")
         out.options(server=server, timeout=str(timeout), **options).save()
 
     return write

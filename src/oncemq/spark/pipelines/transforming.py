@@ -11,6 +11,7 @@ is refused.
 """
 
 import io
+import re
 import threading
 import time
 from contextlib import redirect_stdout
@@ -31,6 +32,7 @@ from oncemq.spark.options import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.failures import failed
 from oncemq.spark.pipelines.run import MASTER, Run
 from oncemq.spark.pipelines.transform_definition import Definition
+from oncemq.spark.pipelines.transform_faults import Faults, is_of_the_data, is_row_by_row
 from oncemq.spark.pipelines.transform_files import load
 from oncemq.spark.pipelines.transform_frames import messages, rows
 from oncemq.spark.pipelines.transform_letters import Letters
@@ -52,6 +54,7 @@ POLL_SECONDS = 0.2
 LAST_BATCH_SECONDS = 30.0  # for a batch at work when it is asked to stop
 ATTEMPTS = 3
 MISFIT = "does not fit"  # as a read says of a value
+RAISED = re.compile(r"Spark failed: [\w.]+(Error|Exception): ")  # of a function
 BUSY = "Python worker failed to connect back"  # Spark gives it ten seconds, and no setting
 
 
@@ -102,18 +105,22 @@ def transform_on(run: Run, definition: Definition, *, follow: bool = False) -> T
             return work.run(follow=follow)
         except (PySparkException, Py4JError) as error:
             if attempt == ATTEMPTS or BUSY not in str(error):
-                raise _advised(failed(error), definition) from error
+                raise _advised(error, definition) from error
             run.screen.note("the machine was too busy to start a worker of Spark's: once more")
     raise AssertionError("the last attempt returns or raises")
 
 
-def _advised(error: OnceMQError, definition: Definition) -> OnceMQError:
+def _advised(cause: PySparkException | Py4JError, definition: Definition) -> OnceMQError:
     """One bad message fails a batch again and again: say which way out there is."""
-    if MISFIT not in error.detail or definition.dead or not definition.target.is_topic:
+    error = failed(cause)
+    misfit = MISFIT in error.detail
+    is_known = misfit or RAISED.search(error.detail) is not None or is_of_the_data(cause)
+    if not is_known or definition.dead or not definition.target.is_topic:
         return error
+    where = "" if misfit else " (where each row is made of one message)"
     return type(error)(
-        f"{error.detail}. To go on without such messages, and keep them, name a topic for them: "
-        f"--dead {definition.name}.dead, or dead = '{definition.name}.dead' in the file"
+        f"{error.detail}. To go on without such messages, and keep them{where}, name a topic for "
+        f"them: --dead {definition.name}.dead, or dead = '{definition.name}.dead' in the file"
     )
 
 
@@ -188,15 +195,31 @@ class Transforming:
             return writer.foreachBatch(self._into(directory)).start()
         options = {"sink": definition.sink, "unwanted": target.unwanted}
         if definition.dead:
-            letters = Letters(run, definition, checkpoint_of(definition))
-            write = to_topic(run.server, run.timeout, options, letters.beside)
-            return writer.foreachBatch(write).start()
+            return writer.foreachBatch(self._with_letters(options, written)).start()
         if target.topic:
             options["topic"] = target.topic
         if definition.mode == "update":
             return writer.foreachBatch(to_topic(run.server, run.timeout, options)).start()
         reach = {"server": run.server, "timeout": str(run.timeout)}
         return writer.format("oncemq").options(**reach, **options).start()
+
+    def _with_letters(self, options: dict[str, str], written: DataFrame) -> Write:
+        """Rows and letters in one commit; after a batch that failed, without its bad messages."""
+        run, definition = self._run, self._definition
+        letters = Letters(run, definition, checkpoint_of(definition))
+        by_row = len(definition.sources) == 1 and is_row_by_row(written)
+        faults = Faults(letters, definition) if by_row else None
+        put = to_topic(run.server, run.timeout, options)
+
+        def write(batch: DataFrame, number: int) -> None:
+            try:
+                put(letters.beside(batch, number), number)
+            except PySparkException as error:
+                if faults is None or not is_of_the_data(error):
+                    raise
+                put(faults.sorted_out(batch.sparkSession, number), number)
+
+        return write
 
     def _into(self, directory: Directory) -> Write:
         def write(batch: DataFrame, number: int) -> None:
