@@ -38,7 +38,7 @@ def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
         (0, (30,)),
         (0, (30, 10)),
     ]  # what stood before each
-    memory.granted(Epoch(4), 10)
+    assert memory.granted(Epoch(4), 10) == (NO_LOG, {})
     assert memory.claim(40) == (4, (20,), NO_LOG)
     memory.granted(Epoch(3), 99)
     assert memory.claim(50) == (4, (20, 40), NO_LOG)
@@ -66,16 +66,25 @@ def test_the_log_that_a_state_is_about_is_found_by_the_next_claim(memory: Memory
     assert memory.claim(2).log.generation == 4
 
 
+def test_a_grant_gives_the_log_and_the_cursors_as_they_are_by_then(memory: Memory) -> None:
+    memory.granted(Epoch(1), 1)
+    here = LogSeen(b"log", Generation(3))
+    memory.claim(2)
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
+    memory.know(here)
+    assert memory.granted(Epoch(2), 2) == (here, {"a": (7, 3)})
+
+
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.granted(Epoch(1), 1)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
-    memory.forget(Epoch(1), "a")
-    memory.forget(Epoch(1), "unknown")
+    memory.forget(Epoch(1), ["a", "unknown"])
+    memory.forget(Epoch(1), ["unknown"])
     assert memory.cursors() == {}
 
 
 def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:
     memory.granted(Epoch(2), 1)
     memory.settle(Epoch(2), [("a", SubscriptionId(7), Offset(3))])
-    memory.forget(Epoch(1), "a")
+    memory.forget(Epoch(1), ["a"])
     assert memory.cursors() == {"a": (7, 3)}

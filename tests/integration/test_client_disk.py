@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncemq import Client, OnceMQError, StorageFull, StorageRefused, StorageUnsure
+from oncemq.client.journal import Journal
 from oncemq.core.records import Retention
 
 
@@ -102,3 +103,25 @@ def test_an_error_nobody_thought_of_reaches_whoever_asks(server, connect, admin)
     assert pending.done()
     with suppress(OnceMQError):
         client.close()
+
+
+@pytest.mark.parametrize("call", ["claim", "granted"])
+def test_a_disk_that_was_full_while_the_client_was_let_in_is_forgotten_once_it_has_room(
+    server, connect, admin, call, monkeypatch
+) -> None:
+    """The same with both clients: no verb waits in vain for good, and none has to be repeated."""
+    connect(server, "shop").close()
+    original, calls = getattr(Journal, call), []
+
+    def full_at_first(self: Journal, *args: Any) -> Any:
+        calls.append(call)
+        if len(calls) == 1:
+            raise StorageFull("the disk of this client is full: state.db could not be written")
+        return original(self, *args)
+
+    monkeypatch.setattr(Journal, call, full_at_first)
+    shop = connect(server, "shop")
+    assert shop.put("orders", b"a").offset == 0
+    assert shop.subscribe("orders") is True
+    assert len(calls) == 2
+    shop.close()

@@ -7,22 +7,25 @@ the server has is told what, and not let in: a person decides (`once client acce
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from oncemq.client.lost import went_back, what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
+from oncemq.client.state import Known
 from oncemq.core.greeting import Greeting, LogSeen
-from oncemq.core.names import ANONYMOUS_EPOCH, Epoch
+from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros
 from oncemq.core.replies import Compared, LostCursor, Refused, Reply, Taken, Welcome
 from oncemq.core.requests import Compare, Settled
 from oncemq.core.step import Body
-from oncemq.errors import Fenced, HistoryLost
+from oncemq.errors import Fenced, HistoryLost, Locked, StorageFull, StorageRefused
 
 if TYPE_CHECKING:
     from oncemq.client.engine import Engine
 
 COMPARED_MAX = 1_000  # cursors in one question
+DISK_MICROS = 1_000_000  # until a disk of our own that had no room is tried again
 
 logger = logging.getLogger("oncemq.client")
 
@@ -34,23 +37,48 @@ class Arrival:
         self._engine = engine
         self._greeting: Greeting | None = None
         self.token = 0  # of the hello under way
-        self.refusal: Refused | None = None  # of a server that is full: it may let us in later
+        self.refusal: Refused | None = None  # why it is not let in yet, and may be later
+        self.next_try: Micros | None = None
 
     def begin(self) -> None:
         """Say hello, if that is due and not under way."""
-        if self._engine.client_epoch is None and self._greeting is None:
-            self._say_hello(self._engine.state.greeting())
+        engine = self._engine
+        if engine.client_epoch is not None or self._greeting is not None:
+            return
+        if self.next_try is None or engine.now() >= self.next_try:
+            self.next_try = None
+            with self._own_disk():
+                self._say_hello(engine.state.greeting())
 
     def _say_hello(self, greeting: Greeting) -> None:
         self._greeting = greeting
         self.token = self._engine.begin_put(lambda: (greeting.hello(), None), self._answered)
 
+    @contextmanager
+    def _own_disk(self) -> Generator[None]:
+        """What the client's own disk does while it is let in.
+
+        Without room, or held by another process, it is tried again from the beginning: whatever
+        was granted meanwhile is found by its claim. Anything else is the end of this client.
+        """
+        try:
+            yield
+        except (StorageFull, Locked) as error:
+            self._greeting = None
+            self.refusal = Refused("storage_full", error.detail)
+            self.next_try = Micros(self._engine.now() + DISK_MICROS)
+        except StorageRefused as error:
+            self._engine.fail(error)
+
     def _answered(self, reply: Reply, _: Sequence[Body]) -> None:
+        self.refusal = None
+        if self._engine.failure is None:  # else nobody is to be let in any more
+            with self._own_disk():
+                self._heard(reply)
+
+    def _heard(self, reply: Reply) -> None:
         greeting, engine = self._greeting, self._engine
         assert greeting is not None
-        self.refusal = None
-        if engine.failure is not None:
-            return  # nobody is to be let in any more
         assert isinstance(reply, Welcome | Taken | Refused)
         if isinstance(reply, Welcome):
             if greeting.welcomed(reply):
@@ -64,41 +92,41 @@ class Arrival:
         elif reply.code == "stale_state" and self._was_overtaken(greeting):
             self._claim_anew(greeting)
         elif reply.code == "history_lost":
-            self._compare(greeting.log, lambda lost: self._lost(greeting.log, reply.detail, lost))
+            known = Known(greeting.log, engine.state.cursors())
+            self._compare(known, lambda lost: self._lost(reply.detail, lost))
         else:
             engine.fail(error_of(reply))
 
     def _welcomed(self, greeting: Greeting, welcome: Welcome) -> None:
         """It has its epoch, which is on disk first; if the log went back, it compares."""
-        log, here = greeting.log, LogSeen(welcome.log_id, welcome.generation)
-        self._engine.state.granted(welcome.client_epoch, greeting.claim)
+        here = LogSeen(welcome.log_id, welcome.generation)
+        known = self._engine.state.granted(welcome.client_epoch, greeting.claim)
         self._engine.granted = welcome.client_epoch
         self._engine.meet(here.generation)
-        if log.generation == here.generation:
-            self._agreed(log, here, welcome)
+        if known.log.generation == here.generation:
+            self._agreed(known, here, welcome)
             return
 
         def compared(lost: list[LostCursor]) -> None:
             if lost:
-                self._lost(log, went_back(log, here), lost)
+                self._lost(went_back(known.log, here), lost)
             else:
-                self._agreed(log, here, welcome)
+                self._agreed(known, here, welcome)
 
-        self._compare(log, compared)
+        self._compare(known, compared)
 
-    def _compare(self, log: LogSeen, then: Callable[[list[LostCursor]], None]) -> None:
+    def _compare(self, known: Known, then: Callable[[list[LostCursor]], None]) -> None:
         """Ask what the server lost of all that this state knows, a page at a time."""
-        engine = self._engine
-        places = sorted(engine.state.cursors().items())
-        known = [Settled(topic, *place) for topic, place in places]
+        engine, generation = self._engine, known.log.generation
+        places = [Settled(topic, *place) for topic, place in sorted(known.cursors.items())]
         lost: list[LostCursor] = []
 
         def ask() -> None:
-            if not known:
+            if not places:
                 then(lost)
                 return
-            question = Compare(engine.client, log.generation, cursors=tuple(known[:COMPARED_MAX]))
-            del known[:COMPARED_MAX]
+            question = Compare(engine.client, generation, cursors=tuple(places[:COMPARED_MAX]))
+            del places[:COMPARED_MAX]
             self.token = engine.begin_put(lambda: (question, None), answered)
 
         def answered(reply: Reply, _: Sequence[Body]) -> None:
@@ -109,17 +137,18 @@ class Arrival:
                 return
             assert isinstance(reply, Compared)
             lost.extend(reply.cursors)
-            ask()
+            with self._own_disk():
+                ask()
 
         ask()
 
-    def _lost(self, log: LogSeen, why: str, lost: list[LostCursor]) -> None:
+    def _lost(self, why: str, lost: list[LostCursor]) -> None:
         error = HistoryLost(f"{why}{what_is_lost(lost)}")
         self._engine.fail(with_way_out(error, self._engine))
 
-    def _agreed(self, log: LogSeen, here: LogSeen, welcome: Welcome) -> None:
+    def _agreed(self, known: Known, here: LogSeen, welcome: Welcome) -> None:
         """The server has all that this state knows."""
-        engine = self._engine
+        engine, log = self._engine, known.log
         self._greeting = None
         if here != log:
             engine.state.know(here)
@@ -128,7 +157,7 @@ class Arrival:
                 "server went back, nothing known is lost client=%s generation=%d before=%d",
                 *(engine.client, here.generation, log.generation),
             )
-        engine.let_in(welcome)
+        engine.let_in(welcome, known)
 
     def _was_overtaken(self, greeting: Greeting) -> bool:
         """Whether the state was good when this start read it, and another went ahead since."""

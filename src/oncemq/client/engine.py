@@ -15,7 +15,8 @@ from oncemq.client.losses import Losses
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
-from oncemq.client.state import State
+from oncemq.client.state import Known, State
+from oncemq.client.survival import failed_by
 from oncemq.client.telling import Telling
 from oncemq.client.ticket import Ticket
 from oncemq.client.transactions import Transactions
@@ -63,7 +64,7 @@ class Engine:
         self.failure: OnceMQError | None = None
         self.closed = False
         self.exchanges = Exchanges(settings.chance)
-        self.subscriber: Subscriber[Message] = Subscriber(state.cursors())
+        self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
         self.losses = Losses()
         self.outflow = Outflow(self)
         self.listening = Listening(self, ear)
@@ -117,7 +118,7 @@ class Engine:
 
         def handle(reply: Reply, bodies: Sequence[Body]) -> None:
             if isinstance(reply, Refused):
-                ticket.fail(error_of(reply))
+                ticket.fail(self.error_of(reply))
                 return
             assert isinstance(reply, Messages)
             for lost in reply.lost:
@@ -154,6 +155,7 @@ class Engine:
     def drop(self, token: int) -> None:
         """Nobody waits for this reply any more."""
         self.exchanges.end(token)
+        self.telling.dropped(token)
         self._handlers.pop(token, None)
 
     def pump(self, *, news: bool = True) -> bool:
@@ -188,7 +190,10 @@ class Engine:
         """When to pump again even if nothing comes."""
         if self._full:
             return Micros(self._clock() + FULL_MICROS)
-        dues = (self.exchanges.next_due(), self.outflow.next_try, self.listening.next_deadline())
+        dues = (
+            *(self.exchanges.next_due(), self._arrival.next_try),
+            *(self.outflow.next_try, self.listening.next_deadline()),
+        )
         due = min((each for each in dues if each is not None), default=None)
         if due is None or self._connected:
             return due
@@ -206,7 +211,7 @@ class Engine:
         late = f"within {limit:g} s while waiting for {what}"
         if self._arrival.refusal is None:
             return Unreachable(f"no answer from {servers} {late}{kept}")
-        full = f"{servers} did not let this client in {late}: {self._arrival.refusal.detail}{kept}"
+        full = f"not let in by {servers} {late}: {self._arrival.refusal.detail}{kept}"
         # What may still go out must not sound as if it were refused.
         return Unreachable(full) if self.outflow.unsent else StorageFull(full, code="storage_full")
 
@@ -256,12 +261,13 @@ class Engine:
         self.listening.live.put_back()
         self._fetches.end_all()
 
-    def let_in(self, welcome: Welcome) -> None:
+    def let_in(self, welcome: Welcome, known: Known) -> None:
         """This start has its epoch, and knows nothing that the server does not have."""
         self.settings.limits = welcome.limits
         self.client_epoch = welcome.client_epoch
-        # An older process may have moved them since they were read; it is fenced now.
-        self.subscriber.recall(self.state.cursors())
+        # Exactly those that were compared, and no earlier ones: an older process may have moved
+        # them until it was fenced, or a person, who accepted a loss, set them back.
+        self.subscriber.recall(known.cursors)
         self.exchanges.retry_all()
 
     def begin_put(self, make: Callable[[], tuple[Request, Body | None]], handler: Handler) -> int:
@@ -273,18 +279,22 @@ class Engine:
         make: Callable[[], tuple[Request, Body | None]],
         handler: Handler,
         *,
-        patience_ms: int,
+        patience_ms: int = 0,
     ) -> int:
         """An exchange of any kind."""
         token = self.exchanges.begin(make, patience_ms=patience_ms)
         self._handlers[token] = handler
         return token
 
+    def error_of(self, reply: Refused) -> OnceMQError:
+        """What whoever waited is told: why it was refused, or why this client is done for."""
+        return self.failure or error_of(reply)
+
     # Inside
 
     def _fill(self, ticket: "Ticket[Any]", reply: Reply) -> None:
         if isinstance(reply, Refused):
-            ticket.fail(error_of(reply))
+            ticket.fail(self.error_of(reply))
         else:
             ticket.fill(reply)
 
@@ -306,9 +316,16 @@ class Engine:
                 if not self.exchanges.is_of_before(token, self.client_epoch):
                     self.fail(error_of(reply))
                 return
-        self.exchanges.end(token)
-        handler = self._handlers.pop(token)
-        handler(reply, bodies)
+        handler = self._handlers[token]
+        self.telling.answered(token, reply)
+        self.drop(token)
+        try:
+            handler(reply, bodies)
+        except Exception as error:
+            # Its exchange is ended, so nobody would ask again: who waits must hear of it.
+            self.fail(error if isinstance(error, OnceMQError) else failed_by(error))
+            if not isinstance(error, OnceMQError):
+                raise
 
     # The connection
 
@@ -349,5 +366,6 @@ class Engine:
                 self._full = True
                 break
             self.exchanges.sent(exchange, now, self.client_epoch)
+            self.telling.sent(exchange.token, request)
             sent = True
         return sent

@@ -2,21 +2,20 @@
 
 Laws: what a fetch brings goes behind what its feed has; what the server says it lost is told once.
 What came in one generation of the server's log is void in another: the same offsets may be other
-messages there.
+messages there. A get says what is settled as it stands when the get leaves, not when it was asked
+for: between the two the client may have been let in, or connected to a server that was set back.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Fetched, verified
 from oncemq.core.names import ANONYMOUS_EPOCH, Offset, SubscriptionId
 from oncemq.core.replies import Messages, Refused, Reply
-from oncemq.core.requests import Get
+from oncemq.core.requests import Get, Request
 from oncemq.core.step import Body
 from oncemq.core.subscriber import is_single
 from oncemq.errors import Corrupt
@@ -50,7 +49,6 @@ class Fetches:
             self._engine.client,
             ANONYMOUS_EPOCH,
             topic if is_single(topic) else "",
-            settled=subscriber.untold(),
             start=feed.ahead if is_single(topic) else Offset(-1),
             limit=count,
             bytes_max=FETCH_BYTES,
@@ -82,30 +80,34 @@ class Fetches:
         self._engine.drop(token)
         ticket.fill(None)
 
-    def _send(self, topic: str, get: Get, ticket: "Ticket[None]") -> None:
+    def _send(self, topic: str, get: Get, ticket: "Ticket[None]", *, tells: bool = True) -> None:
         engine = self._engine
-        token = engine.begin(
-            lambda: (replace(get, client_epoch=engine.client_epoch or ANONYMOUS_EPOCH), None),
-            partial(self._came, topic, get, ticket),
-            patience_ms=get.wait_ms,
-        )
+
+        def make() -> tuple[Request, None]:
+            epoch = engine.client_epoch or ANONYMOUS_EPOCH
+            settled = engine.subscriber.untold() if tells else ()
+            return replace(get, client_epoch=epoch, settled=settled), None
+
+        def answered(reply: Reply, bodies: Sequence[Body]) -> None:
+            self._under_way.pop(topic, None)
+            if tells and isinstance(reply, Refused) and reply.code == "storage_full":
+                # No room to note what is settled: that is told later, messages come all the same.
+                self._send(topic, get, ticket, tells=False)
+            else:
+                self._came(topic, ticket, reply, bodies)
+
+        token = engine.begin(make, answered, patience_ms=get.wait_ms)
         self._under_way[topic] = (token, ticket, get.wait_ms)
 
     def _came(
-        self, topic: str, get: Get, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
+        self, topic: str, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
     ) -> None:
         subscriber, losses = self._engine.subscriber, self._engine.losses
-        self._under_way.pop(topic, None)
-        if isinstance(reply, Refused) and reply.code == "storage_full" and get.settled:
-            # No room to note what is settled: that is told later, messages come all the same.
-            self._send(topic, replace(get, settled=()), ticket)
-            return
         if isinstance(reply, Refused):
             subscriber.put_back(topic)
-            ticket.fail(error_of(reply))
+            ticket.fail(self._engine.error_of(reply))
             return
         assert isinstance(reply, Messages)
-        subscriber.told(get.settled)
         try:
             generation = self._engine.generation
             stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oncemq.client.state import Standing
+from oncemq.client.state import Known, Standing
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
@@ -121,14 +121,19 @@ class Journal:
             self._rows("INSERT INTO claims (nonce) VALUES (?)", nonce)
         return standing
 
-    def granted(self, client_epoch: Epoch, claim: int) -> None:
-        """The server granted this epoch: this claim, and every one before it, is settled."""
+    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+        """The server granted this epoch: this claim, and every one before it, is settled.
+
+        What the state knows then is of the same transaction: an older process is fenced with it,
+        and a person who accepts a loss moves log and cursors together, before it or after it.
+        """
         with self._transaction():
             self._rows("UPDATE client SET epoch = ?1 WHERE epoch < ?1", client_epoch)
             self._rows(
                 "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
                 claim,
             )
+            return Known(self.log(), self.cursors())
 
     def log(self) -> LogSeen:
         """The log that this state is about."""

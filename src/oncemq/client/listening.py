@@ -197,12 +197,10 @@ class Listening:
         engine, topics, number = self._engine, self._topics, self._number
         assert topics is not None
         engine.drop(self._token)
-        said: list[tuple[Settled, ...]] = []
 
         def make(client_epoch: Epoch) -> Listen:
             self._acked = engine.subscriber.untold()
             settled = self._acked if acknowledges else ()
-            said.append(settled)
             return Listen(
                 engine.client, client_epoch, topics, settled, self._known, wait_ms, number
             )
@@ -212,8 +210,6 @@ class Listening:
                 # No room to note what is settled: that is told later, listening goes on.
                 self._listen(wait_ms, answered, acknowledges=False)
                 return
-            if said and ticket.error is None:
-                engine.subscriber.told(said[0])  # a later copy may have been lost
             answered(ticket)
 
         self._token = engine.ask(make, ticket=Ticket(on_done=done), patience_ms=wait_ms)
@@ -300,7 +296,8 @@ class Listening:
         subscriber = self._engine.subscriber
         messages = subscriber.take(key, limit)
         if messages and subscriber.hungry(key):
-            self._engine.fetch(key, limit, 0)  # the next ones come while these are worked on
+            # The next ones come while these are worked on.
+            self._engine.fetch(key, limit, 0)
         return messages
 
     def _fetched(self, fetch: Ticket[None]) -> None:

@@ -7,7 +7,7 @@ its epoch anew with each start, and fences the one before.
 import secrets
 from collections.abc import Iterable
 
-from oncemq.client.state import Standing, State
+from oncemq.client.state import Known, Standing, State
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.errors import Fenced
@@ -32,11 +32,12 @@ class MemoryJournal:
         self._claims.append(nonce)
         return standing
 
-    def granted(self, client_epoch: Epoch, claim: int) -> None:
+    def granted(self, client_epoch: Epoch, claim: int) -> Known:
         """The server granted this epoch: this claim, and every one before it, is settled."""
         self._client_epoch = max(self._client_epoch, client_epoch)
         if claim in self._claims:
             del self._claims[: self._claims.index(claim) + 1]
+        return Known(self._log, self.cursors())
 
     def know(self, log: LogSeen) -> None:
         """The log that the cursors are of."""

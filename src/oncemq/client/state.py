@@ -37,12 +37,19 @@ class Standing(NamedTuple):
     log: LogSeen = NO_LOG
 
 
+class Known(NamedTuple):
+    """What a state knows of its server's log, all as of one moment: the log, and the cursors."""
+
+    log: LogSeen
+    cursors: dict[str, tuple[SubscriptionId, Offset]]
+
+
 class Memory(Protocol):
     """What a client must not forget, as `client.journal.Journal` keeps it."""
 
     def last_epoch(self) -> Epoch: ...
     def claim(self, nonce: int) -> Standing: ...
-    def granted(self, client_epoch: Epoch, claim: int) -> None: ...
+    def granted(self, client_epoch: Epoch, claim: int) -> Known: ...
     def know(self, log: LogSeen) -> None: ...
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
     def settle(
@@ -100,10 +107,10 @@ class State:
             log=log,
         )
 
-    def granted(self, client_epoch: Epoch, claim: int) -> None:
-        """The server let this start in."""
+    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+        """The server let this start in; what the state knows, now that nobody else may write it."""
         assert self.journal is not None
-        self.journal.granted(client_epoch, claim)
+        return self.journal.granted(client_epoch, claim)
 
     def know(self, log: LogSeen) -> None:
         """What this state knows is no more than the server has, in this generation of its log."""

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oncemq.client.lost import with_way_out
-from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, SubscriptionId
 from oncemq.core.replies import Done, Refused, Reply
-from oncemq.core.requests import Settle, Settled
+from oncemq.core.requests import Get, Listen, Request, Settle, Settled
 from oncemq.core.step import Body
 from oncemq.core.subscriber import TOLD_MAX
 from oncemq.errors import StorageFull, StorageRefused
@@ -37,6 +36,24 @@ class Telling:
         self.is_under_way = False  # until everything is told
         self._left = 0  # cursors that there were when everything had been told
         self._not_before = Micros(0)
+        self._said: dict[int, tuple[Settled, ...]] = {}  # by the token of a request that left
+
+    def sent(self, token: int, request: Request) -> None:
+        """A request left. Of several copies the first counts: a later one may have been lost."""
+        if isinstance(request, Get | Listen | Settle) and request.settled:
+            self._said.setdefault(token, request.settled)
+
+    def answered(self, token: int, reply: Reply) -> None:
+        """The server has what the request said is settled, unless it was refused."""
+        said = self._said.pop(token, ())
+        if not isinstance(reply, Refused):
+            self._engine.subscriber.told(said)
+            if isinstance(reply, Done) and reply.ended:
+                self._forget(said, reply.ended)
+
+    def dropped(self, token: int) -> None:
+        """Nobody hears the answer: what was said is said again."""
+        self._said.pop(token, None)
 
     def begin(self) -> None:
         """Tell everything, if that is due and not under way."""
@@ -57,20 +74,15 @@ class Telling:
 
         def answered(reply: Reply, _: Sequence[Body]) -> None:
             if isinstance(reply, Refused):
-                ticket.fail(error_of(reply))
+                ticket.fail(engine.error_of(reply))
                 return
-            assert isinstance(reply, Done)
-            engine.subscriber.told(settled)
-            self._forget(settled, reply.ended)
             ticket.fill(None)
 
-        engine.begin_put(
-            lambda: (
-                Settle(engine.client, engine.client_epoch or ANONYMOUS_EPOCH, settled),
-                None,
-            ),
-            answered,
-        )
+        def make() -> tuple[Request, None]:
+            epoch = engine.client_epoch or ANONYMOUS_EPOCH
+            return Settle(engine.client, epoch, settled), None
+
+        engine.begin_put(make, answered)
         return ticket
 
     def _go_on(self) -> None:

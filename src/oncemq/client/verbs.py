@@ -169,7 +169,8 @@ def take(
         messages = engine.subscriber.take(topic, limit)
         if messages:
             if engine.subscriber.hungry(topic):
-                engine.fetch(topic, limit, 0)  # the next ones come while these are worked on
+                # The next ones come while these are worked on.
+                engine.fetch(topic, limit, 0)
             return messages
         left = max(0, (deadline - engine.now()) // 1000)
         asked = min(left, WAIT_MS)

@@ -15,8 +15,8 @@ from itertools import count
 from oncemq.client.discards import Discards
 from oncemq.client.engine import Engine
 from oncemq.client.settings import Settings, servers_from
+from oncemq.client.state import Known, State
 from oncemq.client.state import Standing as Found
-from oncemq.client.state import State
 from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import receipts_of
 from oncemq.core.greeting import NO_LOG, LogSeen
@@ -50,9 +50,10 @@ class Presence:
         self._claims = (*self._claims, nonce)
         return found
 
-    def granted(self, client_epoch: Epoch, claim: int) -> None:
+    def granted(self, client_epoch: Epoch, claim: int) -> Known:
         self._client_epoch = client_epoch
         self._claims = ()
+        return Known(self._log, {})
 
     def know(self, log: LogSeen) -> None:
         self._log = log

@@ -360,7 +360,7 @@ def test_a_get_after_a_failed_consume_does_not_say_there_is_nothing(world, shop,
         shop.put("orders", b"%d" % number)
     shop.turn(12)
     reader.take("orders", 2)
-    assert reader.engine._fetches  # the next ones are on their way
+    assert reader.engine._fetches._under_way  # the next ones are on their way
     reader.engine.subscriber.put_back("orders")
     assert reader.get("orders", limit=2) == ["orders@0=0", "orders@1=1"]
 
