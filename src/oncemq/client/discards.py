@@ -1,8 +1,14 @@
-"""Puts that the server discarded because nobody would get them, told once for each topic."""
+"""Puts that the server discarded because nobody would get them, told once for each topic.
+
+A server refuses what is required and nobody would get. One from before there was `required`
+accepts it and discards it: its receipt says so, and whoever required it is told here.
+"""
 
 import logging
+from collections.abc import Iterable
 
 from oncemq.client.values import Receipt
+from oncemq.errors import Unwanted
 
 TOPICS_MAX = 1_000  # that were told of and are remembered; one more, and all are told again
 
@@ -27,3 +33,19 @@ class Discards:
             "first, let the topic keep messages, or put with required=True to have this refused",
             receipt.topic,
         )
+
+
+def discarded(receipts: Iterable[Receipt]) -> Unwanted | None:
+    """Why something that was required failed though it was accepted; None when it did not."""
+    topics = sorted({each.topic for each in receipts if not each.stored})
+    if not topics:
+        return None
+    names = ", ".join(map(repr, topics))
+    return Unwanted(
+        f"discarded, though it was required: nobody subscribes to {names}, which keeps nothing, "
+        "and the server is an older one, which does not know what is required: it accepted the "
+        "messages, and everything that was settled with them. Subscribe first, or let the topic "
+        "keep messages; then put them again as new ones. Upgrade the server to have such puts "
+        "refused, with nothing changed",
+        code="discarded",
+    )

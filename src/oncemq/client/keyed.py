@@ -7,6 +7,7 @@ numbers, and whoever is in doubt puts the same again under the same key.
 from collections.abc import Sequence
 
 from oncemq.client.checks import check_text
+from oncemq.client.discards import discarded
 from oncemq.client.engine import Engine
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket, Until
@@ -66,7 +67,10 @@ def put_keyed(
             outflow.duplicates += count if reply.duplicate else 0
             receipts = receipts_of(topic, reply)
             outflow.discards.note(receipts[0])
-            ticket.fill(receipts)
+            if required and (unwanted := discarded(receipts[:1])):
+                ticket.fail(unwanted)
+            else:
+                ticket.fill(receipts)
 
     token = engine.begin_put(make, answered)
     try:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from oncemq.client.discards import Discards
+from oncemq.client.discards import Discards, discarded
 from oncemq.client.forgetting import Forgetting
 from oncemq.client.gathering import Gathering
 from oncemq.client.limits import check_limits
@@ -292,13 +292,14 @@ class Outflow:
     def _refuse(self, parcel: Parcel, refusal: Refused) -> None:
         """It is not stored, and never will be."""
         self.unsent_bytes -= len(parcel.body)
+        self._fail(parcel, error_of(refusal))
+
+    def _fail(self, parcel: Parcel, error: OnceMQError) -> None:
         ticket: Ticket[Any] | None = parcel.ticket
         if ticket is None:  # of an earlier start: `flush` raises it
             ticket = Ticket()
-            logger.error(
-                "put refused topic=%s code=%s: %s", parcel.topic, refusal.code, refusal.detail
-            )
-        self._unseen.fail(ticket, error_of(refusal))
+            logger.error("put refused topic=%s code=%s: %s", parcel.topic, error.code, error.detail)
+        self._unseen.fail(ticket, error)
 
     def _stored_before(self, parcel: Parcel, topic_id: TopicId) -> None:
         """The topic that was deleted since had it; nobody knows the place any more."""
@@ -318,7 +319,9 @@ class Outflow:
             slot.done(unsent(parcel, numbers.topic_id))
             if slot.rotate_due:
                 self._rotate(parcel.producer)
-        if parcel.ticket is not None:
+        if parcel.required and (unwanted := discarded(receipts[:1])):
+            self._fail(parcel, unwanted)
+        elif parcel.ticket is not None:
             parcel.ticket.fill(receipts)
 
     def _resume(self, lane: Lane) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from oncemq.client.discards import discarded
 from oncemq.client.engine import Engine
 from oncemq.client.staging import StageLine, StageToken
 from oncemq.client.values import Commit, commit_receipt
@@ -88,7 +89,11 @@ def commit(
             contents=contents,
         ),
     )
-    return commit_receipt(reply)
+    receipt = commit_receipt(reply)
+    first = (receipts[0] for receipts in receipt.receipts.values())
+    if required and (unwanted := discarded(first)):
+        raise unwanted
+    return receipt
 
 
 def drop(engine: Engine, token: StageToken) -> Verb[bool]:

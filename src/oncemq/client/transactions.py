@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from oncemq.client.checks import size_of
+from oncemq.client.discards import discarded
 from oncemq.client.refusals import error_of
 from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
@@ -258,6 +259,9 @@ class Transaction:
             assert isinstance(reply, CommitDone)
             self._committed(reply)
         assert self.result is not None
+        first = (receipts[0] for receipts in self.result.receipts.values())
+        if self._required and (unwanted := discarded(first)):
+            raise unwanted
         return self.result
 
     def resolve(self) -> "Verb[None]":

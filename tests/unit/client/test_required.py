@@ -4,10 +4,14 @@ import logging
 
 import pytest
 
-from oncemq.client import verbs
+from oncemq.client import stages, verbs
 from oncemq.client.discards import TOPICS_MAX, Discards
+from oncemq.client.keyed import put_keyed
+from oncemq.client.transactions import Transaction
 from oncemq.client.values import Receipt
+from oncemq.core.scribe import Scribe
 from oncemq.errors import Unwanted
+from oncemq.wire import batch
 
 
 @pytest.fixture
@@ -108,3 +112,63 @@ def test_the_topics_that_were_told_of_are_bounded() -> None:
     for number in range(2 * TOPICS_MAX + 1):
         discards.note(Receipt(f"t{number}", None, stored=False, duplicate=False))
     assert len(discards._told) == 1  # pyright: ignore[reportPrivateUsage]
+
+
+# ------------------------------------------------------------------ a server that does not know it
+
+
+@pytest.fixture
+def old_server(world, monkeypatch):
+    """A server from before `required`: it takes and discards what nobody would get."""
+    monkeypatch.setattr(Scribe, "unwanted", lambda *_: None)
+    return world.server
+
+
+def test_a_required_put_that_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
+    ticket = shop.put("orders", b"a", required=True)
+    plain = shop.put("orders", b"b")
+    shop.turn(12)
+    with pytest.raises(Unwanted, match=r"nobody subscribes to 'orders'.*older one") as refused:
+        ticket.result()
+    assert refused.value.code == "discarded"
+    assert plain.result()[0].stored is False
+    assert shop.engine.outflow.idle
+
+
+def test_a_required_put_of_an_earlier_start_that_an_old_server_discarded_is_told_by_flush(
+    world, old_server, shop
+) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"a", required=True)
+    shop.close()
+    again = world.client("shop")
+    again.turn(12)
+    assert isinstance(again.engine.outflow.take_failure(), Unwanted)
+
+
+def test_a_keyed_put_that_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
+    body = batch.encode_payloads([b"a"])
+    keyed = put_keyed(shop.engine, "orders", "k", count=1, columns=0, body=body, required=True)
+    with pytest.raises(Unwanted, match="older one"):
+        shop.run(keyed)
+
+
+def test_a_transaction_whose_output_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
+    work = Transaction(shop.engine, required=True)
+    shop.run(work.put(["orders"], [batch.Item(b"a")]))
+    with pytest.raises(Unwanted, match=r"'orders'.*everything that was settled"):
+        shop.run(work.commit())
+    work.abort()
+    optional = Transaction(shop.engine, required=False)
+    shop.run(optional.put(["orders"], [batch.Item(b"a")]))
+    assert shop.run(optional.commit()).receipts["orders"][0].stored is False
+
+
+def test_a_commit_of_stages_that_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
+    line = stages.new_line(shop.engine, None)
+    shop.run(
+        stages.stage_put(shop.engine, line, count=1, columns=0, body=batch.encode_payloads([b"a"]))
+    )
+    token = shop.run(stages.stage_close(line))
+    with pytest.raises(Unwanted, match="'orders'"):
+        shop.run(stages.commit(shop.engine, "owner", 1, [("orders", token)]))
