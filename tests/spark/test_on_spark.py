@@ -16,6 +16,7 @@ from tests.spark.copying import to_its_end
 
 import oncemq.spark
 from oncemq import Client
+from oncemq.core.records import Retention
 from oncemq.spark.source import OnceMQDataSource
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -184,6 +185,25 @@ def test_a_stream_goes_on_where_its_checkpoint_says(mq: Client, streamed, tmp_pa
     assert [value for _, _, value in into] == [b"%d" % n for n in range(130)]
     (again,) = mq.subscriptions("orders")
     assert (again.client, again.cursor) == (held.client, 100)
+
+
+def test_a_changed_list_of_topics_holds_at_a_restart(mq: Client, streamed, tmp_path: Path) -> None:
+    for topic in ("refunds", "returns"):
+        mq.create_topic(topic, Retention(forever=True))
+        mq.put_many(topic, [b"%s %d" % (topic.encode(), n) for n in range(2)])
+    into: list[tuple[int, int, bytes]] = []
+
+    def available(topics: str) -> None:
+        frame = streamed(subscribe=topics, startingOffsets="earliest", subscription="lake")
+        writer = collect_into(frame, tmp_path / "check", into).trigger(availableNow=True)
+        to_its_end(writer.start)
+
+    available("orders,refunds")
+    mq.put("refunds", b"not read")
+    available("orders,returns")
+    assert [value for _, _, value in into[2:]] == [b"returns 0", b"returns 1"]
+    held = {each.topic for each in mq.subscriptions(client="lake")}
+    assert held == {"orders", "returns"}
 
 
 def test_a_running_stream_from_latest_hears_at_once_and_costs_little(
