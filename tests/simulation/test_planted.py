@@ -64,6 +64,8 @@ CAUGHT_BY = {
     "believes_a_clock_that_is_set_forward": 304,
     "forgets_that_the_clock_was_set_forward": 279,
     "forgets_what_a_deleted_topic_had": 16,
+    "ignores_the_renewal_of_a_lease": 64,
+    "judges_what_is_required_before_its_commit": 133,
     "restores_without_raising_the_generation": 338,
     "does_not_compare_its_cursors": 8,
     "does_not_compare_its_numbers": 68,

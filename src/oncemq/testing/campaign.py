@@ -159,7 +159,7 @@ def _kinds(options: Options) -> set[str]:
     inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
     wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
     sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
-    alone = [name for name in ("required", "back") if getattr(options, name)]
+    alone = [name for name in ("required", "leases", "back") if getattr(options, name)]
     return {*faults, *inbox, *wild, *sinks, *alone}
 
 

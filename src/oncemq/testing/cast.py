@@ -35,13 +35,14 @@ class Cast:
         self.guests = [f"g{n}" for n in range(options.guests)]
         self.subscribers = [f"s{n}" for n in range(options.subscribers)]
         self.watchers = ["w0", "w1"] if options.wild else []  # that subscribe by pattern
+        self.holders = ["h0", "h1"] if options.leases else []  # whose subscriptions are leased
         self.wild_topics = list(WILD_TOPICS) if options.wild else []
         self.late_topics = [LATE] if options.required else []
 
     @property
     def lasting(self) -> list[str]:
         """Clients with state."""
-        return [*self.publishers, *self.subscribers, *self.watchers]
+        return [*self.publishers, *self.subscribers, *self.watchers, *self.holders]
 
     @property
     def inboxes(self) -> list[str]:

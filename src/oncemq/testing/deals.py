@@ -66,6 +66,7 @@ class Deals:
             size=int(args["size"]),
             owner=str(args["owner"]),
             commit=int(args["commit"]),
+            required=bool(args.get("required", False)),
         )
         process.begin("stage", work)
 

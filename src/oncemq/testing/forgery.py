@@ -3,13 +3,28 @@
 Law: the server refuses it. Accepting it would be to say "stored" of something that is not.
 """
 
+from typing import TYPE_CHECKING
+
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Ticket
 from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId, Sequence
-from oncemq.core.replies import Reply
+from oncemq.core.replies import PutAccepted, Refused, Reply
 from oncemq.core.requests import Put
 from oncemq.testing.calls import Work
 from oncemq.wire import batch
+
+if TYPE_CHECKING:
+    from oncemq.testing.simulated_client import Process
+
+
+def forge_last(process: "Process", topic: str) -> Work[None]:
+    """Use the last number that was stored once more, for something else."""
+    engine, history = process.engine, process.history
+    if topic in process.numbered and engine.state.slots and engine.outflow.idle:
+        reply = yield from forge(engine, topic, engine.state.slots[0].producer)
+        process.world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
+        if isinstance(reply, PutAccepted):
+            history.trouble(f"conflict: a number of {topic} was taken for other bytes")
 
 
 def forge(engine: Engine, topic: str, producer: ProducerId) -> Work[Reply | None]:

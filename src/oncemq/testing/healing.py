@@ -13,6 +13,7 @@ from oncemq.testing.acceptance import Person
 from oncemq.testing.clock import SECOND, Clock, stream
 from oncemq.testing.deals import Deals
 from oncemq.testing.history import History
+from oncemq.testing.leasing import FOR_GOOD, lease
 from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import Machine
 from oncemq.testing.memory_journal import MemoryJournal
@@ -142,6 +143,8 @@ class Healing:
 
     def _subscribed(self) -> Callable[[], bool]:
         for client in self._clients.values():
+            if client.leased_until:
+                lease(client.live()[-1], FOR_GOOD)
             for asked in client.interests.all:
                 subscribe(client.live()[-1], asked, "new")
         return self._all_idle

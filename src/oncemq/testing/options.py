@@ -67,6 +67,7 @@ class Options(msgspec.Struct, frozen=True):
     wild: int = 0  # deeds of watchers, who subscribe by pattern, and of who publishes to them
     required: int = 0  # puts that are required, also to a topic that nobody subscribes to yet
     churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
+    leases: int = 0  # gets of clients whose subscriptions are leased
     back: bool = False  # the server goes back in time: a backup is restored, damage taken out
 
     def log_options(self) -> LogOptions:
@@ -117,6 +118,7 @@ def options_of(seed: int) -> Options:
         wild=60 if seed % 10 in (0, 2) or seed % 20 == 16 else 0,
         required=30 if seed % 10 == 3 else 0,
         churn=25 if seed % 20 == 16 else 0,
+        leases=20 if seed % 10 == 4 else 0,
         back=back,
     )
 

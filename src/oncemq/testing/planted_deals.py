@@ -4,16 +4,18 @@ from typing import Any
 
 import msgspec
 
+from oncemq.client import stages, verbs
 from oncemq.core.broker import Broker
 from oncemq.core.names import Offset
 from oncemq.core.owners import Owners
 from oncemq.core.records import Committed
 from oncemq.core.replies import Staged
-from oncemq.core.requests import Commit, Piece, StagePut
+from oncemq.core.requests import Commit, Piece, ShowTopic, StagePut
 from oncemq.core.shard import Shard
 from oncemq.core.stages import Stage, Stages
 from oncemq.core.step import Step
 from oncemq.core.transactions import Transactions
+from oncemq.errors import InvalidRequest
 from oncemq.testing.planting import instead
 
 
@@ -23,6 +25,21 @@ def _forgets_the_number_of_a_commit(_: Any) -> Any:
         return None
 
     return used
+
+
+@instead(stages, "commit", "required")
+def _judges_what_is_required_before_its_commit(original: Any) -> Any:
+    def commit(
+        engine: Any, owner: str, number: int, targets: Any, **options: Any
+    ) -> verbs.Verb[Any]:
+        required = options.pop("required", True)
+        for topic, _ in targets if required else ():
+            wanted = yield from verbs.ask(engine, lambda _, it=topic: ShowTopic(it))
+            if not wanted.subscriptions:
+                raise InvalidRequest("nobody subscribes", code="unwanted")
+        return (yield from original(engine, owner, number, targets, required=False, **options))
+
+    return commit
 
 
 @instead(Broker, "handle")

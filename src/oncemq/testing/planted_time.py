@@ -3,6 +3,7 @@
 from typing import Any
 
 from oncemq.core.ages import Ages
+from oncemq.core.leases import Grant
 from oncemq.server.clock import SteadyClock
 from oncemq.testing.planting import instead
 
@@ -21,3 +22,11 @@ def _forgets_that_the_clock_was_set_forward(_: Any) -> Any:
         pass
 
     return apply
+
+
+@instead(Grant, "is_fresh", "leases")
+def _ignores_the_renewal_of_a_lease(_: Any) -> Any:
+    def is_fresh(self: Grant, lease: Any, now: Any) -> bool:
+        return self.lease_ms == lease.lease_ms
+
+    return is_fresh

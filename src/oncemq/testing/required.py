@@ -20,6 +20,9 @@ def required_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
         if draw.random() < 0.2:
             yield from _visit(cast, draw, at)
             continue
+        if draw.random() < 0.3:
+            yield from _commit(cast, draw, at, next(numbers))
+            continue
         args: dict[str, Value] = {
             "number": next(numbers),
             "topic": draw.choice([LATE, LATE, *cast.topics]),
@@ -32,6 +35,17 @@ def required_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
             "required": draw.random() < 0.8,
         }
         yield Step(at, "put", draw.choice([*cast.publishers, *cast.guests]), args)
+
+
+def _commit(cast: Cast, draw: Random, at: int, number: int) -> Iterator[Step]:
+    """A stage whose commit is required; now and then the last subscriber leaves just then."""
+    args: dict[str, Value] = {"number": number * 10, "topic": LATE, "count": 1, "size": 9}
+    args |= {"owner": "required", "commit": number, "required": True}
+    who = draw.choice(cast.subscribers)
+    if draw.random() < 0.5:
+        yield Step(max(0, at - 100), "subscribe", who, {"topic": LATE, "where": "new"})
+        yield Step(at + draw.choice((0, 1, 2, 5, 20)), "unsubscribe", who, {"topic": LATE})
+    yield Step(at, "stage", draw.choice([*cast.lasting, *cast.guests]), args)
 
 
 def _visit(cast: Cast, draw: Random, at: int) -> Iterator[Step]:

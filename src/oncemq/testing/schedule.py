@@ -17,6 +17,7 @@ from oncemq.testing.churn import churn_deeds, disk_deeds
 from oncemq.testing.clock import stream
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.going_back import back_deeds
+from oncemq.testing.leasing import lease_deeds
 from oncemq.testing.options import LISTENING, Options, options_of
 from oncemq.testing.required import required_deeds
 from oncemq.testing.sinks import sink_deeds
@@ -58,6 +59,7 @@ def schedule_of(seed: int, options: Options | None = None) -> Schedule:
     steps += required_deeds(cast, stream(seed, "required"))
     steps += churn_deeds(cast, stream(seed, "churn"))
     steps += disk_deeds(cast, stream(seed, "client disk"))
+    steps += lease_deeds(cast, stream(seed, "leases"))
     steps += back_deeds(cast, stream(seed, "back"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 

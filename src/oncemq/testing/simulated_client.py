@@ -17,13 +17,12 @@ from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.core.names import ANONYMOUS, Micros
-from oncemq.core.replies import PutAccepted, Refused
 from oncemq.errors import Fenced, HistoryLost, OnceMQError, StorageRefused, StorageUnsure
 from oncemq.testing import history as saw
 from oncemq.testing.airwaves import SimulatedEar
 from oncemq.testing.calls import Calls, Work, carry_out
 from oncemq.testing.clock import MICROSECOND, MILLISECOND
-from oncemq.testing.forgery import forge
+from oncemq.testing.forgery import forge_last
 from oncemq.testing.history import PutStory
 from oncemq.testing.machine import Died, ProcessDisk, Trap
 from oncemq.testing.network import SimulatedLine
@@ -68,7 +67,7 @@ class Process:
         self.clock = world.clock
         self.history = world.history
         self._watched: list[tuple[Ticket[Receipts], int, PutStory]] = []
-        self._numbered: set[str] = set()  # topics whose last number the server surely has
+        self.numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
         self._opened = not client.lasting
         self._line = SimulatedLine(world.network, client.name, self.wake)
@@ -171,8 +170,7 @@ class Process:
 
     def forge(self, topic: str) -> None:
         """Use the last number that was stored once more, for something else."""
-        self.calls.begin("put", self._forge(topic))
-        self.wake()
+        self.begin("put", forge_last(self, topic))
 
     def get(
         self, topic: str, limit: int, wait_ms: int, hold_ms: int = 0, fails: bool = False
@@ -228,14 +226,6 @@ class Process:
         if wait:
             ticket.looked_at = True
             yield lambda: ticket.done
-
-    def _forge(self, topic: str) -> Work[None]:
-        slots = self.engine.state.slots
-        if topic in self._numbered and slots and self.engine.outflow.idle:
-            reply = yield from forge(self.engine, topic, slots[0].producer)
-            self.world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
-            if isinstance(reply, PutAccepted):
-                self.history.trouble(f"conflict: a number of {topic} was taken for other bytes")
 
     def _get(
         self, topic: str, limit: int, wait_ms: int, hold_ms: int, *, fails: bool
@@ -378,7 +368,7 @@ class Process:
         if isinstance(ticket.error, UNSURE):
             return  # the next start sends what was recorded
         story.answered = self.history.moment()
-        self._numbered.discard(story.topic)
+        self.numbered.discard(story.topic)
         if ticket.error is not None:
             story.refused = ticket.error.code
             self.world.tell(f"put {ticket.error.code}")
@@ -395,7 +385,7 @@ class Process:
         numbers = vars(self.engine.outflow)["_publisher"].numbers(story.topic, producer)
         story.life = self.history.lives.name(story.topic, numbers.topic_id)
         if story.lasting and self.engine.outflow.idle:
-            self._numbered.add(story.topic)
+            self.numbered.add(story.topic)
         self.world.tell("put duplicate" if receipt.duplicate else "put new")
         if not receipt.stored:
             self.world.tell("put nobody wants")

@@ -68,11 +68,12 @@ def transact(
 
 def stage_and_commit(
     process: Process, dealings: Dealings, number: int, *, topic: str, count: int, size: int,
-    owner: str, commit: int,
+    owner: str, commit: int, required: bool,
 ) -> Work[None]:  # fmt: skip
     """Put into a stage, then commit it under an owner's number, as an attempt of several may."""
     engine = process.engine
     story = _story(process, number, topic, count, size)
+    story.required = required
     dealings.attempts.append(Attempt(owner, commit, story))
     asked = False
     try:
@@ -83,7 +84,8 @@ def stage_and_commit(
         token = yield from carry_out(stages.stage_close(line))
         asked = True
         targets = [(topic, token)]
-        done = yield from carry_out(stages.commit(engine, owner, commit, targets, required=False))
+        verb = stages.commit(engine, owner, commit, targets, required=required)
+        done = yield from carry_out(verb)
     except OnceMQError as error:
         process.world.tell(f"staged {error.code}")
         if not asked:

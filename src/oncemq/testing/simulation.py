@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from oncemq.client import outbox
+from oncemq.core import leases, upkeep
 from oncemq.core.audit.checker import check
 from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
@@ -21,6 +22,7 @@ from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.going_back import GoingBack
 from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
+from oncemq.testing.leasing import GRACE_MICROS, LEASE_MS_MIN, lease
 from oncemq.testing.lives import ServerLives
 from oncemq.testing.machine import DiskFault, Trap
 from oncemq.testing.network import Network
@@ -103,9 +105,7 @@ class Simulation:
             "get": self._get,
             "listen": self._listen,
             "forge": self._forge,
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
-            "delete": self._delete,
+            **dict.fromkeys(("subscribe", "unsubscribe", "delete", "lease"), self._member),
             "kill": self._kill,
             "cut": self._cut,
             "trap": self._trap,
@@ -251,20 +251,19 @@ class Simulation:
         if process is not None:
             self.deals.begin(process, step)
 
-    def _subscribe(self, step: Step, client: SimulatedClient) -> None:
-        process = self._process(step, client)
-        if process is not None:
-            subscribe(process, str(step.args["topic"]), str(step.args["where"]))
-
-    def _unsubscribe(self, step: Step, client: SimulatedClient) -> None:
-        process = self._process(step, client)
-        if process is not None:
-            unsubscribe(process, str(step.args["topic"]))
-
-    def _delete(self, step: Step, client: SimulatedClient) -> None:
-        process = self._process(step, client)
-        if process is not None:
-            delete(process, str(step.args["topic"]))
+    def _member(self, step: Step, client: SimulatedClient) -> None:
+        process, args = self._process(step, client), step.args
+        if process is None:
+            return
+        match step.do:
+            case "subscribe":
+                subscribe(process, str(args["topic"]), str(args["where"]))
+            case "unsubscribe":
+                unsubscribe(process, str(args["topic"]))
+            case "delete":
+                delete(process, str(args["topic"]))
+            case _:
+                lease(process, int(args["lease_ms"]))
 
     # Mishaps of clients
 
@@ -384,6 +383,8 @@ def _small(options: Options) -> Generator[None]:
         (outbox, "_OPTIONS", LogOptions(allocate_bytes=2048, reserve_bytes=1024)),
         (housekeeping, "CAPTURED_A_TURN", 2),
         (housekeeping, "UPKEEP_MICROS", 150_000),
+        (leases, "LEASE_MS_MIN", LEASE_MS_MIN),
+        (upkeep, "HOUR", GRACE_MICROS),
     ]
     usual = [(module, name, getattr(module, name)) for module, name, _ in small]
     for module, name, value in small:
