@@ -215,11 +215,14 @@ class Machine:
         for serial, record in opened.replay:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
-        inventory.check(shard, opened.log)
+        agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
+        missing = inventory.take(shard, opened.log, agreed=agreed)
         self.shard = shard
         broker = Broker(shard, Rules())
         broker.recovered(Micros(self.now))
         self.driver = Driver(broker, opened.log)
+        self.driver.lose([each.record for each in missing], Micros(self.now))
+        self.driver.begin(Micros(self.now))
         self.housekeeping = Housekeeping(self.driver, Micros(self.now))
         self.waiting.clear()
         self.deletions.clear()
@@ -384,6 +387,8 @@ class Machine:
             while offset < topic.end:
                 answer = self.now_and(Read(topic.name, Offset(offset), 10**6, 1 << 30))
                 assert not isinstance(answer, Refused), answer
+                for lost in answer[0].lost:
+                    offset = lost.end_offset
                 for head, body in zip(answer[0].batches, answer[1], strict=True):
                     parts = batch.payloads_of(bytes(body), head.count, head.columns)
                     messages.update(enumerate(parts, head.first_offset))

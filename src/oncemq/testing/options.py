@@ -118,7 +118,7 @@ def options_of(seed: int) -> Options:
         wild=60 if seed % 10 in (0, 2) or seed % 20 == 16 else 0,
         required=30 if seed % 10 == 3 else 0,
         churn=25 if seed % 20 == 16 else 0,
-        leases=20 if seed % 10 == 4 else 0,
+        leases=20 if seed % 20 == 14 else 0,
         back=back,
     )
 

@@ -37,7 +37,8 @@ def _judges_what_is_required_before_its_commit(original: Any) -> Any:
             wanted = yield from verbs.ask(engine, lambda _, it=topic: ShowTopic(it))
             if not wanted.subscriptions:
                 raise InvalidRequest("nobody subscribes", code="unwanted")
-        return (yield from original(engine, owner, number, targets, required=False, **options))
+        blind: verbs.Verb[Any] = original(engine, owner, number, targets, required=False, **options)
+        return (yield from blind)
 
     return commit
 
