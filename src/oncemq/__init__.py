@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         StorageRefused,
         StorageUnreadable,
         StorageUnsure,
+        TooManyFiles,
         Unreachable,
         Unwanted,
     )
@@ -73,6 +74,7 @@ __all__ = [
     "StorageRefused",
     "StorageUnreadable",
     "StorageUnsure",
+    "TooManyFiles",
     "SubscriptionInfo",
     "TopicInfo",
     "TopicShown",

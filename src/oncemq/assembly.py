@@ -91,7 +91,7 @@ class Server:
                 way_in = door(bind, frame_bytes_max=size, connections=connections)
                 try:
                     live = _open_feed(feed, bind, connections)
-                except PortInUse:
+                except BaseException:
                     way_in.close()
                     raise
         except BaseException:

@@ -21,6 +21,7 @@ OnceMQError
 ├── DatabaseRefused     the connection to your database cannot be used as it is
 │   └── InboxGap        messages that it lacks are not kept any more
 ├── PortInUse           the address to listen on is taken
+├── TooManyFiles        this process may open no more files; nothing was begun
 └── ConfigError         a setting that cannot be used
 """
 
@@ -159,6 +160,12 @@ class PortInUse(OnceMQError):
     """The address to listen on is taken."""
 
     code = "port_in_use"
+
+
+class TooManyFiles(OnceMQError):
+    """This process, or the whole machine, has as many open files as it may."""
+
+    code = "too_many_files"
 
 
 class ConfigError(OnceMQError):

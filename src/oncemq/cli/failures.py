@@ -54,6 +54,7 @@ EXITS: list[tuple[type[errors.OnceMQError], int]] = [
     (errors.HistoryLost, FENCED),
     (errors.StorageRefused, STORAGE),
     (errors.OutboxFull, STORAGE),
+    (errors.TooManyFiles, STORAGE),
     (errors.ConfigError, USAGE),
     (errors.OnceMQError, REFUSED),
 ]

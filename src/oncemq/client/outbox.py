@@ -29,7 +29,7 @@ from oncemq.core.outbox_records import (
 from oncemq.core.records import Marked
 from oncemq.core.step import Body
 from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
-from oncemq.storage.disk import LockingDisk
+from oncemq.storage.disk import NO_DESCRIPTORS, LockingDisk
 from oncemq.storage.layout import remove_log
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
@@ -47,6 +47,12 @@ logger = logging.getLogger("oncemq.client")
 
 def in_words(error: OSError, what: str) -> StorageRefused:
     """What the disk of a client did, for whoever put."""
+    if error.errno in NO_DESCRIPTORS:
+        return StorageRefused(
+            f"{what}: this process may open no more files. Close what is not needed, or raise the "
+            "limit (ulimit -n)",
+            code="too_many_files",
+        )
     if error.errno in DISK_FULL:
         return StorageFull(f"the disk of this client is full: {what}; make room there")
     return StorageRefused(f"the disk of this client failed ({error}): {what}", code="disk_failed")

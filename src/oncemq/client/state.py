@@ -152,14 +152,17 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         raise InvalidRequest(fault, code="name_invalid")
     # Loaded here: an anonymous `once put` needs neither SQLite nor the storage package.
     from oncemq.client.journal import Journal
-    from oncemq.client.outbox import open_slots
+    from oncemq.client.outbox import in_words, open_slots
     from oncemq.storage.disk import LocalDisk
 
     path = state_directory(client, directory)
     disk = LocalDisk()
-    if not path.is_dir():
-        disk.make_directory(str(path))  # its name is durable before anything in it is relied on
-    journal = Journal(path, client)
+    try:
+        if not path.is_dir():
+            disk.make_directory(str(path))  # durable before anything in it is relied on
+        journal = Journal(path, client)
+    except OSError as error:
+        raise in_words(error, f"the state directory {path} could not be opened") from error
     try:
         slots = open_slots(disk, str(path / "outbox"), random_bytes)
     except BaseException:

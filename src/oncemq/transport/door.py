@@ -7,6 +7,7 @@ import zmq
 
 from oncemq.errors import PortInUse
 from oncemq.transport.bell import Bell
+from oncemq.transport.contexts import new_context
 from oncemq.transport.peers import Connections, PeerCount
 from oncemq.transport.sockets import NOBLOCK, allow_ipv6, readable, router
 
@@ -19,7 +20,7 @@ class Door:
     def __init__(
         self, address: str, *, frame_bytes_max: int, connections: Connections | None = None
     ) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = new_context()
         self._socket = router(self._context, frame_bytes_max=frame_bytes_max)
         self._peers = PeerCount(self._context, self._socket, connections or Connections())
         allow_ipv6(self._socket, address)

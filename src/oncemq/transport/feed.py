@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import zmq
 
 from oncemq.errors import PortInUse
+from oncemq.transport.contexts import new_context
 from oncemq.transport.peers import Connections, PeerCount
 from oncemq.transport.sockets import NOBLOCK, allow_ipv6, publisher, readable
 
@@ -20,7 +21,7 @@ class Feed:
     """A bound XPUB. Used by one thread, and by no other."""
 
     def __init__(self, address: str, connections: Connections | None = None) -> None:
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._context = new_context()
         self._socket = publisher(self._context)
         self._peers = PeerCount(self._context, self._socket, connections or Connections())
         allow_ipv6(self._socket, address)

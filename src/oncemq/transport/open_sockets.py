@@ -13,9 +13,8 @@ from collections.abc import Callable
 
 import zmq
 
+from oncemq.transport.contexts import Context, new_context, no_descriptors_in_words
 from oncemq.transport.monitor import Monitor
-
-Context = zmq.Context[zmq.Socket[bytes]]
 
 
 class OpenSockets:
@@ -31,9 +30,14 @@ class OpenSockets:
     ) -> "tuple[zmq.Socket[bytes], Monitor]":
         """A socket that is not connected yet, and the news of it."""
         if self._context is None:  # two threads, for those only who connect
-            self._context = zmq.Context()
-        socket = make(self._context)
-        monitor = self._open[socket] = Monitor(socket)
+            self._context = new_context()
+        with no_descriptors_in_words():
+            socket = make(self._context)
+            try:
+                monitor = self._open[socket] = Monitor(socket)
+            except BaseException:
+                socket.close(linger=0)  # else the context waits for it, for ever
+                raise
         return socket, monitor
 
     def drop(self, socket: "zmq.Socket[bytes]") -> None:
