@@ -2,9 +2,13 @@
 
 Law: a cursor is on disk before its messages are handed out, and only the client that holds
 the current epoch may write it: a twin on the same directory is fenced here as well.
+
+A row has a checksum of its values: SQLite itself takes a cursor for right in which a bit flipped,
+and what lies below it would never be given.
 """
 
 import sqlite3
+import zlib
 from collections.abc import Generator, Iterable
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
@@ -16,7 +20,7 @@ from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
 
-FORMAT = 2
+FORMAT = 3
 BUSY_SECONDS = 10
 
 _CLIENT = """
@@ -38,16 +42,23 @@ CREATE TABLE IF NOT EXISTS log (
     one INTEGER PRIMARY KEY CHECK (one = 1), log_id BLOB NOT NULL, generation INTEGER NOT NULL
 )
 """
+# Format 3: checksums. What an older version wrote is taken for right, once.
+_CHECKSUMS = {
+    "client": "row_checksum(CAST(id AS BLOB), epoch)",
+    "cursors": "row_checksum(CAST(topic AS BLOB), subscription_id, cursor)",
+    "log": "row_checksum(log_id, generation)",
+}
 # SQLite keeps what it is given: a damaged page may hold text where there was a number.
 _STRANGE = """
 SELECT 1 FROM client WHERE typeof(epoch) <> 'integer' OR typeof(id) <> 'text'
 UNION ALL SELECT 1 FROM claims WHERE typeof(nonce) <> 'integer'
 """
 _SETTLE = """
-INSERT INTO cursors (topic, subscription_id, cursor)
-SELECT ?, ?, ? WHERE (SELECT epoch FROM client) = ?
+INSERT INTO cursors (topic, subscription_id, cursor, checksum)
+SELECT ?1, ?2, ?3, row_checksum(CAST(?1 AS BLOB), ?2, ?3) WHERE (SELECT epoch FROM client) = ?4
 ON CONFLICT (topic) DO UPDATE
-SET subscription_id = excluded.subscription_id, cursor = excluded.cursor
+SET subscription_id = excluded.subscription_id, cursor = excluded.cursor,
+    checksum = excluded.checksum
 """
 
 
@@ -67,6 +78,7 @@ class Journal:
             )
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from error
+        self._db.create_function("row_checksum", -1, _checksum, deterministic=True)
         try:
             self._open(directory, client)
         except BaseException:
@@ -88,14 +100,17 @@ class Journal:
                 f"this one knows {FORMAT}. Upgrade, or use another state directory",
                 code="format_too_new",
             )
-        if version < FORMAT:  # a new one, or one of format 1: what it has stays as it is
+        if version < FORMAT:  # a new one, or an older one: what it has stays as it is
             with self._transaction():
-                for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG):
-                    self._rows(statement)
-                self._rows(f"PRAGMA user_version = {FORMAT}")
+                self._bring_up_to_date()
         if self._rows(_STRANGE):
             raise self._damaged("a value is not of its type")
-        self._rows("INSERT OR IGNORE INTO client VALUES (1, ?, 0)", client)
+        self._rows(
+            "INSERT OR IGNORE INTO client VALUES (1, ?1, 0, row_checksum(CAST(?1 AS BLOB), 0))",
+            client,
+        )
+        self._verify("client")
+        self._verify("log")
         ((owner,),) = self._rows("SELECT id FROM client")
         if owner != client:
             raise StorageRefused(
@@ -103,6 +118,23 @@ class Journal:
                 "give each client a state directory of its own",
                 code="not_yours",
             )
+
+    def _bring_up_to_date(self) -> None:
+        """The tables of this format; a twin that started at the same moment may have made them."""
+        if self._rows("PRAGMA user_version") == [(FORMAT,)]:
+            return
+        for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG):
+            self._rows(statement)
+        for table, checksum in _CHECKSUMS.items():
+            self._rows(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
+            self._rows(f"UPDATE {table} SET checksum = {checksum}")
+        self._rows(f"PRAGMA user_version = {FORMAT}")
+
+    def _verify(self, table: str) -> None:
+        """Every row of it is as it was written, or Corrupt."""
+        checksum = _CHECKSUMS[table]
+        if self._rows(f"SELECT 1 FROM {table} WHERE checksum IS NOT {checksum} LIMIT 1"):
+            raise self._damaged(f"the checksum of a row of {table} does not hold")
 
     def last_epoch(self) -> Epoch:
         """The newest epoch this state has seen granted."""
@@ -128,7 +160,11 @@ class Journal:
         and a person who accepts a loss moves log and cursors together, before it or after it.
         """
         with self._transaction():
-            self._rows("UPDATE client SET epoch = ?1 WHERE epoch < ?1", client_epoch)
+            self._rows(
+                "UPDATE client SET epoch = ?1, checksum = row_checksum(CAST(id AS BLOB), ?1) "
+                "WHERE epoch < ?1",
+                client_epoch,
+            )
             self._rows(
                 "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
                 claim,
@@ -142,7 +178,7 @@ class Journal:
 
     def know(self, log: LogSeen) -> None:
         """What this state knows is no more than the server has, in this generation of its log."""
-        self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?)", *log)
+        self._rows("INSERT OR REPLACE INTO log VALUES (1, ?1, ?2, row_checksum(?1, ?2))", *log)
 
     def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
         """A person said so: go on with what the server has. No process may use the state now.
@@ -152,16 +188,19 @@ class Journal:
         """
         with self._transaction():
             self._rows("UPDATE client SET epoch = 0")
+            self._rows(f"UPDATE client SET checksum = {_CHECKSUMS['client']}")
             self._rows("DELETE FROM claims")
             for topic, cursor in cursors:
                 if cursor is None:
                     self._rows("DELETE FROM cursors WHERE topic = ?", topic)
                 else:
                     self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
+            self._rows(f"UPDATE cursors SET checksum = {_CHECKSUMS['cursors']}")
             self.know(log)
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""
+        self._verify("cursors")
         rows = self._rows("SELECT topic, subscription_id, cursor FROM cursors")
         if any(list(map(type, row)) != [str, int, int] for row in rows):
             raise self._damaged("a cursor is not of its type")
@@ -263,6 +302,12 @@ class Journal:
             "it, and the server's own cursors stand in, so that what was settled after the "
             "last request comes again. Do not put a backup in its place: the server refuses it"
         )
+
+
+def _checksum(*values: object) -> int:
+    """Of a row's values, each of whatever type a damaged file gives it."""
+    texts = (each if isinstance(each, bytes) else str(each).encode() for each in values)
+    return zlib.crc32(b"\0".join(texts))
 
 
 def _all_moved(changed: int, rows: Many[object]) -> None:

@@ -209,6 +209,8 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     journal.settle(Epoch(3), [place("orders", 7)])
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
+        for table in ("client", "cursors"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("DROP TABLE log")
         database.execute("PRAGMA user_version = 1")
     database.close()
@@ -220,6 +222,82 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     again = Journal(directory, "billing")
     assert again.log() == LogSeen(b"log", Generation(2))
     again.close()
+
+
+def test_a_journal_of_format_2_is_taken_over_and_has_checksums_from_then_on(
+    journal, directory
+) -> None:
+    here = LogSeen(b"log", Generation(2))
+    journal.granted(Epoch(3), 0)
+    journal.settle(Epoch(3), [place("orders", 7)])
+    journal.know(here)
+    journal.close()
+    with sqlite3.connect(directory / "state.db") as database:
+        for table in ("client", "cursors", "log"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        database.execute("PRAGMA user_version = 2")
+    database.close()
+    after = Journal(directory, "billing")
+    assert (after.last_epoch(), after.cursors(), after.log()) == (3, {"orders": (ID, 7)}, here)
+    after.close()
+    assert refused_with(directory, "UPDATE cursors SET cursor = 23")
+
+
+def refused_with(directory: Path, change: str) -> bool:
+    """Whether a state in which this changed, and SQLite calls it whole, is refused as damaged."""
+    database = sqlite3.connect(directory / "state.db", isolation_level=None)
+    database.execute(change)
+    assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    database.close()
+    try:
+        journal = Journal(directory, "billing")
+    except Corrupt as error:
+        return "Move it away" in error.detail
+    try:
+        journal.cursors()
+    except Corrupt as error:
+        return "Move it away" in error.detail
+    finally:
+        journal.close()
+    return False
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE cursors SET cursor = cursor | 16",
+        "UPDATE cursors SET subscription_id = subscription_id & ~1",
+        "UPDATE cursors SET topic = 'ordert' WHERE topic = 'orders'",
+        "UPDATE cursors SET topic = CAST(x'6fff646572' AS TEXT) WHERE topic = 'orders'",
+        "UPDATE client SET epoch = epoch & ~1",
+        "UPDATE client SET id = 'bilding'",
+        "UPDATE log SET generation = generation | 4",
+        "UPDATE log SET log_id = x'6c6f66'",
+        "UPDATE cursors SET checksum = NULL",
+    ],
+)
+def test_a_flipped_bit_that_sqlite_does_not_see_is_damage(journal, directory, change) -> None:
+    """A cursor that is too high would withhold messages for ever, without a word."""
+    journal.granted(Epoch(3), 0)
+    journal.settle(Epoch(3), [place("orders", 35), place("refunds", 2)])
+    journal.know(LogSeen(b"log", Generation(2)))
+    journal.close()
+    assert not refused_with(directory, "SELECT 1")
+    assert refused_with(directory, change)
+
+
+def test_journals_that_are_made_at_the_same_moment_are_one(directory, monkeypatch) -> None:
+    """Both find an empty file; the second waits for the first, and finds its tables."""
+    begin = Journal._bring_up_to_date
+
+    def meanwhile(journal: Journal) -> None:
+        begin(journal)
+        begin(journal)  # as the second does, after the first
+
+    monkeypatch.setattr(Journal, "_bring_up_to_date", meanwhile)
+    journal = Journal(directory, "billing")
+    assert journal.cursors() == {}
+    journal.close()
 
 
 def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
