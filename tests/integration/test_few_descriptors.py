@@ -85,5 +85,5 @@ def test_a_state_directory_that_cannot_be_made_is_told_in_words(
     server: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageRefused, match="state directory .* could not be opened"):
+    with pytest.raises(StorageRefused, match=r"state directory .* could not be opened"):
         Client(server, id="shop", state=tmp_path / "file" / "state")
