@@ -1,6 +1,7 @@
 """A plugin of pytest: which tests run which lines of the package, kept for `tools.mutate`.
 
-Each process of the run writes one file: for each source file and line, the tests that ran it.
+Each process of the run writes one file: its tests, with the seconds they took, and for each source
+file and line the numbers of the tests that ran it.
 """
 
 import time
@@ -13,6 +14,13 @@ import pytest
 
 PLACE = Path("build/mutate")
 IMPORTED = "imported"  # in no test: when the module was loaded
+
+
+class Covered(msgspec.Struct):
+    """What one process writes."""
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[int, list[int]]]  # -1: when the module was loaded
 
 
 class Covering:
@@ -40,17 +48,18 @@ class Covering:
         """Write it all down."""
         self._coverage.stop()
         data = self._coverage.get_data()
+        numbers = {test: number for number, test in enumerate(self._seconds)} | {IMPORTED: -1}
         lines = {
             str(Path(path).relative_to(Path.cwd())): {
-                str(line): [each for each in tests if each]
+                line: sorted({numbers[each] for each in tests if each in numbers})
                 for line, tests in data.contexts_by_lineno(path).items()
             }
             for path in data.measured_files()
             if Path(path).is_relative_to(Path.cwd())
         }
         PLACE.mkdir(parents=True, exist_ok=True)
-        name = f"{time.time_ns()}.json"
-        (PLACE / name).write_bytes(msgspec.json.encode({"lines": lines, "seconds": self._seconds}))
+        covered = Covered(self._seconds, lines)
+        (PLACE / f"{time.time_ns()}.json").write_bytes(msgspec.json.encode(covered))
 
 
 _covering = Covering()

@@ -48,6 +48,8 @@ class Mutant(NamedTuple):
     end: int
     text: str
     what: str
+    statement: int  # the line on which the statement begins that it is part of
+    on_loading: bool  # in no function: it runs when the module is imported
 
     @property
     def name(self) -> str:
@@ -95,6 +97,8 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._source = source
+        self._statement = 1
+        self._functions = 0  # around the node that is visited
         self.found: list[Mutant] = []
 
     def visit(self, node: ast.AST) -> None:
@@ -107,10 +111,15 @@ class _Finder(ast.NodeVisitor):
             return
         if isinstance(node, ast.Expr) and (_is_text(node.value) or _is_log(node.value)):
             return
+        if isinstance(node, ast.stmt):
+            self._statement = node.lineno
         self.found += self._syncs_of(node) if self._syncs else self._changes_of(node)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = not isinstance(node, ast.ClassDef)
+            self._functions += inner
             for child in node.body:  # neither decorators nor annotations nor defaults
                 self.visit(child)
+            self._functions -= inner
         elif not isinstance(node, ast.Raise):  # its words are not looked at
             self.generic_visit(node)
 
@@ -164,7 +173,10 @@ class _Finder(ast.NodeVisitor):
 
     def _instead(self, node: ast.expr | ast.stmt, text: str, what: str) -> Mutant:
         start, end = self._place(node)
-        return Mutant(self._path, node.lineno, start, end, text, what)
+        return Mutant(
+            self._path, node.lineno, start, end, text, what,
+            statement=self._statement, on_loading=not self._functions,
+        )  # fmt: skip
 
 
 def _is_text(value: ast.expr) -> bool:

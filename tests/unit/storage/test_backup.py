@@ -105,6 +105,35 @@ def test_files_that_vanish_meanwhile_begin_another_pass(
     other.log.close()
 
 
+def test_a_file_that_vanishes_before_it_is_copied_begins_another_pass(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    names, lists = scribe.disk.names, list[str]()
+
+    def with_one_that_is_gone(folder: str) -> list[str]:
+        lists.append(folder)
+        gone = [".log"] if folder.endswith("/data/log") and len(lists) < 5 else []
+        return [*gone, *names(folder)]
+
+    scribe.disk.names = with_one_that_is_gone
+    report = save(scribe, tmp_path / "backup")
+    assert report.last_serial == 30
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert other.payloads(1) == scribe.payloads(1)
+    other.log.close()
+
+
+def test_files_that_vanish_in_every_pass_are_no_backup(scribe: Any, tmp_path: Path) -> None:
+    fill(scribe)
+    names = scribe.disk.names
+    scribe.disk.names = lambda folder: [*names(folder), "gone.log"]
+    with pytest.raises(StorageRefused, match="replaced in each of"):
+        save(scribe, tmp_path / "backup")
+    scribe.disk.names = names
+    save(scribe, tmp_path / "backup")
+
+
 def test_a_backup_that_was_cut_off_leaves_the_one_before(
     tmp_path: Path, make_scribe: Any, copying_disk: Any
 ) -> None:

@@ -208,3 +208,16 @@ def test_a_salvaged_segment_is_removed_for_good(noting: Any) -> None:
     accept_loss(noting.disk, str(noting.directory), random_bytes=lambda size: b"\7" * size)
     events = noting.disk.events
     assert ("sync directory", "log") in events[events.index(("remove", path.name)) :]
+
+
+def test_a_segment_before_the_last_is_cut_to_its_end_and_synced(noting: Any) -> None:
+    while len(noting.segments) < 2:
+        noting.store(1, b"x" * 100)
+    noting.kill()
+    first = noting.segments[0]
+    with first.open("ab") as file:
+        file.write(bytes(700))
+    noting.disk.events.clear()
+    noting.open()
+    events = [what for what, name in noting.disk.events if name == first.name]
+    assert events == ["truncate", "sync"]

@@ -328,3 +328,19 @@ def test_nothing_of_a_torn_tail_comes_back(scribe: Any) -> None:
     scribe.store(1, b"short")
     assert scribe.reopen().report.torn == []
     assert scribe.payloads(1) == {0: b"a", 1: b"short"}
+
+
+def test_the_room_of_a_segment_before_the_last_is_given_back(scribe: Any) -> None:
+    """A power cut may have kept the next segment, and not that this one was cut to its end."""
+    while len(scribe.segments) < 2:
+        scribe.store(1, b"x" * 100)
+    first = scribe.segments[0]
+    scribe.kill()
+    end = first.stat().st_size
+    with first.open("r+b") as file:
+        file.truncate(end + 700)
+    stored = scribe.topics[1]
+    opened = scribe.open()
+    assert first.stat().st_size == end
+    assert opened.report.torn == []
+    assert scribe.payloads(1) == dict(enumerate(stored))

@@ -1,0 +1,34 @@
+"""The limits of what can be asked for: the last that is taken, and the first that is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from oncemq import InvalidRequest
+from oncemq.client.checks import check_limit, check_offset, wait_ms_of
+
+A_LEAP_YEAR = 31_622_400  # in seconds
+
+
+@pytest.mark.parametrize(
+    ("check", "least", "most"),
+    [
+        (check_limit, 1, 2_147_483_647),
+        (check_offset, 0, 4_611_686_018_427_387_903),
+        (wait_ms_of, 0, A_LEAP_YEAR),
+    ],
+)
+def test_a_number_is_taken_up_to_its_limits(
+    check: Callable[[Any], Any], least: int, most: int
+) -> None:
+    check(least)
+    check(most)
+    for number in (least - 1, most + 1):
+        with pytest.raises(InvalidRequest):
+            check(number)
+
+
+def test_a_wait_in_seconds_is_sent_in_milliseconds() -> None:
+    assert wait_ms_of(1.5) == 1500
+    assert wait_ms_of(A_LEAP_YEAR) == 31_622_400_000

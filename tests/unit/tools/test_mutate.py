@@ -1,0 +1,74 @@
+"""Which tests a mutant meets."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from tools.covering import Covered
+from tools.mutants import Mutant, mutants_of
+from tools.mutate import SECONDS_OF_TESTS, Coverage
+
+TEXT = """\
+LIMIT = 5
+
+
+def f(a, b):
+    return (
+        a < b
+    )
+
+
+def g():
+    return 7
+"""
+
+
+@pytest.fixture
+def mutants(tmp_path: Path) -> dict[int, Mutant]:
+    (tmp_path / "module.py").write_text(TEXT)
+    return {each.line: each for each in mutants_of(tmp_path / "module.py", tmp_path, syncs=False)}
+
+
+def coverage(tmp_path: Path, seconds: dict[str, float], lines: dict[int, list[int]]) -> Coverage:
+    place = tmp_path / "covered.json"
+    place.write_bytes(msgspec.json.encode(Covered(seconds, {"module.py": lines})))
+    return Coverage([place])
+
+
+def test_the_tests_that_run_its_line_the_quickest_first(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    seconds = {"a::slow": 3.0, "a::quick": 0.5, "b::other": 0.1}
+    known = coverage(tmp_path, seconds, {6: [0, 1], 11: [2]})
+    assert known.tests_of(mutants[6]) == ["a::quick", "a::slow"]
+
+
+def test_a_line_inside_of_a_statement_is_met_by_those_that_run_the_statement(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    known = coverage(tmp_path, {"a::one": 1.0, "b::two": 1.0}, {5: [1], 11: [0]})
+    assert known.tests_of(mutants[6]) == ["b::two"]
+
+
+def test_a_line_in_a_function_that_nobody_calls_is_unmet(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    known = coverage(tmp_path, {"a::one": 1.0}, {1: [-1], 5: [0]})
+    assert known.tests_of(mutants[11]) == []
+
+
+def test_what_runs_on_loading_is_met_by_the_tests_of_the_file_or_by_all(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    seconds = {"a::one": 1.0, "b::two": 2.0}
+    assert coverage(tmp_path, seconds, {1: [-1], 5: [1]}).tests_of(mutants[1]) == ["b::two"]
+    assert coverage(tmp_path, seconds, {1: [-1]}).tests_of(mutants[1]) == ["a::one", "b::two"]
+
+
+def test_of_too_many_the_quickest_of_every_file(tmp_path: Path, mutants: dict[int, Mutant]) -> None:
+    third = SECONDS_OF_TESTS / 3
+    seconds = {"a::1": 0.1, "a::2": third, "a::3": third, "b::1": third, "b::2": 2 * third}
+    known = coverage(tmp_path, seconds, {6: [0, 1, 2, 3, 4]})
+    assert known.tests_of(mutants[6]) == ["a::1", "b::1", "a::2"]
+    only = coverage(tmp_path, {"a::1": 2 * SECONDS_OF_TESTS}, {6: [0]})
+    assert only.tests_of(mutants[6]) == ["a::1"]
