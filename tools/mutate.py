@@ -22,7 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
@@ -35,7 +35,8 @@ from tools.mutants import AREAS, Mutant, files_of, mutants_of
 
 TESTS_FIRST = 25  # most mutants are killed by them
 TESTS_MAX = 400  # of those that run a line: more of them say the same
-SECONDS_OF_TESTS = 40.0  # as long as they took when they were covered; the quickest in any case
+SECONDS_OF_TESTS = 20.0  # as long as they took when they were covered; the quickest in any case
+SECONDS_OF_A_QUICK_ONE = 1.0  # the others come last, if there is time left
 SECONDS_OF_A_TEST = 30  # over it, it hangs, which is noticed too
 SECONDS_MAX = 300  # for all tests of one mutant
 SECONDS_MAX_UNBROKEN = 1800
@@ -81,15 +82,18 @@ class Coverage:
     def _affordable(self, tests: set[str]) -> list[str]:
         """Some of every file, the quickest of each: those of one file say much the same."""
         ranks: Counter[str] = Counter()
-        ranked: list[tuple[int, float, str]] = []
+        ranked: list[tuple[bool, int, float, str]] = []
         for seconds, test in sorted((self._seconds[test], test) for test in tests):
             file = test.partition("::")[0]
-            ranked.append((ranks[file], seconds, test))
+            ranked.append((seconds > SECONDS_OF_A_QUICK_ONE, ranks[file], seconds, test))
             ranks[file] += 1
-        ranked.sort()
-        so_far = accumulate(seconds for _, seconds, _ in ranked)
-        affordable = sum(1 for seconds in so_far if seconds <= SECONDS_OF_TESTS)
-        return [test for _, _, test in ranked[: min(max(affordable, 1), TESTS_MAX)]]
+        chosen: list[str] = []
+        left = SECONDS_OF_TESTS
+        for _, _, seconds, test in sorted(ranked):
+            if seconds <= left or not chosen:
+                chosen.append(test)
+                left -= seconds
+        return chosen[:TESTS_MAX]
 
 
 class Trees:

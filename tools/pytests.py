@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,10 @@ def _run(tree: Path, arguments: list[str], report: Path) -> None:
     import pytest
 
     ignored = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # of what is imported already
-    code = pytest.main(["-q", "-p", "no:cacheprovider", *ignored, *arguments])
+    # Directories of its own: another run of pytest may be cleaning up where all have theirs.
+    with tempfile.TemporaryDirectory(prefix="mutate-", ignore_cleanup_errors=True) as own:
+        places = ("--basetemp", f"{own}/tests", "-p", "no:cacheprovider")
+        code = pytest.main(["-q", *places, *ignored, *arguments])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -171,6 +171,17 @@ def test_numbers_on_a_topic_that_was_deleted_are_named_and_not_those_on_one_that
     assert answer.deleted == (gone,)
 
 
+def test_numbers_on_a_topic_that_was_deleted_are_not_lost(desk) -> None:
+    gone = desk.put("gone", b"0", b"1").topic_id  # type: ignore[union-attr]
+    again = desk.put("again", b"0", b"1").topic_id  # type: ignore[union-attr]
+    desk.delete("gone")
+    desk.delete("again")
+    desk.create("again")
+    after = gone_back(desk, len(desk.records))
+    known = Numbers("gone", gone, P, Sequence(2)), Numbers("again", again, P, Sequence(2))
+    assert after.ask(Compare(BILLING, Generation(1), numbers=known)).numbers == ()  # type: ignore[union-attr]
+
+
 def test_a_resume_says_whether_its_topic_was_lost_or_deleted(desk) -> None:
     gone = desk.put("gone", b"x").topic_id  # type: ignore[union-attr]
     desk.delete("gone")

@@ -8,6 +8,7 @@ import pytest
 
 from oncemq.core import snapshot, transactions
 from oncemq.core.names import PIPELINES, Micros, Serial, owner_producer
+from oncemq.core.owners import RECENT_MAX
 from oncemq.core.records import Committed, OwnersForgotten, Retention, StageDropped
 from oncemq.core.replies import CommitDone, Done, Refused, Staged
 from oncemq.core.requests import DropStage, Status
@@ -401,6 +402,15 @@ def test_a_commit_is_remembered_across_a_crash_and_only_if_it_was_durable(two) -
     after = two.crash()
     assert results(after.commit(("a", b"s", 0, 1), number=1)) == (True, [("a", 0, 1)])
     assert results(after.commit(("a", b"t", 0, 1), number=2)) == (False, [("a", 1, 1)])
+
+
+def test_the_last_answers_of_an_owner_are_kept_word_for_word(two) -> None:
+    for number in range(1, RECENT_MAX + 2):
+        two.stage(b"s%d" % number, b"x")
+        two.commit(("a", b"s%d" % number, 0, 1), number=number)
+    answers = [results(two.commit(number=number)) for number in range(1, RECENT_MAX + 2)]
+    kept = [(True, [("a", number - 1, 1)]) for number in range(2, RECENT_MAX + 2)]
+    assert answers == [(True, []), *kept]
 
 
 def test_a_lasting_owner_is_remembered_for_good_and_one_of_a_process_for_a_day(two) -> None:

@@ -11,6 +11,7 @@ from oncemq.core.records import (
 from oncemq.core.upkeep import (
     BATCH,
     DAY,
+    FACT_BYTES_MAX,
     GONE_MICROS,
     TOPICS_A_LOOK,
     UPKEEP_BYTES,
@@ -194,3 +195,17 @@ def test_a_sweep_of_stages_asks_once_for_the_lowest_cursor_of_a_topic(desk) -> N
     desk.shard.stages.release(low_of)
     assert len(desk.shard.stages) == 50
     assert asked == [ORDERS]
+
+
+def test_no_more_is_forgotten_in_one_go_than_there_is_room_for(desk) -> None:
+    for number in range(4):
+        topic = f"t{number}"
+        desk.create(topic)
+        desk.put(topic, b"a", producer=b"guest", lasting=False)
+    desk.now += 2 * DAY
+    room = FACT_BYTES_MAX + size_of(ProducersForgotten(ORDERS, (guest(b"guest"),))) + 1
+    gone = [len(desk.note(desk.broker.forget_guests(Micros(desk.now), room)).writes)]
+    while sum(gone) < 4:
+        gone.append(len(desk.note(desk.broker.forget_guests(Micros(desk.now), room)).writes))
+    assert gone == [2, 2]
+    assert forget(desk) == []

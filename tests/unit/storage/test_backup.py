@@ -2,12 +2,15 @@
 
 import secrets
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.backup import Report, back_up, read_manifest, restore
+from oncemq.testing.crash_points import PowerCut
+from oncemq.testing.faulty_disk import FaultyDisk
 
 
 def nothing(_: str, __: int) -> None: ...
@@ -195,3 +198,25 @@ def test_a_damaged_segment_is_not_backed_up_and_a_damaged_backup_not_restored(
     with pytest.raises(Corrupt, match="is damaged at byte"):
         save(scribe, tmp_path / "another")
     assert read_manifest(scribe.disk, str(tmp_path / "another")) is None
+
+
+@pytest.mark.parametrize("cut", PowerCut)
+def test_a_backup_and_a_restore_outlive_a_power_cut_once_they_are_done(
+    make_scribe: Any, cut: PowerCut
+) -> None:
+    disk = FaultyDisk(Random(1))
+    scribe = make_scribe(Path("/data"), disk)
+    fill(scribe)
+    scribe.checkpoint(b"state")
+    fill(scribe, 5)
+    save(scribe, Path("/backup"))
+    for seed in range(5):
+        after = disk.fork(Random(seed))
+        after.crash(cut)
+        scribe.disk = after
+        bring_back(scribe, Path("/backup"), Path("/new"))
+        after.crash(cut)
+        other = make_scribe(Path("/new"), after, identity=b"\6")
+        assert other.opened.states == [b"state"]
+        assert other.payloads(1) == dict(enumerate(scribe.topics[1]))
+        other.log.close()

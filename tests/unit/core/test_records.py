@@ -1,0 +1,50 @@
+"""What stands on disk is read by every later version."""
+
+from oncemq.core.records import RECORDS
+
+KINDS = {
+    1: "TopicCreated",
+    2: "TopicConfigured",
+    3: "TopicDeleted",
+    4: "TopicTrimmed",
+    5: "MessagesStored",
+    6: "MessagesDiscarded",
+    7: "SubscriptionMade",
+    8: "SubscriptionEnded",
+    9: "CursorMoved",
+    10: "ClientOpened",
+    11: "ProducersForgotten",
+    12: "Marked",
+    13: "MessagesKeyed",
+    14: "KeyedDiscarded",
+    15: "KeysForgotten",
+    16: "StageMade",
+    17: "StageDropped",
+    18: "Committed",
+    19: "PartKept",
+    20: "OwnersForgotten",
+    21: "MessagesStaged",
+    23: "PatternSubscribed",
+    24: "PatternUnsubscribed",
+    25: "SubscriptionDerived",
+    28: "OwnerBound",
+    29: "TopicAwaited",
+    32: "GenerationBegan",
+    33: "MessagesLost",
+    36: "ClientForgotten",
+    41: "ContentsCommitted",
+    42: "OwnerBoundAlone",
+    43: "StagesEnded",
+    44: "ClientLeased",
+    64: "OutboxLane",
+    65: "OutboxPut",
+    66: "OutboxDone",
+    67: "OutboxOpened",
+    68: "OutboxBatch",
+    69: "OutboxResumed",
+}
+
+
+def test_a_kind_of_record_is_for_good() -> None:
+    """A new record takes a new number; these name what is in logs and outboxes already."""
+    assert {kind: record.__name__ for kind, record in sorted(RECORDS.items())} == KINDS
