@@ -83,6 +83,20 @@ def test_a_segment_that_is_being_written_is_copied_as_far_as_it_holds(
     other.log.close()
 
 
+def test_a_segment_that_is_about_to_be_begun_is_not_restored(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe, 3)
+    name = f"{4:020d}.log"
+    (scribe.directory / "log" / name).write_bytes(bytes(700))
+    save(scribe, tmp_path / "backup")
+    bring_back(scribe, tmp_path / "backup", tmp_path / "new")
+    assert not (tmp_path / "new" / "log" / name).exists()
+    other = make_scribe(tmp_path / "new", scribe.disk, identity=b"\6")
+    assert len(other.payloads(1)) == 3
+    other.log.close()
+
+
 def test_files_that_vanish_meanwhile_begin_another_pass(
     scribe: Any, make_scribe: Any, tmp_path: Path
 ) -> None:

@@ -138,6 +138,8 @@ def test_checkpoints_and_cold_segments_are_durable_before_they_have_their_names(
     assert ("write", cold + ".tmp") not in events[events.index(("sync", cold + ".tmp")) :]
     assert events[named + 1] == ("sync directory", "log")
     assert not [name for what, name in events[:named] if what == "remove"]
+    removed = [at for at, (what, _) in enumerate(events) if what == "remove"]
+    assert ("sync directory", "log") in events[removed[-1] :]  # no source comes back after it
     noting.log.close()
 
 
