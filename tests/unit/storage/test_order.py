@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from oncemq.storage.disk import LocalDisk, LocalFile
+from oncemq.storage.layout import ensure_format, remove_log
 from oncemq.storage.log import LogOptions
 from oncemq.storage.repair import accept_loss
 
@@ -223,3 +224,22 @@ def test_a_segment_before_the_last_is_cut_to_its_end_and_synced(noting: Any) -> 
     noting.open()
     events = [what for what, name in noting.disk.events if name == first.name]
     assert events == ["truncate", "sync"]
+
+
+def test_a_log_loses_its_name_for_good_before_its_files_are_removed(noting: Any) -> None:
+    noting.store(1, b"a")
+    noting.log.close()
+    noting.disk.events.clear()
+    remove_log(noting.disk, str(noting.directory))
+    parent = noting.directory.parent.name
+    assert noting.disk.events[:2] == [("rename", "data.gone"), ("sync directory", parent)]
+    assert {what for what, _ in noting.disk.events[2:]} == {"remove"}
+    assert not list(noting.directory.parent.iterdir())
+
+
+def test_the_name_of_a_format_that_is_found_is_made_durable(noting: Any) -> None:
+    """After a kill it may be in the page cache alone."""
+    noting.log.close()
+    noting.disk.events.clear()
+    ensure_format(noting.disk, str(noting.directory), bytes)
+    assert noting.disk.events == [("sync directory", "data")]
