@@ -123,6 +123,23 @@ def test_a_short_write_is_finished(
     file.close()
 
 
+@pytest.mark.parametrize("short", [1, 4, 7])
+def test_a_short_read_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+) -> None:
+    real = disk_module.os.pread
+    file = LocalDisk().open(f"{tmp_path}/a", create=True)
+    file.write([b"onetwothree"], 0)
+    monkeypatch.setattr(
+        disk_module.os, "pread", lambda on, size, at: real(on, min(size, short), at)
+    )
+    assert file.read(0, 11) == b"onetwothree"
+    assert file.read(3, 6) == b"twothr"
+    assert file.read(6, 99) == b"three"
+    assert file.read(11, 5) == b""
+    file.close()
+
+
 def test_without_pwritev_and_fallocate_it_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
