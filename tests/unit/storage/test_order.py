@@ -243,3 +243,17 @@ def test_the_name_of_a_format_that_is_found_is_made_durable(noting: Any) -> None
     noting.disk.events.clear()
     ensure_format(noting.disk, str(noting.directory), bytes)
     assert noting.disk.events == [("sync directory", "data")]
+
+
+def test_a_damaged_checkpoint_is_put_aside_for_good(noting: Any) -> None:
+    for number in range(2):
+        noting.store(1, b"a")
+        noting.checkpoint(b"%d" % number)
+    noting.log.close()
+    newest = max((noting.directory / "checkpoints").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-1])
+    noting.disk.events.clear()
+    assert noting.open().states == [b"0"]
+    events = noting.disk.events
+    assert events[events.index(("rename", newest.name)) + 1] == ("sync directory", "checkpoints")
+    noting.log.close()
