@@ -71,7 +71,7 @@ class Session:
 
         self._watch_for_silence()
         # A command says by itself what became of its puts: nothing of the client's log on stderr.
-        logging.getLogger("oncemq.client").addHandler(logging.NullHandler())
+        logging.getLogger("oncemq.lost").addHandler(logging.NullHandler())
         return Client(
             self.config.server,
             id=client_id,

@@ -6,7 +6,7 @@ import warnings
 from oncemq.client.engine import Engine
 from oncemq.client.shield import SHIELD
 
-logger = logging.getLogger("oncemq.client")
+logger = logging.getLogger("oncemq.lost")
 
 
 def let_go(engine: Engine) -> None:

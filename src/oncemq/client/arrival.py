@@ -52,7 +52,7 @@ class Arrival:
 
     def _say_hello(self, greeting: Greeting) -> None:
         self._greeting = greeting
-        self.token = self._engine.begin_put(lambda: (greeting.hello(), None), self._answered)
+        self.token = self._engine.begin(lambda: (greeting.hello(), None), self._answered)
 
     @contextmanager
     def _own_disk(self) -> Generator[None]:
@@ -110,8 +110,14 @@ class Arrival:
         def compared(lost: list[LostCursor]) -> None:
             if lost:
                 self._lost(went_back(known.log, here), lost)
-            else:
-                self._agreed(known, here, welcome)
+                return
+            if greeting.recorded:  # a new state knows nothing of what was there before
+                logger.warning(
+                    "server's log went back in time client=%s generation=%d before=%d: all that "
+                    "this client took is there; what it put is compared when it puts again",
+                    *(self._engine.client, here.generation, known.log.generation),
+                )
+            self._agreed(known, here, welcome)
 
         self._compare(known, compared)
 
@@ -127,7 +133,7 @@ class Arrival:
                 return
             question = Compare(engine.client, generation, cursors=tuple(places[:COMPARED_MAX]))
             del places[:COMPARED_MAX]
-            self.token = engine.begin_put(lambda: (question, None), answered)
+            self.token = engine.begin(lambda: (question, None), answered)
 
         def answered(reply: Reply, _: Sequence[Body]) -> None:
             if engine.failure is not None:
@@ -152,11 +158,6 @@ class Arrival:
         self._greeting = None
         if here != log:
             engine.state.know(here)
-        if here.generation != log.generation:
-            logger.warning(
-                "server went back, nothing known is lost client=%s generation=%d before=%d",
-                *(engine.client, here.generation, log.generation),
-            )
         engine.let_in(welcome, known)
 
     def _was_overtaken(self, greeting: Greeting) -> bool:

@@ -12,7 +12,7 @@ from oncemq.errors import Unwanted
 
 TOPICS_MAX = 1_000  # that were told of and are remembered; one more, and all are told again
 
-logger = logging.getLogger("oncemq.client")
+logger = logging.getLogger("oncemq.lost")
 
 
 class Discards:

@@ -12,6 +12,7 @@ from oncemq.client.fetching import Fetches
 from oncemq.client.line import Line
 from oncemq.client.listening import Ear, Listening
 from oncemq.client.losses import Losses
+from oncemq.client.news import News
 from oncemq.client.outflow import Outflow
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
@@ -66,6 +67,7 @@ class Engine:
         self.exchanges = Exchanges(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
         self.losses = Losses()
+        self.news = News(self.client)
         self.outflow = Outflow(self)
         self.listening = Listening(self, ear)
         self.telling = Telling(self)
@@ -128,7 +130,7 @@ class Engine:
             except Corrupt as damage:
                 ticket.fail(damage)
 
-        return self.begin(lambda: (request, None), handle, patience_ms=0)
+        return self.begin(lambda: (request, None), handle)
 
     def now(self) -> Micros:
         """The clock this engine goes by."""
@@ -218,6 +220,7 @@ class Engine:
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
         self.failure = error
+        self.news.failed(error)
         for token in list(self._handlers):
             handler = self._handlers.pop(token)
             self.exchanges.end(token)
@@ -269,10 +272,7 @@ class Engine:
         # them until it was fenced, or a person, who accepted a loss, set them back.
         self.subscriber.recall(known.cursors)
         self.exchanges.retry_all()
-
-    def begin_put(self, make: Callable[[], tuple[Request, Body | None]], handler: Handler) -> int:
-        """An exchange for the outflow, or the arrival."""
-        return self.begin(make, handler, patience_ms=0)
+        self.news.let_in(self.address, welcome)
 
     def begin(
         self,
@@ -281,7 +281,7 @@ class Engine:
         *,
         patience_ms: int = 0,
     ) -> int:
-        """An exchange of any kind."""
+        """An exchange: `make` the request whenever it is sent, `handler` gets its reply."""
         token = self.exchanges.begin(make, patience_ms=patience_ms)
         self._handlers[token] = handler
         return token
@@ -340,15 +340,17 @@ class Engine:
                 self.exchanges.retry_all()
                 self.listening.relinked()
                 self.subscriber.tell_again()
+            self.news.linked(self.address, connected=connected)
             self._connected = connected
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         silent = not self._connected and now > self._connect_deadline
+        if silent:
+            self.news.linked(self.address, connected=False)
+            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
             self._address += 1
             self._connect()
             self.exchanges.retry_all()
-        elif silent:
-            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
 
     def _send(self, now: Micros) -> bool:
         self._full = False

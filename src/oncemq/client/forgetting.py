@@ -47,9 +47,7 @@ class Forgetting:
             return
         engine, page = self._engine, tuple(known[:PAGE])
         question = Compare(engine.client, engine.generation, numbers=page)
-        engine.begin_put(
-            lambda: (question, None), partial(self._answered, page, tuple(known[PAGE:]))
-        )
+        engine.begin(lambda: (question, None), partial(self._answered, page, tuple(known[PAGE:])))
 
     def _answered(
         self, asked: Many[Numbers], others: Many[Numbers], reply: Reply, _: Many[Body]

@@ -72,7 +72,7 @@ def put_keyed(
             else:
                 ticket.fill(receipts)
 
-    token = engine.begin_put(make, answered)
+    token = engine.begin(make, answered)
     try:
         yield ticket
     finally:

@@ -6,7 +6,7 @@ from oncemq.core.holes import Holes
 from oncemq.core.names import Offset, TopicId
 from oncemq.core.replies import Lost
 
-log = logging.getLogger("oncemq.client")
+log = logging.getLogger("oncemq.lost")
 
 
 class Losses:

@@ -3,7 +3,6 @@
 Law: a lasting put is in the outbox before it is sent, and out of it only after its answer.
 """
 
-import logging
 from collections.abc import Sequence as Many
 from functools import partial
 from itertools import count
@@ -25,7 +24,14 @@ from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
-from oncemq.errors import HistoryLost, OnceMQError, OutboxFull, StorageRefused, StorageUnsure
+from oncemq.errors import (
+    HistoryLost,
+    OnceMQError,
+    OutboxFull,
+    StorageFull,
+    StorageRefused,
+    StorageUnsure,
+)
 from oncemq.wire import batch
 
 if TYPE_CHECKING:
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
     from oncemq.client.outbox import Slot
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
-
-logger = logging.getLogger("oncemq.client")
 
 
 class Outflow:
@@ -95,10 +99,12 @@ class Outflow:
         limits = self._engine.settings.limits
         check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
         if self.unsent_bytes + size > self._engine.settings.outbox_bytes_max:
-            raise OutboxFull(
+            full = OutboxFull(
                 f"{self.unsent_bytes} bytes wait to be sent, the limit is "
                 f"{self._engine.settings.outbox_bytes_max}; is the server away?"
             )
+            self._engine.news.full(full.detail, self._engine.now())
+            raise full
 
     def gather(
         self,
@@ -158,7 +164,7 @@ class Outflow:
                 self._resume(lane)
             for parcel in list(self._publisher.ready(lane)):
                 make = partial(self._make, parcel)
-                parcel.token = self._engine.begin_put(make, partial(self._answered, parcel))
+                parcel.token = self._engine.begin(make, partial(self._answered, parcel))
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
@@ -195,6 +201,8 @@ class Outflow:
                 self._publisher.add(parcel)
                 self.unsent_bytes += len(put.body)
             slot.pending, slot.lanes = [], {}  # the publisher has them from here on
+        if unsent := self._publisher.unacknowledged:
+            self._engine.news.taken_over(self._engine.state.directory, unsent)
 
     def _seal(self, topic: str) -> None:
         """Make a parcel of what was gathered; whatever comes of it, its ticket knows."""
@@ -232,9 +240,11 @@ class Outflow:
             numbers = self._publisher.numbers(parcel.topic, producer)
             try:
                 self._slots[producer].record([unsent(parcel, numbers.topic_id)])
-            except BaseException:
+            except BaseException as error:
                 # Not recorded, so not sent: its numbers are free again.
                 numbers.next = parcel.first_sequence
+                if isinstance(error, StorageFull):
+                    self._engine.news.full(error.detail, self._engine.now())
                 self._see_to_failure(producer)
                 raise
         self._publisher.add(parcel)
@@ -283,7 +293,9 @@ class Outflow:
         assert isinstance(reply, Refused)
         if self._engine.failure is not None:
             return
-        self._publisher.refused(parcel, reply)
+        is_final = self._publisher.refused(parcel, reply)
+        if reply.code == "storage_full" and not is_final:
+            self._engine.news.full(f"puts wait: {reply.detail}", self._engine.now())
         self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
         for token in self._publisher.cancelled:
             self._engine.drop(token)
@@ -298,7 +310,7 @@ class Outflow:
         ticket: Ticket[Any] | None = parcel.ticket
         if ticket is None:  # of an earlier start: `flush` raises it
             ticket = Ticket()
-            logger.error("put refused topic=%s code=%s: %s", parcel.topic, error.code, error.detail)
+        self._engine.news.refused(parcel.topic, error, awaited=parcel.ticket is not None)
         self._unseen.fail(ticket, error)
 
     def _stored_before(self, parcel: Parcel, topic_id: TopicId) -> None:
@@ -336,7 +348,7 @@ class Outflow:
             about = lane.topic, producer, number, lane.numbers[producer].topic_id
             return Resume(engine.client, epoch, *about), None
 
-        lane.resume_token = engine.begin_put(make, partial(self._resumed, lane, producer))
+        lane.resume_token = engine.begin(make, partial(self._resumed, lane, producer))
 
     def _resumed(self, lane: Lane, producer: ProducerId, reply: Reply, _: Many[Body]) -> None:
         if isinstance(reply, Refused):
@@ -383,6 +395,7 @@ class Outflow:
         lane.resume_token = 0
         lane.put_off = True
         self.trouble = error.detail
+        self._engine.news.full(error.detail, self._engine.now())
         self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
 
     def _rotate(self, producer: ProducerId) -> None:

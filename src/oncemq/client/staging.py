@@ -61,7 +61,7 @@ class StageLine:
             return put, body
 
         place: list[int] = []
-        token = engine.begin_put(make, partial(self._answered, place))
+        token = engine.begin(make, partial(self._answered, place))
         place.append(token)
         self._under_way[token] = len(body)
 
@@ -102,7 +102,7 @@ class StageLine:
             def make() -> tuple[Request, None]:
                 return DropStage(engine.client, engine.client_epoch or ANONYMOUS_EPOCH, name), None
 
-            engine.begin_put(make, lambda reply, bodies: None)
+            engine.begin(make, lambda reply, bodies: None)
 
     @property
     def token(self) -> StageToken:

@@ -82,7 +82,7 @@ class Telling:
             epoch = engine.client_epoch or ANONYMOUS_EPOCH
             return Settle(engine.client, epoch, settled), None
 
-        engine.begin_put(make, answered)
+        engine.begin(make, answered)
         return ticket
 
     def _go_on(self) -> None:

@@ -128,7 +128,7 @@ def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]
     def answered(reply: Reply, _: Sequence[Body]) -> None:
         ticket.fill(reply)
 
-    token = engine.begin_put(lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None), answered)
+    token = engine.begin(lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None), answered)
     try:
         yield ticket
     finally:

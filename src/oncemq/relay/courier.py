@@ -168,7 +168,7 @@ class Courier:
 
         errand.under_way = True
         self.under_way += 1
-        self._engine.begin_put(make, answered)
+        self._engine.begin(make, answered)
 
     def _answered(self, errand: Errand, reply: Reply) -> None:
         self._answers += 1

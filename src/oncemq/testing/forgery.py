@@ -45,7 +45,7 @@ def forge(engine: Engine, topic: str, producer: ProducerId) -> Work[Reply | None
         )  # fmt: skip
         return put, body
 
-    token = engine.begin_put(make, lambda reply, _: ticket.fill(reply))
+    token = engine.begin(make, lambda reply, _: ticket.fill(reply))
     try:
         yield lambda: ticket.done
     finally:

@@ -95,7 +95,7 @@ def test_a_recorded_put_is_required_after_its_outbox_was_written_anew(world, sho
 
 
 def test_what_is_discarded_is_told_once_for_each_topic(world, shop, caplog) -> None:
-    with caplog.at_level(logging.WARNING, "oncemq.client"):
+    with caplog.at_level(logging.WARNING, "oncemq.lost"):
         for topic in ("orders", "orders", "refunds"):
             shop.put(topic, b"secret")
             shop.turn()
