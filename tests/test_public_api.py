@@ -60,6 +60,38 @@ def test_what_the_verbs_give_is_public(verb: str) -> None:
         assert inner <= set(oncemq.__all__), inner
 
 
+def verbs_of(kind: type) -> dict[str, list[tuple[str, object, object]]]:
+    """What users call, with its parameters."""
+    return {
+        name: [
+            (each.name, each.kind, each.default)
+            for each in inspect.signature(verb).parameters.values()
+        ]
+        for name, verb in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    }
+
+
+def test_the_asyncio_client_has_every_verb_of_the_blocking_one() -> None:
+    blocking, awaited = verbs_of(oncemq.Client), verbs_of(oncemq.AsyncClient)
+    assert blocking == awaited
+    assert {"get", "transaction", "read_columns", "lease", "flush"} <= set(blocking)
+    for kind in (oncemq.Client, oncemq.AsyncClient):
+        properties = {
+            name
+            for name, each in inspect.getmembers(kind, lambda it: isinstance(it, property))
+            if not name.startswith("_")
+        }
+        assert properties == {"id", "unsent", "counters"}
+
+
+@pytest.mark.parametrize("name", sorted(set(oncemq.__all__) - {"__version__"}))
+def test_what_users_hold_shows_itself(name: str) -> None:
+    kind = getattr(oncemq, name)
+    if isinstance(kind, type) and not issubclass(kind, Exception):
+        assert kind.__repr__ is not object.__repr__
+
+
 def test_a_client_without_a_server_asks_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONCEMQ_SERVER", "elsewhere:1234,other:1")
     with oncemq.Client() as client:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from oncemq import Client, testing
+from oncemq import AsyncClient, Client, testing
 from oncemq.client import columns
 from oncemq.client.columns import ColumnBatch, RangeLost
 from oncemq.client.walk import walk
 from oncemq.core.audit.checker import Audit
 from oncemq.core.names import Offset
 from oncemq.core.records import MessagesLost, Retention, TopicCreated
+from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, NoSuchTopic, Refused
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log import LogOptions
@@ -163,3 +164,37 @@ def test_the_audit_names_a_hole_and_finds_nothing_wrong(lossy: tuple[Client, str
     assert audit.finish().counts == {}
     assert audit.logs["orders"].lost == [(3, 6)]
     assert audit.logs["orders"].messages == 7
+
+
+async def test_the_asyncio_client_reads_by_columns_too() -> None:
+    with testing.server() as address:
+        async with AsyncClient(address, timeout=20) as client:
+            await client.create_topic("orders", Retention(forever=True))
+            wanted = [b"%d" % number for number in range(30)]
+            for first in range(0, 30, 7):
+                await client.put_many("orders", wanted[first : first + 7])
+            found: list[bytes] = []
+            async for each in client.read_columns("orders", 5, 99):
+                found += batch.payloads_of(each.body, each.count, each.columns)
+            assert found == wanted[5:]
+            assert [each async for each in client.read_columns("orders", 9, 9)] == []
+            (end,) = await client.ends([("orders", 30), ("nowhere", 0)])
+            assert (end.name, end.low, end.end) == ("orders", 0, 30)
+            assert (await client.watch([("orders", 0)], wait=20)).generation == 1
+
+
+async def test_the_asyncio_client_leases_and_settles_what_took_effect_elsewhere(
+    tmp_path: Path,
+) -> None:
+    with testing.server() as address:
+        async with AsyncClient(address, id="reader", state=tmp_path, timeout=20) as client:
+            await client.subscribe("orders")
+            await client.put_many("orders", [b"a", b"b", b"c"])
+            assert await client.lease(60, "a test") is True
+            (mine,) = await client.subscriptions("orders")
+            assert mine.about == "a test"
+            settled = Settled("orders", mine.subscription_id, Offset(2))
+            assert await client.settle_below([settled]) is True
+            assert await client.settle_below([settled]) is False
+            (mine,) = await client.subscriptions("orders")
+            assert mine.cursor == 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncemq import AsyncClient, Client, InvalidRequest
+from oncemq import AsyncClient, Client, InvalidRequest, Unwanted
 from oncemq.core.records import Retention
 
 
@@ -175,3 +175,26 @@ def test_a_listener_hears_of_what_was_committed(job: Client, server: str) -> Non
             tx.put_many("out", [b"a", b"b"])
         job.put("out", b"after")
         assert payloads([next(heard), next(heard), next(heard)]) == [b"a", b"b", b"after"]
+
+
+def test_what_users_hold_shows_what_it_is(job: Client) -> None:
+    job.subscribe("shown")
+    job.put_many("shown", [b"1", b"2"])
+    with job.transaction() as tx:
+        assert repr(tx) == f"<Transaction of {job.id!r} open: took nothing; messages put: 0>"
+        tx.get("shown", limit=2, wait=5)
+        tx.put("shown", b"3")
+        took = "took shown@0 to @1; messages put: 1"
+        assert repr(tx) == f"<Transaction of {job.id!r} open: {took}>"
+    assert repr(tx).startswith(f"<Transaction of {job.id!r} committed: {took}")
+    stage = job.stage()
+    stage.put_many([b"4", b"5"])
+    assert repr(stage).endswith(f" of {job.id!r}: 2 messages>")
+    stage.drop()
+    pending = job.put("shown", b"6", wait=False)
+    receipt = pending.result()
+    assert repr(pending) == f"<Pending: {receipt!r}>"
+    refused = job.put("nowhere", b"7", wait=False, required=True)
+    with pytest.raises(Unwanted):
+        refused.result()
+    assert repr(refused).startswith("<Pending: failed, Unwanted(")

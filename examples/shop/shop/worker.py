@@ -1,6 +1,7 @@
 """The app: `once run shop.worker:app`."""
 
 import os
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def make_app(server: str = SERVER, path: Path = DATABASE) -> App:
     app = App(server, id="shop")
     connect = partial(database.connect, path)
     mail = Mail(path)
-    relay = oncemq.Relay(connect, server=server)
+    running = ExitStack()
 
     app.handler("orders", into=connect, give_up_on=handlers.NotSold)(handlers.take)
 
@@ -29,11 +30,12 @@ def make_app(server: str = SERVER, path: Path = DATABASE) -> App:
     @app.on_startup
     def begin() -> None:
         database.create(path)
-        relay.__enter__()
+        # The app's server is the one it was told to run on: `once run --server`, or a test's.
+        running.enter_context(oncemq.Relay(connect, server=app.server))
 
     @app.on_shutdown
     def end() -> None:
-        relay.__exit__(None, None, None)
+        running.close()
 
     return app
 

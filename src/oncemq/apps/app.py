@@ -60,12 +60,15 @@ class App:
         if fault is not None:
             raise ConfigError(fault)
         self.id = id
-        self.server = server
+        self.server = server  # the one it runs on, once it was told another to run on
         self.state = None if state is None else Path(state)
         self._timeout = timeout
         self._handlers: dict[str, Handler] = {}
         self._startup: list[Hook] = []
         self._shutdown: list[Hook] = []
+
+    def __repr__(self) -> str:
+        return f"<App {self.id!r} handlers: {', '.join(self._handlers) or 'none'}>"
 
     @property
     def handlers(self) -> tuple[Handler, ...]:
@@ -183,9 +186,10 @@ class App:
     def _setup(self, server: str | Sequence[str] | None) -> Setup:
         if not self._handlers:
             raise ConfigError(f"app '{self.id}' has no handlers; decorate one with @app.handler")
+        self.server = server or self.server
         return Setup(
             id=self.id,
-            server=server or self.server,
+            server=self.server,
             state=self.state,
             timeout=self._timeout,
             handlers=self.handlers,

@@ -10,11 +10,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from oncemq.client import verbs
+from oncemq.client.aio_columns import AsyncColumnar
 from oncemq.client.aio_puts import AsyncPublishing
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking import AWAY_SECONDS
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.opening import open_engine
+from oncemq.client.state import State
 from oncemq.client.values import Message
 from oncemq.client.verbs import Where
 from oncemq.core.inbox import Inbox
@@ -26,7 +28,7 @@ from oncemq.errors import OnceMQError, Unreachable
 T = TypeVar("T")
 
 
-class AsyncClient(AsyncPublishing):
+class AsyncClient(AsyncPublishing, AsyncColumnar):
     """A publisher and subscriber for asyncio, with the verbs of `Client`, awaitable."""
 
     def __init__(
@@ -34,7 +36,7 @@ class AsyncClient(AsyncPublishing):
         server: str | Sequence[str] = "",
         *,
         id: str | None = None,
-        state: str | Path | None = None,
+        state: str | Path | State | None = None,
         timeout: float = 30.0,
         outbox_bytes_max: int = 256 << 20,
     ) -> None:

@@ -32,6 +32,9 @@ class AsyncTransaction:
         self._stack = stack
         self._feeds: set[str] = set()
 
+    def __repr__(self) -> str:
+        return f"<AsyncTransaction {self._work.account}>"
+
     async def get(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
     ) -> list[Message]:
@@ -84,6 +87,10 @@ class AsyncStage:
         self._engine = engine
         self._turns = turns
         self._line = line
+
+    def __repr__(self) -> str:
+        name, client = self._line.name.hex()[:8], self._engine.client
+        return f"<AsyncStage {name} of {client!r}: {self._line.count} messages>"
 
     async def put_many(
         self,

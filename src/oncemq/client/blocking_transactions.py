@@ -34,6 +34,9 @@ class Transaction:
         self._stack = stack
         self._feeds: set[str] = set()
 
+    def __repr__(self) -> str:
+        return f"<Transaction {self._work.account}>"
+
     def get(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
     ) -> list[Message]:
@@ -89,6 +92,10 @@ class Stage:
         self._engine = engine
         self._turns = turns
         self._line = line
+
+    def __repr__(self) -> str:
+        name, client = self._line.name.hex()[:8], self._engine.client
+        return f"<Stage {name} of {client!r}: {self._line.count} messages>"
 
     def put_many(
         self,

@@ -12,7 +12,7 @@ from oncemq.client.engine import Engine
 from oncemq.client.ticket import Ticket
 from oncemq.client.turns import Turns
 from oncemq.client.values import verified
-from oncemq.client.verbs import ask
+from oncemq.client.verbs import Verb, ask
 from oncemq.core.names import Generation, Offset, TopicId
 from oncemq.core.records import Run
 from oncemq.core.replies import Done, Ends, Lost, Messages, TopicEnd
@@ -58,48 +58,44 @@ class ColumnBatch:
         return self.first_offset + self.count
 
 
-class Reading:
-    """One range of a topic, read piece by piece; the next is asked for before one is given."""
+class Range:
+    """One range of a topic, read piece by piece, by either shell: what is asked, what came."""
 
-    def __init__(self, engine: Engine, turns: Turns, topic: str, *, start: int, stop: int) -> None:
-        self._engine, self._turns, self._topic = engine, turns, topic
+    def __init__(self, engine: Engine, topic: str, *, start: int, stop: int) -> None:
+        self._engine, self._topic = engine, topic
         self._next, self._stop = start, stop
-        self._token, self._ticket = 0, Ticket[list[ColumnBatch]]()
+        self._token, self.ticket = 0, Ticket[list[ColumnBatch]]()
         self._hole: Lost | None = None  # right where the range goes on
 
-    def batches(self) -> Iterator[ColumnBatch]:
-        """Every batch of the range, in order; the first and the last are cut to it."""
-        if self._next >= self._stop:
-            return
-        try:
-            self._ask()
-            while self._next < self._stop:
-                found = self._wait()
-                if self._hole is not None:
-                    raise RangeLost(self._hole)
-                if not found:
-                    return  # the topic ends before the range does
-                self._next = found[-1].end_offset
-                if self._next < self._stop:
-                    self._ask()
-                yield from found
-        finally:
-            with self._turns.lock:
-                self._engine.drop(self._token)
+    @property
+    def is_over(self) -> bool:
+        """Whether all of it was asked for and came."""
+        return self._next >= self._stop
 
-    def _ask(self) -> None:
+    @property
+    def place(self) -> str:
+        """Where it goes on, in words."""
+        return f"{self._topic}@{self._next}"
+
+    def ask(self) -> None:
+        """Ask for the next piece; `ticket` is for it from now on."""
         read = Read(
             self._topic, Offset(self._next), self._stop - self._next, READ_BYTES, whole=True
         )
-        self._ticket = Ticket[list[ColumnBatch]]()
-        with self._turns.lock:
-            self._token = self._engine.ask_messages(read, self._take, self._ticket)
-            self._turns.pump()
+        self.ticket = Ticket[list[ColumnBatch]]()
+        self._token = self._engine.ask_messages(read, self._take, self.ticket)
 
-    def _wait(self) -> list[ColumnBatch]:
-        ticket = self._ticket
-        self._turns.wait_until(lambda: ticket.done, None, f"{self._topic}@{self._next}")
-        return ticket.result()
+    def came(self) -> list[ColumnBatch]:
+        """The piece that was asked for; none where the topic ends before the range does."""
+        found = self.ticket.result()
+        if self._hole is not None:
+            raise RangeLost(self._hole)
+        self._next = found[-1].end_offset if found else self._stop
+        return found
+
+    def drop(self) -> None:
+        """Nobody wants what was asked for last."""
+        self._engine.drop(self._token)
 
     def _take(self, reply: Messages, bodies: Sequence[Body]) -> list[ColumnBatch]:
         found: list[ColumnBatch] = []
@@ -125,6 +121,32 @@ class Reading:
         return found
 
 
+def watching(
+    engine: Engine, topics: Sequence[tuple[str, int]], wait: float, generation: int
+) -> Verb[Ends]:
+    """Where topics end, as soon as one does not end where it is said to."""
+    named = tuple((name, Offset(end)) for name, end in topics)
+    question = Watch(named, wait_ms_of(wait), Generation(generation))
+    return ask(engine, lambda _: question, patience_ms=question.wait_ms)
+
+
+def leasing(engine: Engine, seconds: float, about: str) -> Verb[bool]:
+    """End this client's subscriptions when it does not ask so again in time."""
+    lease_ms = round(seconds * 1000)
+    reply: Done = yield from ask(
+        engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about)
+    )
+    return reply.changed
+
+
+def settling(engine: Engine, settled: Sequence[Settled]) -> Verb[bool]:
+    """Everything below these cursors took effect elsewhere."""
+    reply: Done = yield from ask(
+        engine, lambda client_epoch: Settle(engine.client, client_epoch, tuple(settled))
+    )
+    return reply.changed
+
+
 class Columnar:
     """The verbs of the blocking client for readers that keep their own cursor."""
 
@@ -135,11 +157,25 @@ class Columnar:
     def read_columns(self, topic: str, start: int, stop: int) -> Iterator[ColumnBatch]:
         """Stored messages from `start` up to `stop` as the batches they are stored in.
 
-        Settles nothing; ends early where the topic does; raises RangeLost at a hole.
-        Made for much at once: a batch is one
-        `bytes`, and the next ones come while these are worked on.
+        The first and the last are cut to the range. Settles nothing; ends early where the topic
+        does; raises RangeLost at a hole. Made for much at once: a batch is one `bytes`, and the
+        next ones come while these are worked on.
         """
-        return Reading(self._engine, self._turns, topic, start=start, stop=stop).batches()
+        wanted = Range(self._engine, topic, start=start, stop=stop)
+        if wanted.is_over:
+            return
+        try:
+            self._ask(wanted)
+            while not wanted.is_over:
+                ticket = wanted.ticket
+                self._turns.wait_until(lambda t=ticket: t.done, None, wanted.place)
+                found = wanted.came()
+                if not wanted.is_over:
+                    self._ask(wanted)
+                yield from found
+        finally:
+            with self._turns.lock:
+                wanted.drop()
 
     def ends(self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0) -> list[TopicEnd]:
         """Where these topics begin and end; one that is not there is left out.
@@ -153,10 +189,7 @@ class Columnar:
     ) -> Ends:
         """As `ends`, with the generation of the server's log, and (`generation`) since when the
         offsets of a reader that knows that one mean other messages."""
-        named = tuple((name, Offset(end)) for name, end in topics)
-        wait_ms = wait_ms_of(wait)
-        question = Watch(named, wait_ms, Generation(generation))
-        verb = ask(self._engine, lambda _: question, patience_ms=wait_ms)
+        verb = watching(self._engine, topics, wait, generation)
         return self._turns.run(verb, timeout=self._timeout + wait)
 
     def lease(self, seconds: float, about: str = "") -> bool:
@@ -164,14 +197,13 @@ class Columnar:
 
         True when the server wrote it down; a renewal is written now and then only.
         """
-        engine, lease_ms = self._engine, round(seconds * 1000)
-        verb = ask(engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about))
-        reply: Done = self._turns.run(verb)
-        return reply.changed
+        return self._turns.run(leasing(self._engine, seconds, about))
 
     def settle_below(self, settled: Sequence[Settled]) -> bool:
         """Everything below these cursors took effect elsewhere; False when that was known."""
-        engine = self._engine
-        verb = ask(engine, lambda client_epoch: Settle(engine.client, client_epoch, tuple(settled)))
-        reply: Done = self._turns.run(verb)
-        return reply.changed
+        return self._turns.run(settling(self._engine, settled))
+
+    def _ask(self, wanted: Range) -> None:
+        with self._turns.lock:
+            wanted.ask()
+            self._turns.pump()

@@ -161,9 +161,9 @@ class Journal:
         """
         with self._transaction():
             self._rows(
-                "UPDATE client SET epoch = ?1, checksum = row_checksum(CAST(id AS BLOB), ?1) "
-                "WHERE epoch < ?1",
-                client_epoch,
+                "UPDATE client SET epoch = ?, checksum = row_checksum(CAST(id AS BLOB), ?) "
+                "WHERE epoch < ?",
+                *(client_epoch, client_epoch, client_epoch),
             )
             self._rows(
                 "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",

@@ -24,6 +24,13 @@ class Pending(Generic[T]):
         self._pick = pick
         self._wait = wait
 
+    def __repr__(self) -> str:
+        if not self._ticket.done:
+            return "<Pending: no answer yet>"
+        if self._ticket.error is not None:
+            return f"<Pending: failed, {self._ticket.error!r}>"
+        return f"<Pending: {self._pick(self._ticket.result())!r}>"
+
     def done(self) -> bool:
         """Whether the server has answered."""
         return self._ticket.done

@@ -361,6 +361,15 @@ class Transaction:
             self._resolved = True
             self._give_up()
 
+    @property
+    def account(self) -> str:
+        """Whose it is, what it took and puts, and whether it is over: for a repr."""
+        took = [f"{each.id} to @{self._last[name].offset}" for name, each in self._first.items()]
+        puts = len(self._gathered) + sum(count for _, _, count in self._pieces)
+        standing = "open" if not self._over else "committed" if self.result else "not committed"
+        inputs = ", ".join(took) or "nothing"
+        return f"of {self._engine.client!r} {standing}: took {inputs}; messages put: {puts}"
+
     def _end(self) -> None:
         if self._home.taking is self:
             self._home.taking = None

@@ -29,6 +29,9 @@ class Outbox:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    def __repr__(self) -> str:
+        return f"<Outbox on {type(self._connection).__name__}>"
+
     def put(
         self,
         topic: str,
@@ -61,6 +64,9 @@ class AsyncOutbox:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<AsyncOutbox on {type(self._connection).__name__}>"
 
     async def put(
         self,

@@ -56,6 +56,13 @@ class Relay:
         self._thread: threading.Thread | None = None
         self.failure: BaseException | None = None  # what ended it
 
+    def __repr__(self) -> str:
+        servers = self._server if isinstance(self._server, str) else ", ".join(self._server)
+        standing = "works" if self._thread is not None and self._thread.is_alive() else "rests"
+        if self.failure is not None:
+            standing = f"ended by {self.failure!r}"
+        return f"<Relay {self._id or ''} to {servers or 'the default server'}: {standing}>"
+
     def run(self) -> None:
         """Relay until `stop`; raises what cannot be waited out."""
         pause = FIRST_PAUSE

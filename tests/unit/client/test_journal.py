@@ -1,5 +1,6 @@
 """What a client must not forget: on disk when it says so, and only for the one that is current."""
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import oncemq
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
@@ -310,3 +312,14 @@ def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
     assert after.claim(8) == (0, (), here)
     assert after.cursors() == {"orders": (ID, 4), "kept": (ID, 1)}
     after.close()
+
+
+def test_values_of_statements_have_no_numbers() -> None:
+    """`?1` with a sequence is deprecated from Python 3.12 on, and an error in 3.14."""
+    numbered = [
+        f"{path.name}: {line.strip()}"
+        for path in Path(oncemq.__file__).parent.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"= \?\d|\(\?\d", line)
+    ]
+    assert numbered == []
