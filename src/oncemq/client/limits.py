@@ -1,8 +1,8 @@
-"""What a server would refuse of a put, refused before anything is recorded."""
+"""What a server would refuse of a put, or the outbox: refused before anything is recorded."""
 
 from oncemq.core.names import name_fault
 from oncemq.core.replies import Limits
-from oncemq.errors import InvalidRequest
+from oncemq.errors import InvalidRequest, OutboxFull
 
 
 def check_limits(limits: Limits, topic: str, *, payload_bytes: int, batch_bytes: int) -> None:
@@ -22,3 +22,10 @@ def check_limits(limits: Limits, topic: str, *, payload_bytes: int, batch_bytes:
             "put it in smaller ones",
             code="too_large",
         )
+
+
+def outbox_full(waiting: int, more: int, most: int) -> OutboxFull | None:
+    """Why so many bytes more may not wait to be sent."""
+    if waiting + more <= most:
+        return None
+    return OutboxFull(f"{waiting} bytes wait to be sent, the limit is {most}; is the server away?")

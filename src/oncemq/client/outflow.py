@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from oncemq.client.discards import Discards, discarded
 from oncemq.client.forgetting import Forgetting
 from oncemq.client.gathering import Gathering
-from oncemq.client.limits import check_limits
+from oncemq.client.limits import check_limits, outbox_full
 from oncemq.client.lost import numbers_in_words, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
@@ -24,14 +24,7 @@ from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
-from oncemq.errors import (
-    HistoryLost,
-    OnceMQError,
-    OutboxFull,
-    StorageFull,
-    StorageRefused,
-    StorageUnsure,
-)
+from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
 from oncemq.wire import batch
 
 if TYPE_CHECKING:
@@ -98,11 +91,8 @@ class Outflow:
         size = payload_bytes if size is None else size
         limits = self._engine.settings.limits
         check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
-        if self.unsent_bytes + size > self._engine.settings.outbox_bytes_max:
-            full = OutboxFull(
-                f"{self.unsent_bytes} bytes wait to be sent, the limit is "
-                f"{self._engine.settings.outbox_bytes_max}; is the server away?"
-            )
+        full = outbox_full(self.unsent_bytes, size, self._engine.settings.outbox_bytes_max)
+        if full is not None:
             self._engine.news.full(full.detail, self._engine.now())
             raise full
 
