@@ -84,7 +84,9 @@ def accept(session: Session, yes: bool) -> None:
 def forget(session: Session, id: str, end_subscriptions: bool) -> None:
     """Forget the client ID at the server: nobody uses it any more.
 
-    Whoever comes with this id later is new. Exit code 1: it subscribes, and nothing was changed.
+    Whoever comes with this id later is new. What topics remember of its puts stays, so that a
+    copy of one that comes late is still recognized; that is deleted with the topic. Exit code 1:
+    it subscribes, and nothing was changed.
     """
     from oncemq.client.asking import asking
     from oncemq.core.client_requests import ForgetClient

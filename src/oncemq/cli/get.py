@@ -26,14 +26,7 @@ def seconds_of(_ctx: click.Context, _param: click.Parameter, text: str) -> float
 
 @command("get")
 @click.argument("topic", required=False, shell_complete=topic_names)
-@click.option(
-    "-n",
-    "count",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=1,
-    help="How many at most; 1 by default.",
-)
+@message.count_option(1)
 @click.option(
     "--wait",
     metavar="SECONDS",

@@ -8,13 +8,31 @@ none, from before servers refused them, are given as `odd_headers_base64`.
 
 import sys
 from base64 import b64encode
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import click
 
 from oncemq.cli import output
 from oncemq.cli.session import Session
 
 if TYPE_CHECKING:
     from oncemq import Message
+
+
+Body = TypeVar("Body", bound=Callable[..., None])
+
+
+def count_option(default: int) -> Callable[[Body], Body]:
+    """`-n N`, for commands that show messages."""
+    return click.option(
+        "-n",
+        "count",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=default,
+        help=f"How many at most; {default} by default.",
+    )
 
 
 def show(session: Session, message: "Message") -> None:

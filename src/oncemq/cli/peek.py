@@ -11,14 +11,7 @@ PAGE = 1000  # messages asked for at a time
 
 @command("peek")
 @click.argument("topic", shell_complete=topic_names)
-@click.option(
-    "-n",
-    "count",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=10,
-    help="How many at most; 10 by default.",
-)
+@message.count_option(10)
 @click.option(
     "--from",
     "start",

@@ -87,10 +87,8 @@ class Process:
             client.name if client.lasting else f"{ANONYMOUS}{self.number}",
             journal=client.journal if client.lasting else None,
             slots=open_slots(self.disk, "/outbox", chance.randbytes) if client.lasting else [],
-            directory="/",
-            random_bytes=chance.randbytes,
-            close=lambda: None,
-        )
+            directory="/", random_bytes=chance.randbytes, close=lambda: None,
+        )  # fmt: skip
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
         settings.lanes_kept = 1 if self.history.lives.mortal else settings.lanes_kept
         self.engine = Engine(settings, state, self._line, self._now, self._ear)

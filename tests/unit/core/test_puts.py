@@ -433,3 +433,23 @@ def test_the_producers_of_a_topic_have_a_limit_and_the_known_ones_go_on(make_des
         assert (refused.code, "producers_max" in refused.detail) == ("limit", True)
     assert desk.put("orders", b"b", producer=b"x").stored
     assert desk.put("refunds", b"a", producer=b"z")
+
+
+def test_a_refused_put_makes_no_topic_and_a_discarded_one_does_for_its_number(desk) -> None:
+    """A copy of the discarded one gets the same answer: the topic is where that is remembered."""
+    refused = [
+        desk.put("new", b"a", first=1, required=True),
+        desk.put("new", b"a", first=2),
+        desk.put("new", b"a", first=0),
+        desk.put("new", b"a", first=1, topic_id=99),
+        desk.put("no/*", b"a", first=1),
+    ]
+    assert [each.code for each in refused] == [
+        *("unwanted", "sequence_gap", "malformed", "topic_changed", "name_invalid"),
+    ]
+    assert desk.shard.by_name == {}
+    first = desk.put("new", b"a", first=1)
+    assert (first.stored, first.duplicate) == (False, False)
+    again = desk.put("new", b"a", first=1, topic_id=first.topic_id)
+    assert (again.stored, again.duplicate) == (False, True)
+    assert list(desk.shard.by_name) == ["new"]
