@@ -297,11 +297,9 @@ class Outflow:
         self._fail(parcel, error_of(refusal))
 
     def _fail(self, parcel: Parcel, error: OnceMQError) -> None:
-        ticket: Ticket[Any] | None = parcel.ticket
-        if ticket is None:  # of an earlier start: `flush` raises it
-            ticket = Ticket()
         self._engine.news.refused(parcel.topic, error, awaited=parcel.ticket is not None)
-        self._unseen.fail(ticket, error)
+        # One of an earlier start has no ticket: `flush` raises it.
+        self._unseen.fail(parcel.ticket or Ticket(), error)
 
     def _stored_before(self, parcel: Parcel, topic_id: TopicId) -> None:
         """The topic that was deleted since had it; nobody knows the place any more."""
