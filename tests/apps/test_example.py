@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,9 @@ def test_the_relay_of_the_shop_goes_where_the_app_was_told_to_run(
 ) -> None:
     """`once run --server` names another server than the code does."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "shop"))
-    from shop.worker import make_app
-
-    app = make_app("tcp://127.0.0.1:1", tmp_path / "shop.db")  # nobody is there
+    app = import_module("shop.worker").make_app(
+        "tcp://127.0.0.1:1", tmp_path / "shop.db"
+    )  # nobody is there
     app.state = tmp_path / "state"
     with testing.server() as address, app.running(server=address), Client(address) as client:
         order = {"number": 1, "guest": "ada@example.org", "product": "tea", "cups": 1}
