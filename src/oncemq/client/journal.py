@@ -55,7 +55,8 @@ UNION ALL SELECT 1 FROM claims WHERE typeof(nonce) <> 'integer'
 """
 _SETTLE = """
 INSERT INTO cursors (topic, subscription_id, cursor, checksum)
-SELECT ?1, ?2, ?3, row_checksum(CAST(?1 AS BLOB), ?2, ?3) WHERE (SELECT epoch FROM client) = ?4
+SELECT name, id, place, row_checksum(CAST(name AS BLOB), id, place)
+FROM (SELECT ? AS name, ? AS id, ? AS place) WHERE (SELECT epoch FROM client) = ?
 ON CONFLICT (topic) DO UPDATE
 SET subscription_id = excluded.subscription_id, cursor = excluded.cursor,
     checksum = excluded.checksum
@@ -106,8 +107,8 @@ class Journal:
         if self._rows(_STRANGE):
             raise self._damaged("a value is not of its type")
         self._rows(
-            "INSERT OR IGNORE INTO client VALUES (1, ?1, 0, row_checksum(CAST(?1 AS BLOB), 0))",
-            client,
+            "INSERT OR IGNORE INTO client VALUES (1, ?, 0, row_checksum(CAST(? AS BLOB), 0))",
+            *(client, client),
         )
         self._verify("client")
         self._verify("log")
@@ -178,7 +179,7 @@ class Journal:
 
     def know(self, log: LogSeen) -> None:
         """What this state knows is no more than the server has, in this generation of its log."""
-        self._rows("INSERT OR REPLACE INTO log VALUES (1, ?1, ?2, row_checksum(?1, ?2))", *log)
+        self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?, row_checksum(?, ?))", *log, *log)
 
     def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
         """A person said so: go on with what the server has. No process may use the state now.
