@@ -11,8 +11,8 @@ from oncemq.core import snapshot
 from oncemq.core.records import Marked, Retention
 from oncemq.core.shard import Shard
 from oncemq.errors import Corrupt
-from oncemq.server.examination import accept_loss, examine
-from oncemq.storage.backup import back_up, restore
+from oncemq.server.examination import accept_loss, examine, faults
+from oncemq.storage.backup import Report, back_up, restore
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import read_format
 from oncemq.storage.log import LogOptions
@@ -21,6 +21,20 @@ from oncemq.storage.recovery import open_log
 SMALL = LogOptions(
     segment_bytes=1 << 16, allocate_bytes=1 << 14, reserve_bytes=1 << 12, checkpoint_records=40
 )
+
+
+def save(data: Path, backup: Path) -> Report:
+    return back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None, judge=faults)
+
+
+def bring_back(backup: Path, directory: Path) -> None:
+    restore(
+        LocalDisk(),
+        str(backup),
+        str(directory),
+        random_bytes=secrets.token_bytes,
+        progress=lambda _, __: None,
+    )
 
 
 def fill(data: Path, count: int) -> None:
@@ -101,16 +115,10 @@ def test_a_backup_of_a_server_at_work_holds_what_was_acknowledged_before(tmp_pat
             for number in range(4):
                 reached[number].wait(60)
                 before = len(acknowledged)
-                report = back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None)
+                report = save(data, backup)
                 reports.append(report)
                 again = tmp_path / f"restored{number}"
-                restore(
-                    LocalDisk(),
-                    str(backup),
-                    str(again),
-                    random_bytes=secrets.token_bytes,
-                    progress=lambda _, __: None,
-                )
+                bring_back(backup, again)
                 assert examine(LocalDisk(), str(again)).sound
                 with testing.server(data=again, options=SMALL) as other, Client(other) as client:
                     found = client.topic("orders").topic
@@ -180,17 +188,28 @@ def test_a_restore_agrees_to_no_hole(tmp_path: Path) -> None:
     """Files of the restored directory are missing, and its generation is raised all the same."""
     data, backup, again = tmp_path / "data", tmp_path / "backup", tmp_path / "again"
     fill(data, 150)
-    back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None)
-    restore(
-        LocalDisk(),
-        str(backup),
-        str(again),
-        random_bytes=secrets.token_bytes,
-        progress=lambda _, __: None,
-    )
+    save(data, backup)
+    bring_back(backup, again)
     sorted((again / "log").glob("*.log"))[1].unlink()
     with (
         pytest.raises(Corrupt, match="is in no segment"),
         testing.server(data=again, options=SMALL),
     ):
         raise AssertionError("it serves with a hole that nobody agreed to")
+
+
+def test_a_hole_is_not_backed_up_before_a_person_agreed_to_it(tmp_path: Path) -> None:
+    data, backup, again = tmp_path / "data", tmp_path / "backup", tmp_path / "again"
+    fill(data, 150)
+    victim = sorted((data / "log").glob("*.log"))[1]
+    victim.unlink()
+    victim.with_suffix(".idx").unlink()
+    with pytest.raises(Corrupt, match=r"no server would start .*orders@\d+ up to"):
+        save(data, backup)
+    assert not (backup / "MANIFEST").exists()
+    found = accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+    save(data, backup)  # before any start has noted it: the list of what was agreed to goes along
+    bring_back(backup, again)
+    (hole,) = [(each.record.first_offset, each.record.end_offset) for each in found.missing]
+    with testing.server(data=again, options=SMALL) as address, Client(address) as client:
+        assert client.topic("orders").topic.lost == (hole,)

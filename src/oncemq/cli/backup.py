@@ -19,9 +19,10 @@ def backup(session: Session, backup: Path) -> None:
     """Copy the data of a server into the directory BACKUP, also while the server runs.
 
     Everything that was acknowledged before the backup began is in it, and every byte of it was
-    verified. A second backup into the same directory copies only what is new. `once restore`
-    makes a data directory of it.
+    verified. A second backup into the same directory copies only what is new, and what of the
+    backup itself does not hold any more. `once restore` makes a data directory of it.
     """
+    from oncemq.server.examination import faults
     from oncemq.storage.backup import back_up
     from oncemq.storage.disk import LocalDisk
 
@@ -36,7 +37,8 @@ def backup(session: Session, backup: Path) -> None:
             copied += size
             progress.update(copied, None)
 
-        report = back_up(LocalDisk(), str(data), str(backup), progress=note)
+        report = back_up(LocalDisk(), str(data), str(backup), progress=note, judge=faults)
+    again = f"; of these, {', '.join(report.replaced)} did not hold any more in the backup"
     session.answer(
         {
             "data": str(data),
@@ -46,8 +48,10 @@ def backup(session: Session, backup: Path) -> None:
             "bytes": report.size,
             "copied_files": report.copied_files,
             "copied_bytes": report.copied_bytes,
+            "replaced": report.replaced,
         },
         f"{backup} holds {data} up to serial {report.last_serial:,}: "
         f"{output.counted(report.files, 'file')}, {output.about(report.size)}, of which "
-        f"{report.copied_files:,} were copied now ({output.about(report.copied_bytes)})",
+        f"{report.copied_files:,} were copied now ({output.about(report.copied_bytes)})"
+        f"{again if report.replaced else ''}",
     )

@@ -47,7 +47,17 @@ class _Shelves:
 
 def examine(disk: LockingDisk, directory: str) -> Examination:
     """Verify every byte, then compare what is left with what the state says is kept."""
-    found = Examination(repair.diagnose(disk, directory))
+    return _compare(repair.diagnose(disk, directory))
+
+
+def faults(diagnosis: Diagnosis) -> list[str]:
+    """What is wrong with a log that was diagnosed, as its server would find it, in words."""
+    missing = _compare(diagnosis).missing
+    return [*diagnosis.faults(), *(f"{each}: kept, but in no segment" for each in missing)]
+
+
+def _compare(diagnosis: Diagnosis) -> Examination:
+    found = Examination(diagnosis)
     contents = found.diagnosis.contents
     if contents is not None:
         try:

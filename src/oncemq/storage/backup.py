@@ -1,55 +1,51 @@
 """A copy of a log's files, taken while its server runs, and a data directory made from it.
 
-    BACKUP/MANIFEST   JSON: FORMAT of the log, and each file with its size and checksum
-    BACKUP/files/     segments and checkpoints, under the names they have in the log
-
 Why files: sealed segments, cold segments and checkpoints never change under their name, so a
 second backup copies only new ones, and nothing is asked of the server. Only the segment in use
-grows: what holds of it, frame by frame, is its copy.
+grows: what holds of it, frame by frame, is its copy. The same name and size are not enough, for a
+power cut (or a copy put back by hand) may have put other frames in the place of those that were
+copied: the chain of a segment leads to the next one's header. What a backup is made of: `manifest`.
 
 Laws: the manifest is written last, so a backup that was cut off leaves the one before as it was.
-A file that both name only grew: the older manifest knows how much of it was its own. A set of files
-counts only if nothing vanished while it was copied: compaction replaces segments by others. A
-restored log has a raised generation: its clients may have seen what came after the backup.
+It is written only for a set of files that a server would start on: the copy is looked at as a
+whole, its older files too, as `once repair` looks at a directory. A file that two manifests name
+only grew: the older one knows how much of it was its own. A set of files counts only if nothing
+vanished while it was copied: compaction replaces segments by others. A restored log has a raised
+generation: its clients may have seen what came after the backup.
 """
 
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.storage.disk import Disk, File
-from oncemq.storage.framing import STRETCH_BYTES, Bad, frame_key
+from oncemq.storage.checkpoint import read_checkpoint
+from oncemq.storage.diagnosis import Diagnosis, diagnose_copy
+from oncemq.storage.disk import Disk, File, LockingDisk
+from oncemq.storage.end import read_end
+from oncemq.storage.framing import Bad, frame_key
 from oncemq.storage.layout import Format, continue_format, read_format, replace_file
+from oncemq.storage.manifest import (
+    FOLDERS,
+    MANIFEST,
+    BackupView,
+    Copied,
+    Manifest,
+    checksum_of,
+    holds,
+    lock_backup,
+    read_manifest,
+    stretches,
+)
 from oncemq.storage.segment import COLD, read_header, scan_cold
-from oncemq.storage.verify import verify
+from oncemq.storage.verify import is_blank, verify
 
 PASSES_MAX = 20  # each is followed by another only when compaction took a file away meanwhile
-MANIFEST = "MANIFEST"
+FAULTS_TOLD = 5
+HEAD_BYTES = 4096  # more than the header of a segment or a checkpoint, where it has few sources
 
 Progress = Callable[[str, int], None]  # the file, and how many bytes of it were copied
-
-
-class Copied(msgspec.Struct, frozen=True):
-    """A file of a backup: `folder`/`name`, its first `size` bytes."""
-
-    folder: str
-    name: str
-    size: int
-    checksum: int
-
-
-class Manifest(msgspec.Struct, frozen=True):
-    """A whole backup."""
-
-    format: Format
-    files: tuple[Copied, ...]
-    last_serial: int
-
-    @property
-    def size(self) -> int:
-        return sum(each.size for each in self.files)
+Judge = Callable[[Diagnosis], list[str]]  # what is wrong with a log, in words
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -60,44 +56,29 @@ class Report(msgspec.Struct, frozen=True):
     size: int
     copied_files: int
     copied_bytes: int
+    replaced: tuple[str, ...]  # files of the backup that did not hold any more, copied again
 
 
-def read_manifest(disk: Disk, backup: str) -> Manifest | None:
-    """The manifest of a backup; None when there is none."""
-    if MANIFEST not in disk.names(backup):
-        return None
-    file = disk.open(f"{backup}/{MANIFEST}")
-    try:
-        return msgspec.json.decode(file.read(0, file.size()), type=Manifest)
-    except msgspec.MsgspecError as error:
-        raise Corrupt(f"{backup}/{MANIFEST} cannot be read ({error}): it is no backup") from error
-    finally:
-        file.close()
-
-
-def back_up(disk: Disk, directory: str, backup: str, *, progress: Progress) -> Report:
+def back_up(
+    disk: LockingDisk, directory: str, backup: str, *, progress: Progress, judge: Judge
+) -> Report:
     """Bring a backup up to the log of a directory, whether or not a server runs on it."""
     form = read_format(disk, directory)
     if form is None:
         raise StorageRefused(f"{directory} has no FORMAT file: it is not a data directory")
     disk.make_directory(f"{backup}/files")
-    before = read_manifest(disk, backup)
-    if before is not None and before.format != form:
-        raise StorageRefused(
-            f"{backup} is the backup of another log, or of this one before it went back in time "
-            "(a restore, or accepted loss); back up into another directory"
-        )
-    known = {each.name: each for each in before.files} if before else {}
-    work = _BackUp(disk, directory, backup, form, known, progress)
-    files = work.run()
-    manifest = Manifest(form, tuple(files), work.last_serial)
-    disk.sync_directory(f"{backup}/files")
-    replace_file(disk, f"{backup}/{MANIFEST}", msgspec.json.format(msgspec.json.encode(manifest)))
-    kept = {each.name for each in files}
-    for name in disk.names(f"{backup}/files"):
-        if name not in kept:
-            disk.remove(f"{backup}/files/{name}")
-    return Report(work.last_serial, len(files), manifest.size, work.copied_files, work.copied_bytes)
+    lock = lock_backup(disk, backup)
+    try:
+        before = read_manifest(disk, backup)
+        if before is not None and before.format != form:
+            raise StorageRefused(
+                f"{backup} is the backup of another log, or of this one before it went back in "
+                "time (a restore, or accepted loss); back up into another directory"
+            )
+        known = {each.name: each for each in before.files} if before else {}
+        return _BackUp(disk, directory, backup, form, known, progress).run(judge)
+    finally:
+        lock.release()
 
 
 class _BackUp:
@@ -111,22 +92,53 @@ class _BackUp:
         progress: Progress,
     ) -> None:
         self.disk, self.directory, self.backup = disk, directory, backup
+        self.form = form
         self.key = frame_key(form.identity)
         self.known = known
         self.progress = progress
         self.last_serial = 0
         self.copied_files = 0
         self.copied_bytes = 0
+        self.replaced: list[str] = []
+        self.chain = 0  # of the file that was copied last
+        self.logs: list[str] = []  # of this pass, in order
 
-    def run(self) -> list[Copied]:
+    def run(self, judge: Judge) -> Report:
+        end = read_end(self.disk, self.directory)  # before the copy: which goes at least as far
+        files = self._copy_all()
+        self.disk.sync_directory(f"{self.backup}/files")
+        view = BackupView(self.disk, self.directory, self.backup, files)
+        faults = judge(diagnose_copy(view, self.directory, self.form, end))
+        if faults:
+            told = "; ".join(faults[:FAULTS_TOLD])
+            more = f"; and {len(faults) - FAULTS_TOLD} more" if len(faults) > FAULTS_TOLD else ""
+            raise Corrupt(
+                f"no server would start on the copy of {self.directory} ({told}{more}). The "
+                f"backup that {self.backup} holds stays as it was; stop the server, and look with "
+                f"`once repair --data {self.directory}`"
+            )
+        manifest = Manifest(self.form, tuple(files), self.last_serial)
+        text = msgspec.json.format(msgspec.json.encode(manifest))
+        replace_file(self.disk, f"{self.backup}/{MANIFEST}", text)
+        self._tidy({each.name for each in files})
+        copied = self.copied_files, self.copied_bytes, tuple(self.replaced)
+        return Report(self.last_serial, len(files), manifest.size, *copied)
+
+    def _tidy(self, kept: set[str]) -> None:
+        for name in self.disk.names(f"{self.backup}/files"):
+            if name not in kept:
+                self.disk.remove(f"{self.backup}/files/{name}")
+
+    def _copy_all(self) -> list[Copied]:
         """Copy until nothing vanished while we did."""
         for _ in range(PASSES_MAX):
             names = self._names()
             try:
-                files = [self._copy(folder, name, last=last) for folder, name, last in names]
+                found = [self._copy(folder, name, last=last) for folder, name, last in names]
             except FileNotFoundError:
                 continue
             still = {name for _, name, _ in self._names()}
+            files = [each for each in found if each is not None]
             if all(each.name in still for each in files):
                 return files
         raise StorageRefused(
@@ -139,27 +151,69 @@ class _BackUp:
         ends = {"checkpoints": (".ckpt",), "log": (".cold", ".log")}
         found = [
             (folder, name)
-            for folder, suffixes in ends.items()
+            for folder in FOLDERS
             for name in self.disk.names(f"{self.directory}/{folder}")
-            if name.endswith(suffixes)
+            if name.endswith(ends[folder])
         ]
-        logs = [name for _, name in found if name.endswith(".log")]
-        return [(folder, name, name == max(logs, default="")) for folder, name in found]
+        self.logs = [name for _, name in found if name.endswith(".log")]
+        last = self._in_use(self.logs)
+        return [
+            (folder, name, name == last)
+            for folder, name in found
+            if not name.endswith(".log") or name <= last
+        ]
 
-    def _copy(self, folder: str, name: str, *, last: bool) -> Copied:
+    def _in_use(self, logs: list[str]) -> str:
+        """The newest log segment that was begun: what lies before it is whole, and durable.
+
+        The next one may be there already, without a header: nothing is in it.
+        """
+        for name in reversed(logs):
+            file = self.disk.open(f"{self.directory}/log/{name}")
+            try:
+                if read_header(file) is None and is_blank(file, self.key):
+                    continue
+                if read_header(file) is None:  # read again: it may have been begun just now
+                    raise Corrupt(f"{name}: the header does not hold; run `once repair`")
+                return name
+            finally:
+                file.close()
+        return ""
+
+    def _is_same(self, source: File, known: Copied) -> bool:
+        """Whether a file that was copied before is still the one of this log."""
+        copy = self.disk.open(f"{self.backup}/files/{known.name}")
+        try:
+            if copy.read(0, HEAD_BYTES) != source.read(0, HEAD_BYTES):
+                return False  # a segment says what it follows, a checkpoint where it ends
+        finally:
+            copy.close()
+        if not known.name.endswith(".log"):
+            return True
+        following = self.logs[self.logs.index(known.name) + 1]
+        after = self.disk.open(f"{self.directory}/log/{following}")
+        try:
+            header = read_header(after)
+        finally:
+            after.close()
+        return header is not None and header.chain == known.chain
+
+    def _copy(self, folder: str, name: str, *, last: bool) -> Copied | None:
+        """A file of the log in the backup; None for a checkpoint that does not hold."""
         source = self.disk.open(f"{self.directory}/{folder}/{name}")
         try:
             known = self.known.get(name)
             if known is not None and known.size == source.size() and not last:
-                return known  # what does not grow does not change
+                if not holds(self.disk, self.backup, known):
+                    self.replaced.append(name)
+                elif self._is_same(source, known):
+                    return known
             target = f"{self.backup}/files/{name}"
             copy = self.disk.open(f"{target}.tmp", create=True)
             try:
-                copy.truncate(0)
-                for position, stretch in _stretches(source, source.size()):
-                    copy.write([stretch], position)
-                    self.progress(name, len(stretch))
-                size = self._holds(copy, folder, name, last=last)
+                size = self._fill(copy, source, folder, name, last=last)
+                if size is None:
+                    return None  # the server passes over it, and so does the backup
                 copy.truncate(size)
                 copy.sync()
                 checksum = checksum_of(copy, size)
@@ -168,34 +222,57 @@ class _BackUp:
         finally:
             source.close()
         self.disk.rename(f"{target}.tmp", target)
-        copied = self.known[name] = Copied(folder, name, size, checksum)
+        copied = self.known[name] = Copied(folder, name, size, checksum, self.chain)
         self.copied_files += 1
         self.copied_bytes += size
         return copied
 
-    def _holds(self, copy: File, folder: str, name: str, *, last: bool) -> int:
-        """How much of a copied segment holds; all of it has to, but for the segment in use."""
-        if folder != "log":
-            return copy.size()
-        header = read_header(copy)
-        if header is None:
-            if last:
-                return 0  # about to be begun
-            raise Corrupt(f"{name}: the header does not hold; run `once repair`")
-        if header.form == COLD:
-            bad = scan_cold(copy, header, self.key)
-            if isinstance(bad, Bad):
-                raise Corrupt(f"{name} is damaged at byte {bad.position}: {bad.why}")
-            return copy.size()
-        found = verify(copy, header, self.key)
-        if found.bad is not None and not last:
-            raise Corrupt(f"{name} is damaged at byte {found.bad.position}: {found.bad.why}")
-        self.last_serial = max(self.last_serial, found.last_serial)
-        return found.end if last else copy.size()
+    def _fill(self, copy: File, source: File, folder: str, name: str, *, last: bool) -> int | None:
+        """Copy a file; how much of the copy holds. None: nothing of it is any good.
+
+        All of it has to hold, but for the segment in use: it may be written while it is read, and
+        a later frame be copied that comes behind one which was not there yet. Then it is copied
+        again. A frame that is bad once more, though it was durable before, is damage.
+        """
+        bad_before = -1
+        self.chain = 0
+        for _ in range(PASSES_MAX):
+            copy.truncate(0)
+            for position, stretch in stretches(source, source.size()):
+                copy.write([stretch], position)
+                self.progress(name, len(stretch))
+            if folder == "checkpoints":
+                path = f"{self.backup}/files/{name}.tmp"
+                found = read_checkpoint(self.disk, path, self.form.identity)
+                return copy.size() if found is not None else None
+            header = read_header(copy)
+            if header is None:
+                raise Corrupt(f"{name}: the header does not hold; run `once repair`")
+            if header.form == COLD:
+                bad = scan_cold(copy, header, self.key)
+                if isinstance(bad, Bad):
+                    raise _damaged(name, bad)
+                return copy.size()
+            whole = verify(copy, header, self.key)
+            if whole.bad is not None and (not last or whole.bad.position == bad_before):
+                raise _damaged(name, whole.bad)
+            if whole.bad is None or whole.after is None:
+                self.last_serial = max(self.last_serial, whole.last_serial)
+                self.chain = whole.chain
+                return whole.end if last else copy.size()
+            bad_before = whole.bad.position
+        raise StorageRefused(
+            f"{name} was written faster than it could be copied; back up again when the server "
+            "has less to do"
+        )
+
+
+def _damaged(name: str, bad: Bad) -> Corrupt:
+    return Corrupt(f"{name} is damaged at byte {bad.position}: {bad.why}")
 
 
 def restore(
-    disk: Disk,
+    disk: LockingDisk,
     backup: str,
     directory: str,
     *,
@@ -203,53 +280,47 @@ def restore(
     progress: Progress,
 ) -> Manifest:
     """Make a data directory of a backup. What is there is never overwritten."""
-    manifest = read_manifest(disk, backup)
-    if manifest is None:
+    if MANIFEST not in disk.names(backup):
         raise StorageRefused(f"{backup} has no {MANIFEST}: it is no backup, or was never finished")
-    disk.make_directory(directory)
-    if disk.names(directory):
-        raise StorageRefused(
-            f"{directory} is not empty; restore into a new directory, or move this one away"
-        )
-    for folder in ("log", "checkpoints"):
-        disk.make_directory(f"{directory}/{folder}")
-    for each in manifest.files:
-        if each.size == 0:
-            continue
-        source = disk.open(f"{backup}/files/{each.name}")
+    lock = lock_backup(disk, backup)
+    try:
+        manifest = read_manifest(disk, backup)
+        assert manifest is not None
+        disk.make_directory(directory)
+        if disk.names(directory):
+            raise StorageRefused(
+                f"{directory} is not empty; restore into a new directory, or move this one away"
+            )
+        for folder in FOLDERS:
+            disk.make_directory(f"{directory}/{folder}")
+        for each in manifest.files:
+            if each.size:  # the oldest backups name segments that were never begun
+                _bring_back(disk, backup, directory, each, progress)
+        for folder in FOLDERS:
+            disk.sync_directory(f"{directory}/{folder}")
+        continue_format(disk, directory, manifest.format, random_bytes)
+        return manifest
+    finally:
+        lock.release()
+
+
+def _bring_back(disk: Disk, backup: str, directory: str, each: Copied, progress: Progress) -> None:
+    path = f"{backup}/files/{each.name}"
+    left = f"{directory} is not complete: remove it, and restore another backup"
+    try:
+        source = disk.open(path)
+    except FileNotFoundError:
+        raise Corrupt(f"{path} is missing; {left}") from None
+    try:
         copy = disk.open(f"{directory}/{each.folder}/{each.name}", create=True)
         try:
-            for position, stretch in _stretches(source, each.size):
+            for position, stretch in stretches(source, each.size):
                 copy.write([stretch], position)
                 progress(each.name, len(stretch))
             if copy.size() != each.size or checksum_of(copy, each.size) != each.checksum:
-                raise Corrupt(
-                    f"{backup}/files/{each.name} is not what was backed up; {directory} is not "
-                    "complete: remove it, and restore another backup"
-                )
+                raise Corrupt(f"{path} is not what was backed up; {left}")
             copy.sync()
         finally:
-            source.close()
             copy.close()
-    for folder in ("log", "checkpoints"):
-        disk.sync_directory(f"{directory}/{folder}")
-    continue_format(disk, directory, manifest.format, random_bytes)
-    return manifest
-
-
-def checksum_of(file: File, size: int) -> int:
-    """The crc32 of the first `size` bytes."""
-    checksum = 0
-    for _, stretch in _stretches(file, size):
-        checksum = zlib.crc32(stretch, checksum)
-    return checksum
-
-
-def _stretches(file: File, size: int) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position < size:
-        stretch = file.read(position, min(STRETCH_BYTES, size - position))
-        if not stretch:
-            return
-        yield position, stretch
-        position += len(stretch)
+    finally:
+        source.close()

@@ -15,7 +15,7 @@ from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.end import NAME as END
-from oncemq.storage.end import read_end
+from oncemq.storage.end import End, read_end
 from oncemq.storage.forgiving import ForgivingDisk, ForgivingFile
 from oncemq.storage.framing import INDEXED, Bad, Frame, first_frame_after, frame_key
 from oncemq.storage.index import MemoryIndex
@@ -78,23 +78,35 @@ class Diagnosis:
     def healthy(self) -> bool:
         return not (self.damages or self.checkpoints or self.format_fault)
 
+    def faults(self) -> list[str]:
+        """What is wrong, in words, one for each place."""
+        return [
+            *(f"{each.path} at byte {each.position}: {each.why}" for each in self.damages),
+            *(f"{path} does not fit the log" for path in self.checkpoints),
+        ]
+
 
 def diagnose_files(disk: Disk, directory: str) -> Diagnosis:
     """Verify every byte of the log. The caller holds the lock."""
     form, fault = find_format(disk, directory)
-    found = _Examination(disk, directory, form).run()
+    found = _Examination(disk, directory, form, read_end(disk, directory)).run()
     found.format_fault = fault
     return found
 
 
+def diagnose_copy(disk: Disk, directory: str, form: Format, end: End) -> Diagnosis:
+    """The same for a copy of a log, which has no FORMAT and no END of its own yet."""
+    return _Examination(disk, directory, form, end).run()
+
+
 class _Examination:
-    def __init__(self, disk: Disk, directory: str, form: Format) -> None:
+    def __init__(self, disk: Disk, directory: str, form: Format, end: End) -> None:
         self.disk = ForgivingDisk(disk)
         self.folder = f"{directory}/log"
         self.form = form
         self.key = frame_key(form.identity)
         self.segments: list[Segment] = []  # what would be left of each
-        self.end = read_end(disk, directory)
+        self.end = end
         self.misfits: list[str] = []
         self.found = Diagnosis(directory)
         self.proofs: dict[int, int] = {}  # chain values at the ends of the checkpoints
@@ -102,10 +114,11 @@ class _Examination:
     def run(self) -> Diagnosis:
         there = "log" in self.disk.names(self.found.directory)
         names = self.disk.names(self.folder) if there else []
-        replaced: set[str] = set()
-        for name in names:
-            if name.endswith(".cold"):
-                replaced.update(self._cold(name))
+        colds = [name for name in names if name.endswith(".cold")]
+        replaced = self._replaced(colds)
+        for name in colds:
+            if name not in replaced:  # else a leftover, as its sources are
+                self._cold(name)
         logs = [name for name in names if name.endswith(".log") and name not in replaced]
         for name in orphans(names, replaced):
             self._misses(f"{self.folder}/{name}", "its segment is missing", int(name[:20]))
@@ -171,13 +184,23 @@ class _Examination:
             header = Header(LOG, self.form.identity, int(name[:20]))
         self._keep(name, header, index, file.size(), last)
 
-    def _cold(self, name: str) -> tuple[str, ...]:
+    def _replaced(self, colds: list[str]) -> set[str]:
+        """The segments that others were made from."""
+        found: set[str] = set()
+        for name in colds:
+            file, header = self._open(name)
+            file.close()
+            if isinstance(header, Header):
+                found.update(header.sources)
+        return found
+
+    def _cold(self, name: str) -> None:
         file, header = self._open(name)
         try:
             if isinstance(header, Bad):
                 self._damage(file, name, header, covered=True)
                 self._salvaged(file, name, header)
-                return ()
+                return
             index = scan_cold(file, header, self.key)
             if not isinstance(index, Bad) and file.trouble is not None:
                 index = Bad(0, f"it cannot be read: {file.trouble}")
@@ -186,7 +209,6 @@ class _Examination:
                 self._salvaged(file, name, header)
             else:
                 self._keep(name, header, index, header.file_bytes, header.last_serial)
-            return header.sources
         finally:
             file.close()
 

@@ -1,14 +1,19 @@
 """Backups: taken from a log at work, only what is new, and whole or not there."""
 
 import secrets
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from oncemq.errors import Corrupt, StorageRefused
-from oncemq.storage.backup import Report, back_up, read_manifest, restore
+from oncemq.errors import Corrupt, Locked, StorageRefused
+from oncemq.storage.backup import Report, back_up, restore
+from oncemq.storage.diagnosis import Diagnosis
+from oncemq.storage.disk import LocalFile
+from oncemq.storage.manifest import read_manifest
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 
@@ -17,7 +22,13 @@ def nothing(_: str, __: int) -> None: ...
 
 
 def save(scribe: Any, backup: Path) -> Report:
-    return back_up(scribe.disk, str(scribe.directory), str(backup), progress=nothing)
+    return back_up(
+        scribe.disk,
+        str(scribe.directory),
+        str(backup),
+        progress=nothing,
+        judge=Diagnosis.faults,
+    )
 
 
 def bring_back(scribe: Any, backup: Path, directory: Path) -> None:
@@ -112,7 +123,13 @@ def test_files_that_vanish_meanwhile_begin_another_pass(
             compacted.append(0)
             compacted[0] = scribe.compact(lambda _: 20)
 
-    back_up(scribe.disk, str(scribe.directory), str(tmp_path / "backup"), progress=compact)
+    back_up(
+        scribe.disk,
+        str(scribe.directory),
+        str(tmp_path / "backup"),
+        progress=compact,
+        judge=Diagnosis.faults,
+    )
     assert compacted[0] > 0
     names = {path.name for path in (tmp_path / "backup" / "files").iterdir()}
     there = {path.name for path in (scribe.directory / "log").iterdir() if path.suffix != ".idx"}
@@ -234,3 +251,238 @@ def test_a_backup_and_a_restore_outlive_a_power_cut_once_they_are_done(
         assert other.opened.states == [b"state"]
         assert other.payloads(1) == dict(enumerate(scribe.topics[1]))
         other.log.close()
+
+
+# ------------------------------------------------------------------ the backup's own files
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+HARMS: dict[str, Callable[[Path], object]] = {
+    "gone": Path.unlink,
+    "one bit": flip,
+    "shorter": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+}
+
+
+@pytest.mark.parametrize("kind", [".log", ".cold", ".ckpt"])
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_does_not_hold_any_more_in_the_backup_is_copied_again(
+    scribe: Any, make_scribe: Any, tmp_path: Path, harm: str, kind: str
+) -> None:
+    compacted(scribe)
+    backup = tmp_path / "backup"
+    first = save(scribe, backup)
+    assert first.replaced == ()
+    victim = min((backup / "files").glob(f"*{kind}"))
+    HARMS[harm](victim)
+    second = save(scribe, backup)
+    assert second.replaced == (victim.name,)
+    assert save(scribe, backup).replaced == ()
+    other = restored(scribe, make_scribe, backup, tmp_path / "new")
+    assert other.payloads(1, 20) == scribe.payloads(1, 20)
+    other.log.close()
+
+
+def test_a_file_that_is_missing_in_the_backup_is_named(scribe: Any, tmp_path: Path) -> None:
+    fill(scribe)
+    save(scribe, tmp_path / "backup")
+    victim = min((tmp_path / "backup" / "files").iterdir())
+    victim.unlink()
+    with pytest.raises(Corrupt, match=f"{victim.name} is missing; .* is not complete"):
+        bring_back(scribe, tmp_path / "backup", tmp_path / "new")
+
+
+def test_one_at_a_time_uses_a_backup(scribe: Any, make_scribe: Any, tmp_path: Path) -> None:
+    fill(scribe)
+    backup = tmp_path / "backup"
+    save(scribe, backup)
+    fill(scribe, 10)
+    refused: list[str] = []
+
+    def another(_: str, __: int) -> None:
+        for use in (lambda: save(scribe, backup), lambda: bring_back(scribe, backup, tmp_path)):
+            with pytest.raises(Locked, match=r"another `once backup` or .* let it end first"):
+                use()
+            refused.append(_)
+
+    back_up(
+        scribe.disk,
+        str(scribe.directory),
+        str(backup),
+        progress=another,
+        judge=Diagnosis.faults,
+    )
+    assert refused
+    other = restored(scribe, make_scribe, backup, tmp_path / "new")
+    assert len(other.payloads(1)) == 40
+    other.log.close()
+
+
+# ------------------------------------------------------------------ what no server would start on
+
+
+def compacted(scribe: Any) -> None:
+    """A log that no longer begins at serial 1."""
+    fill(scribe)
+    for number in range(2):
+        scribe.fact(number)
+        scribe.commit()
+        scribe.checkpoint(b"state")
+    assert scribe.compact(lambda _: 20) > 0
+    assert scribe.segments[0].name != f"{1:020d}.log"
+
+
+@pytest.mark.parametrize("harm", [flip, Path.unlink])
+def test_without_a_checkpoint_that_holds_there_is_no_backup(
+    scribe: Any, make_scribe: Any, tmp_path: Path, harm: Any
+) -> None:
+    compacted(scribe)
+    older, newer = sorted((scribe.directory / "checkpoints").iterdir())
+    backup = tmp_path / "backup"
+    harm(newer)
+    save(scribe, backup)
+    manifest = read_manifest(scribe.disk, str(backup))
+    assert manifest is not None
+    assert older.name in {each.name for each in manifest.files}
+    assert newer.name not in {each.name for each in manifest.files}
+    other = restored(scribe, make_scribe, backup, tmp_path / "new")
+    assert other.opened.states == [b"state"]
+    other.log.close()
+    harm(older)
+    (backup / "files" / older.name).unlink()
+    with pytest.raises(Corrupt, match=r"no server would start .* no checkpoint that holds"):
+        save(scribe, backup)
+    assert read_manifest(scribe.disk, str(backup)) == manifest, "the one before stays"
+
+
+def test_a_log_that_lacks_its_end_or_its_middle_is_not_backed_up(
+    scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    scribe.log.close()
+    for victim in (scribe.segments[-1], scribe.segments[2]):
+        kept = victim.read_bytes()
+        victim.unlink()
+        with pytest.raises(Corrupt, match="no server would start"):
+            save(scribe, tmp_path / "backup")
+        victim.write_bytes(kept)
+    save(scribe, tmp_path / "backup")
+
+
+# ------------------------------------------------------------------ the segment in use
+
+
+class Behind(LocalFile):
+    """A file that is written while it is read: at first, a stretch of it is not there yet."""
+
+    gap = (0, 0)
+    reads: ClassVar[list[int]] = []
+
+    def read(self, position: int, size: int) -> bytes:
+        data = bytearray(super().read(position, size))
+        if size > 200 and not self.reads:
+            self.reads.append(position)
+            data[self.gap[0] : self.gap[1]] = bytes(self.gap[1] - self.gap[0])
+        return bytes(data)
+
+
+def durable_frame(scribe: Any) -> tuple[int, int]:
+    """Where a frame of the segment in use lies that a later frame says was durable."""
+    scribe.store(1, b"m" * 50)
+    start = scribe.log._current.end
+    scribe.store(1, b"m" * 50)
+    end = scribe.log._current.end
+    scribe.store(1, b"m" * 50)
+    assert scribe.log._current.path == str(scribe.segments[-1])
+    return start, end
+
+
+def test_a_frame_that_is_copied_before_an_earlier_one_was_there(
+    scribe: Any, make_scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gap = durable_frame(scribe)
+    path, opened = str(scribe.segments[-1]), scribe.disk.open
+
+    def sick(name: str, create: bool = False) -> LocalFile:
+        file = opened(name, create)
+        if name == path:
+            file.__class__ = Behind
+            vars(file)["gap"] = gap
+        return file
+
+    Behind.reads.clear()
+    monkeypatch.setattr(scribe.disk, "open", sick)
+    assert save(scribe, tmp_path / "backup").last_serial == scribe.log.last_serial
+    assert Behind.reads, "it was copied twice"
+    monkeypatch.undo()
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert len(other.payloads(1)) == 3
+    other.log.close()
+
+
+def test_a_damaged_frame_of_the_segment_in_use_does_not_end_the_copy(
+    scribe: Any, tmp_path: Path
+) -> None:
+    start, _ = durable_frame(scribe)
+    save(scribe, tmp_path / "backup")
+    before = read_manifest(scribe.disk, str(tmp_path / "backup"))
+    data = bytearray(scribe.segments[-1].read_bytes())
+    data[start + 60] ^= 1
+    scribe.segments[-1].write_bytes(data)
+    with pytest.raises(Corrupt, match="is damaged at byte"):
+        save(scribe, tmp_path / "backup")
+    assert read_manifest(scribe.disk, str(tmp_path / "backup")) == before
+    bring_back(scribe, tmp_path / "backup", tmp_path / "new")
+
+
+def test_a_segment_that_is_about_to_be_begun_is_left_out(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe, 3)
+    current = scribe.segments[-1]
+    following = current.with_name(f"{scribe.log.last_serial + 1:020d}.log")
+    following.write_bytes(bytes(700))  # the one before is being written still
+    with current.open("r+b") as file:
+        file.seek(scribe.log._current.end)
+        file.write(b"half a frame")
+    assert save(scribe, tmp_path / "backup").last_serial == 3
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert len(other.payloads(1)) == 3
+    other.log.close()
+    following.write_bytes(bytes(68) + current.read_bytes()[68:])  # records, and no header
+    with pytest.raises(Corrupt, match="the header does not hold"):
+        save(scribe, tmp_path / "backup")
+
+
+def test_another_history_of_the_same_size_is_copied_again(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    """A power cut took a frame that was copied before its sync; another one came in its place."""
+    fill(scribe, 2)
+    scribe.log.close()
+    shutil.copytree(scribe.directory, tmp_path / "before")
+    scribe.open()
+    scribe.store(1, b"X" * 100)
+    backup = tmp_path / "backup"
+    save(scribe, backup)
+    victim, size = scribe.segments[-1], scribe.log._current.end
+    scribe.log.close()
+    shutil.rmtree(scribe.directory)
+    shutil.copytree(tmp_path / "before", scribe.directory)
+    scribe.open()
+    scribe.topics[1].pop()
+    scribe.store(1, b"Y" * 99 + b"X")
+    assert (scribe.segments[-1], scribe.log._current.end) == (victim, size)
+    scribe.log._roll()
+    scribe.store(1, b"Z" * 100)
+    assert victim.stat().st_size == size
+    save(scribe, backup)
+    other = restored(scribe, make_scribe, backup, tmp_path / "new")
+    assert other.payloads(1) == scribe.payloads(1)
+    other.log.close()
