@@ -30,7 +30,7 @@ from oncemq.storage.disk import (
     others_may_write,
 )
 from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import Recovery, open_log
+from oncemq.storage.recovery import Opened, Recovery, open_log
 from oncemq.transport.door import Door
 from oncemq.transport.feed import Feed
 from oncemq.transport.peers import Connections
@@ -66,19 +66,13 @@ class Server:
     ) -> None:
         started = time.monotonic()
         self._spares = Spares()
-        disk = disk or LocalDisk(self._spares)
-        opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
-        self._log = opened.log
-        try:
-            shard = Shard(opened.log.tag, opened.log.identity)
-            for blob in opened.states:
-                snapshot.restore(shard, blob)
-            shard.checkpointed = opened.checkpoint_end
-            self.recovered = 0
-            for serial, record in opened.replay:
-                shard.apply(record, serial)
-                self.recovered += 1
-            shard.serial = opened.log.last_serial
+        with contextlib.ExitStack() as undo:  # who fails to start leaves nothing open
+            undo.callback(self._spares.release)
+            disk = disk or LocalDisk(self._spares)
+            opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
+            self._log = opened.log
+            undo.callback(opened.log.close)
+            shard = self._recover(opened)
             agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
             missing = inventory.take(shard, opened.log, agreed=agreed)
             broker = Broker(shard, rules)
@@ -89,28 +83,37 @@ class Server:
             size = 2 * rules.batch_bytes_max
             with files_for_owner_only():  # an ipc socket is one
                 way_in = door(bind, frame_bytes_max=size, connections=connections)
-                try:
-                    live = _open_feed(feed, bind, connections)
-                except BaseException:
-                    way_in.close()
-                    raise
-        except BaseException:
-            self._log.close()
-            self._spares.release()
-            raise
-        self.address = way_in.address
-        self.feed = broker.listeners.feed = live.address if live else ""
-        driver = Driver(broker, opened.log)
-        driver.connections = lambda: connections.count
-        # Holes first: killed in between, the next start finds the generation not begun yet.
-        driver.lose([each.record for each in missing], clock())
-        for each in missing:
-            logger.warning("messages lost for good, as a person agreed: %s", each)
-        driver.keep_time(clock.calendar, clock())
-        driver.begin(clock())
-        self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
+                undo.callback(way_in.close)
+                live = _open_feed(feed, bind, connections)
+                if live is not None:
+                    undo.callback(live.close)
+            self.address = way_in.address
+            self.feed = broker.listeners.feed = live.address if live else ""
+            driver = Driver(broker, opened.log)
+            driver.connections = lambda: connections.count
+            # Holes first: killed in between, the next start finds the generation not begun yet.
+            driver.lose([each.record for each in missing], clock())
+            for each in missing:
+                logger.warning("messages lost for good, as a person agreed: %s", each)
+            driver.keep_time(clock.calendar, clock())
+            driver.begin(clock())
+            self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
+            undo.pop_all()
         self.recovery_seconds = time.monotonic() - started
         self._tell_start(data, opened.report)
+
+    def _recover(self, opened: Opened) -> Shard:
+        """The state, rebuilt from the checkpoint and the records after it."""
+        shard = Shard(opened.log.tag, opened.log.identity)
+        for blob in opened.states:
+            snapshot.restore(shard, blob)
+        shard.checkpointed = opened.checkpoint_end
+        self.recovered = 0
+        for serial, record in opened.replay:
+            shard.apply(record, serial)
+            self.recovered += 1
+        shard.serial = opened.log.last_serial
+        return shard
 
     def _tell_start(self, data: Path, report: Recovery) -> None:
         _warn(data, self.address)

@@ -15,7 +15,7 @@ OnceMQError
 ├── StorageRefused      the disk is full, or what is on it cannot be trusted
 │   ├── StorageUnreadable  the server's disk did not give what is stored; try again
 │   ├── StorageFull     no room; nothing was stored
-│   ├── StorageUnsure   the client's disk failed: the next start may send the put, or not have it
+│   ├── StorageUnsure   the client's disk failed: nobody knows what it has before the next start
 │   ├── Corrupt         a checksum, the chain or the order of the log does not hold
 │   └── Locked          another process has this directory open
 ├── DatabaseRefused     the connection to your database cannot be used as it is
@@ -123,10 +123,11 @@ class StorageFull(StorageRefused):
 
 
 class StorageUnsure(StorageRefused):
-    """The disk of this client failed while a put was recorded; the next start finds out.
+    """The disk of this client failed while it wrote; the next start finds out what it has.
 
-    It sends the put if the disk has it. Put again what must not be missing only under a key that
-    makes it the same put (`idempotency_key`), or after that start looked at what is stored.
+    It sends the put that was recorded if the disk has it. Put again what must not be missing only
+    under a key that makes it the same put (`idempotency_key`), or after that start looked at what
+    is stored. Of messages that were being taken: they come again, or count as taken.
     """
 
     code = "storage_unsure"

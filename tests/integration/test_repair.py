@@ -1,5 +1,6 @@
 """From damage to a server that serves: on the real server, with a client that was there before."""
 
+import os
 import secrets
 import threading
 from pathlib import Path
@@ -7,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client, testing
+from oncemq.assembly import Server
 from oncemq.core import snapshot
 from oncemq.core.records import Marked, Retention
+from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
-from oncemq.errors import Corrupt
+from oncemq.errors import Corrupt, StorageRefused
 from oncemq.server.examination import accept_loss, examine, faults
 from oncemq.storage.backup import Report, back_up, restore
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import read_format
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
 
 SMALL = LogOptions(
@@ -213,3 +216,29 @@ def test_a_hole_is_not_backed_up_before_a_person_agreed_to_it(tmp_path: Path) ->
     (hole,) = [(each.record.first_offset, each.record.end_offset) for each in found.missing]
     with testing.server(data=again, options=SMALL) as address, Client(address) as client:
         assert client.topic("orders").topic.lost == (hole,)
+
+
+def test_a_server_that_finds_no_room_for_a_hole_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    fill(data, 150)
+    victim = sorted((data / "log").glob("*.log"))[1]
+    victim.unlink()
+    victim.with_suffix(".idx").unlink()
+    accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+    bind = f"ipc://{tmp_path}/socket"
+
+    def server() -> Server:
+        return Server(data, bind, rules=Rules(), options=SMALL)
+
+    before = set(os.listdir("/dev/fd"))
+    monkeypatch.setattr(Log, "has_room", lambda *_, **__: False)
+    for _ in range(2):  # its lock, its files and its sockets are free again
+        with pytest.raises(StorageRefused, match="no room to note 1 holes"):
+            server()
+    assert set(os.listdir("/dev/fd")) == before
+    monkeypatch.undo()
+    started = server()
+    started.stop()
+    started.run()

@@ -14,8 +14,9 @@ from oncemq.core.names import ClientId
 from oncemq.core.records import Retention
 from oncemq.errors import StorageRefused
 from oncemq.server import driver
-from oncemq.server.examination import accept_loss, examine
-from oncemq.storage.backup import back_up, read_manifest, restore
+from oncemq.server.examination import accept_loss, examine, faults
+from oncemq.storage.backup import back_up, restore
+from oncemq.storage.manifest import read_manifest
 from oncemq.testing import proof
 from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -137,7 +138,7 @@ def test_no_power_cut_at_any_call_of_a_repair_leaves_a_log_that_cannot_be_mended
 
 
 def save(disk: FaultyDisk) -> None:
-    back_up(disk, DATA, BACKUP, progress=nothing)
+    back_up(disk, DATA, BACKUP, progress=nothing, judge=faults)
 
 
 def bring_back(disk: FaultyDisk, target: str) -> None:

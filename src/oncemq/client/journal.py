@@ -1,7 +1,10 @@
 """What a client must not forget: its epoch, its claims, its cursors. SQLite, synced.
 
-Law: a cursor is on disk before its messages are handed out, and only the client that holds
-the current epoch may write it: a twin on the same directory is fenced here as well.
+Laws: a cursor is on disk before its messages are handed out, and only the client that holds
+the current epoch may write it: a twin on the same directory is fenced here as well. What is said
+to be not written stays so: SQLite puts a commit into its file and then syncs it, and when the sync
+fails it says no, but whoever opens the file after a kill finds the commit there and takes it. So
+what failed that way is written again, which everything here may be, and only then is it known.
 
 A row has a checksum of its values: SQLite itself takes a cursor for right in which a bit flipped,
 and what lies below it would never be given.
@@ -9,19 +12,26 @@ and what lies below it would never be given.
 
 import sqlite3
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from oncemq.client.state import Known, Standing
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
-from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
+from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
+
+T = TypeVar("T")
 
 FORMAT = 3
 BUSY_SECONDS = 10
+# What SQLite says before it has written a commit: nothing of it is on the disk.
+SURELY_NOT = (
+    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
+)  # fmt: skip
 
 _CLIENT = """
 CREATE TABLE IF NOT EXISTS client (
@@ -147,12 +157,16 @@ class Journal:
 
         In one transaction: a twin's grant between the reading and the claim would go unseen.
         """
-        with self._transaction():
+
+        def body() -> Standing:
+            self._rows("DELETE FROM claims WHERE nonce = ?", nonce)  # of the first try
             rows = self._rows("SELECT nonce FROM claims ORDER BY number")
             claims = tuple(nonce for (nonce,) in rows)
             standing = Standing(self.last_epoch(), claims, self.log())
             self._rows("INSERT INTO claims (nonce) VALUES (?)", nonce)
-        return standing
+            return standing
+
+        return self._write(body)
 
     def granted(self, client_epoch: Epoch, claim: int) -> Known:
         """The server granted this epoch: this claim, and every one before it, is settled.
@@ -160,7 +174,8 @@ class Journal:
         What the state knows then is of the same transaction: an older process is fenced with it,
         and a person who accepts a loss moves log and cursors together, before it or after it.
         """
-        with self._transaction():
+
+        def body() -> Known:
             self._rows(
                 "UPDATE client SET epoch = ?, checksum = row_checksum(CAST(id AS BLOB), ?) "
                 "WHERE epoch < ?",
@@ -172,6 +187,8 @@ class Journal:
             )
             return Known(self.log(), self.cursors())
 
+        return self._write(body)
+
     def log(self) -> LogSeen:
         """The log that this state is about."""
         rows = self._rows("SELECT log_id, generation FROM log")
@@ -179,6 +196,9 @@ class Journal:
 
     def know(self, log: LogSeen) -> None:
         """What this state knows is no more than the server has, in this generation of its log."""
+        self._write(lambda: self._know(log))
+
+    def _know(self, log: LogSeen) -> None:
         self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?, row_checksum(?, ?))", *log, *log)
 
     def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
@@ -187,17 +207,21 @@ class Journal:
         The epoch begins anew, and so do the claims: this state takes its id over again. A cursor
         is moved to where its topic agrees, or forgotten with its subscription (None).
         """
-        with self._transaction():
+        moved = list(cursors)
+
+        def body() -> None:
             self._rows("UPDATE client SET epoch = 0")
             self._rows(f"UPDATE client SET checksum = {_CHECKSUMS['client']}")
             self._rows("DELETE FROM claims")
-            for topic, cursor in cursors:
+            for topic, cursor in moved:
                 if cursor is None:
                     self._rows("DELETE FROM cursors WHERE topic = ?", topic)
                 else:
                     self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
             self._rows(f"UPDATE cursors SET checksum = {_CHECKSUMS['cursors']}")
-            self.know(log)
+            self._know(log)
+
+        self._write(body)
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where this client stands."""
@@ -226,21 +250,25 @@ class Journal:
                 self._db.execute(f"PRAGMA synchronous={self._synced}")
             return
         rows = [(*each, client_epoch) for each in moved]
-        if len(rows) == 1:
-            _all_moved(self._run(_SETTLE, *rows[0])[1], rows)
-        else:
-            with self._transaction():
-                _all_moved(sum(self._run(_SETTLE, *row)[1] for row in rows), rows)
+
+        def body() -> None:
+            _all_moved(sum(self._run(_SETTLE, *row)[1] for row in rows), rows)
+
+        self._write(body, alone=len(rows) == 1)
 
     def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
-        with self._transaction():
-            for topic in topics:
+        ended = list(topics)
+
+        def body() -> None:
+            for topic in ended:
                 self._rows(
                     "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
                     topic,
                     client_epoch,
                 )
+
+        self._write(body)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -256,6 +284,34 @@ class Journal:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
     # Inside
+
+    def _write(self, body: Callable[[], T], *, alone: bool = False) -> T:
+        """Carry out what writes, all or nothing; StorageUnsure when nobody knows which.
+
+        `alone`: it is one statement, which is a transaction by itself.
+        """
+        try:
+            if alone:
+                return body()
+            with self._transaction():
+                return body()
+        except StorageRefused as error:
+            if error.__cause__ is None or _code(error.__cause__) in SURELY_NOT:
+                raise  # it came before the commit
+            doubt = error
+        try:
+            with self._transaction():
+                # A change in any case: SQLite writes no commit for values that are there already.
+                self._rows("INSERT INTO claims VALUES (-1, 0)")
+                self._rows("DELETE FROM claims WHERE number = -1")
+                return body()
+        except StorageRefused as error:
+            raise StorageUnsure(
+                f"{doubt.detail} It failed while it was written, and again: what this client "
+                "last noted there (its epoch, messages taken, subscriptions ended) may be on the "
+                "disk or not, and the next start goes by what it finds: messages that were about "
+                "to be handed out may count as taken"
+            ) from error
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
@@ -284,7 +340,7 @@ class Journal:
             raise self._trouble(error) from error
 
     def _trouble(self, error: sqlite3.DatabaseError) -> StorageRefused:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest of it is detail
+        code = _code(error)
         if code == sqlite3.SQLITE_FULL:
             return StorageFull(f"the disk of this client is full: {self.path} could not be written")
         if code == sqlite3.SQLITE_BUSY:
@@ -309,6 +365,11 @@ def _checksum(*values: object) -> int:
     """Of a row's values, each of whatever type a damaged file gives it."""
     texts = (each if isinstance(each, bytes) else str(each).encode() for each in values)
     return zlib.crc32(b"\0".join(texts))
+
+
+def _code(error: BaseException | None) -> int:
+    """What kind of trouble SQLite has; the rest of its code is detail."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _all_moved(changed: int, rows: Many[object]) -> None:

@@ -46,7 +46,7 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.errors import Fenced, InvalidRequest, Refused
+from oncemq.errors import Fenced, InvalidRequest, Refused, StorageUnsure
 
 T = TypeVar("T")
 Verb = Generator[Awaited, None, T]
@@ -128,7 +128,11 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
         engine.forget_fetches(name)
         engine.subscriber.forget(name)
     if engine.state.journal is not None and engine.client_epoch is not None:
-        engine.state.journal.forget(engine.client_epoch, ended)
+        try:
+            engine.state.journal.forget(engine.client_epoch, ended)
+        except StorageUnsure as error:
+            engine.fail(error)
+            raise
     engine.subscriber.patterns.pop(topic, None)
     return reply.ended
 
@@ -190,8 +194,8 @@ def settle(engine: Engine, messages: list[Message]) -> None:
     try:
         engine.settle(messages)
     except BaseException as error:
-        engine.subscriber.put_back_all()  # they were not handed out: they come again
-        if isinstance(error, Fenced):
+        engine.subscriber.put_back_all()  # they were not handed out: they come again (or it fails)
+        if isinstance(error, Fenced | StorageUnsure):
             engine.fail(error)
         raise
 

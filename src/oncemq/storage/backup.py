@@ -132,12 +132,12 @@ class _BackUp:
     def _copy_all(self) -> list[Copied]:
         """Copy until nothing vanished while we did."""
         for _ in range(PASSES_MAX):
-            names = self._names()
             try:
+                names = self._names()
                 found = [self._copy(folder, name, last=last) for folder, name, last in names]
+                still = {name for _, name, _ in self._names()}
             except FileNotFoundError:
                 continue
-            still = {name for _, name, _ in self._names()}
             files = [each for each in found if each is not None]
             if all(each.name in still for each in files):
                 return files

@@ -13,11 +13,12 @@ from random import Random
 from oncemq.core.names import TopicId
 from oncemq.core.records import MessagesStored
 from oncemq.errors import OnceMQError, StorageRefused
-from oncemq.server.examination import accept_loss, examine
-from oncemq.storage.backup import back_up, read_manifest, restore
+from oncemq.server.examination import accept_loss, examine, faults
+from oncemq.storage.backup import back_up, restore
 from oncemq.storage.diagnosis import valid_frames
 from oncemq.storage.framing import frame_key
 from oncemq.storage.layout import read_format
+from oncemq.storage.manifest import read_manifest
 from oncemq.testing.cast import SETTLING_MS, Cast, Step
 from oncemq.testing.clock import stream
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -68,7 +69,7 @@ class GoingBack:
         """What `once backup` does, beside a server that runs or not."""
         moment = self._history.moment()
         try:
-            back_up(self._disk, DIRECTORY, BACKUP, progress=_silent)
+            back_up(self._disk, DIRECTORY, BACKUP, progress=_silent, judge=faults)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EIO):
                 raise

@@ -20,6 +20,7 @@ from oncemq.errors import (
     Refused,
     StaleState,
     StorageFull,
+    StorageUnsure,
     Unreachable,
 )
 from oncemq.wire import batch
@@ -411,6 +412,30 @@ def test_messages_whose_cursor_could_not_be_recorded_come_again(world, shop) -> 
         shop.get("orders", limit=1)
     shop.state.journal = whole
     assert shop.get("orders", limit=1) == ["orders@0=a"]
+
+
+def test_a_client_that_does_not_know_what_its_disk_has_fails_for_good(
+    world, shop, monkeypatch
+) -> None:
+    shop.run(verbs.subscribe(shop.engine, "orders", "new"))
+    shop.put("orders", b"a", b"b")
+    shop.turn()
+
+    def unsure(*_: object, **__: object) -> None:
+        raise StorageUnsure("nobody knows")
+
+    monkeypatch.setattr(shop.state.journal, "settle", unsure)
+    with pytest.raises(StorageUnsure):
+        shop.get("orders", limit=1)
+    monkeypatch.undo()
+    with pytest.raises(StorageUnsure):  # what it says next might be wrong
+        shop.get("orders", limit=1)
+    other = world.client("other")
+    other.run(verbs.subscribe(other.engine, "orders", "new"))
+    monkeypatch.setattr(other.state.journal, "forget", unsure)
+    with pytest.raises(StorageUnsure):
+        other.run(verbs.unsubscribe(other.engine, "orders"))
+    assert isinstance(other.engine.failure, StorageUnsure)
 
 
 def test_what_a_full_server_could_not_note_is_told_once_there_is_room(

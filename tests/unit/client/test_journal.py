@@ -3,7 +3,8 @@
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import oncemq
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
-from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused
+from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
 ID = SubscriptionId((1 << 62) + 5)
 
@@ -323,3 +324,116 @@ def test_values_of_statements_have_no_numbers() -> None:
         if re.search(r"= \?\d|\(\?\d", line)
     ]
     assert numbered == []
+
+
+# ------------------------------------------------------------------ a commit that failed somehow
+
+
+class Doubtful:
+    """A connection whose commits fail, `often` in a row; some are on the disk all the same."""
+
+    def __init__(self, db: sqlite3.Connection, often: int, *, kept: bool, code: int) -> None:
+        self._db, self.often, self._kept, self._code = db, often, kept, code
+
+    def __getattr__(self, name: str):
+        return getattr(self._db, name)
+
+    def execute(self, statement: str, values=()):
+        alone = not self._db.in_transaction and statement.strip().startswith("INSERT")
+        if not (self.often and (alone or statement == "COMMIT")):
+            return self._db.execute(statement, values)
+        self.often -= 1
+        if self._kept:
+            self._db.execute(statement, values)
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = self._code
+        raise error
+
+
+FSYNC = sqlite3.SQLITE_IOERR_FSYNC
+WRITES: dict[str, Callable[[Journal], object]] = {
+    "claim": lambda journal: journal.claim(9),
+    "granted": lambda journal: journal.granted(Epoch(4), 7),
+    "know": lambda journal: journal.know(LogSeen(b"log", Generation(2))),
+    "settle": lambda journal: journal.settle(Epoch(3), [place("orders", 5)]),
+    "settle two": lambda journal: journal.settle(
+        Epoch(3), iter([place("orders", 5), place("refunds", 1)])
+    ),
+    "settle unsynced": lambda journal: journal.settle(
+        Epoch(3), iter([place("orders", 5)]), synced=False
+    ),
+    "forget": lambda journal: journal.forget(Epoch(3), iter(["orders"])),
+    "accept": lambda journal: journal.accept(
+        LogSeen(b"log", Generation(2)), iter([("orders", Offset(1))])
+    ),
+}
+
+
+def filled(directory: Path) -> Journal:
+    journal = Journal(directory, "billing")
+    for nonce in (6, 7, 8):
+        journal.claim(nonce)
+    journal.granted(Epoch(3), 6)
+    journal.settle(Epoch(3), [place("orders", 3)])
+    return journal
+
+
+def sicken(journal: Journal, often: int, *, kept: bool, code: int = FSYNC) -> Doubtful:
+    doubtful = Doubtful(vars(journal)["_db"], often, kept=kept, code=code)
+    vars(journal)["_db"] = doubtful
+    return doubtful
+
+
+def everything(directory: Path) -> list[object]:
+    with closing(sqlite3.connect(directory / "state.db")) as db:
+        tables = ("client", "claims", "cursors", "log")
+        return [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("write", WRITES)
+def test_a_commit_that_failed_once_is_made_sure_of(tmp_path: Path, write: str, kept: bool) -> None:
+    told: list[object] = []
+    for often, directory in enumerate([tmp_path / "well", tmp_path / "sick"]):
+        journal = filled(directory)
+        doubtful = sicken(journal, often, kept=kept)
+        told.append(WRITES[write](journal))
+        assert doubtful.often == 0
+        journal.close()
+    assert told[0] == told[1]
+    assert everything(tmp_path / "sick") == everything(tmp_path / "well")
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_commit_that_fails_twice_is_told_as_not_known(directory: Path, write: str) -> None:
+    journal = filled(directory)
+    sicken(journal, 2, kept=True)
+    with pytest.raises(StorageUnsure, match="may be on the disk or not"):
+        WRITES[write](journal)
+    journal.close()
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(
+    ("code", "expected"), [(sqlite3.SQLITE_FULL, StorageFull), (sqlite3.SQLITE_BUSY, Locked)]
+)
+def test_what_is_surely_not_written_is_not_tried_again(
+    directory: Path, write: str, code: int, expected: type[Exception]
+) -> None:
+    journal = filled(directory)
+    before = everything(directory)
+    sicken(journal, 1, kept=False, code=code)
+    with pytest.raises(expected):
+        WRITES[write](journal)
+    assert everything(directory) == before
+    journal.close()
+
+
+def test_damage_that_a_write_meets_is_told_as_damage(directory: Path) -> None:
+    """It shows before anything is written: there is nothing to be made sure of."""
+    journal = filled(directory)
+    vars(journal)["_db"].execute("UPDATE cursors SET cursor = 99")  # and not its checksum
+    with pytest.raises(Corrupt, match="the checksum of a row of cursors"):
+        journal.granted(Epoch(4), 7)
+    assert journal.last_epoch() == 3
+    journal.close()
