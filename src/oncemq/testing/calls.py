@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from oncemq.client.engine import Engine
 from oncemq.client.verbs import Verb
+from oncemq.core.names import TopicId
 from oncemq.errors import OnceMQError
 from oncemq.testing.clock import SECOND, Clock
 
@@ -130,3 +131,10 @@ class Calls:
             self._told(error.code)
             return False
         return True
+
+
+def topic_put_to(engine: Engine, topic: str, *, lasting: bool) -> TopicId:
+    """Which topic of that name the client's puts go to, as far as it knows."""
+    state = engine.state
+    producer = state.slots[0].producer if lasting else state.guest
+    return vars(engine.outflow)["_publisher"].numbers(topic, producer).topic_id

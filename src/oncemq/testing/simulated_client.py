@@ -20,7 +20,7 @@ from oncemq.core.names import ANONYMOUS, Micros
 from oncemq.errors import Fenced, HistoryLost, OnceMQError, StorageRefused, StorageUnsure
 from oncemq.testing import history as saw
 from oncemq.testing.airwaves import SimulatedEar
-from oncemq.testing.calls import Calls, Work, carry_out
+from oncemq.testing.calls import Calls, Work, carry_out, topic_put_to
 from oncemq.testing.clock import MICROSECOND, MILLISECOND
 from oncemq.testing.forgery import forge_last
 from oncemq.testing.history import PutStory
@@ -355,12 +355,10 @@ class Process:
                 self.history.trouble(f"fenced: {self.client.name}, though nothing newer began")
             if engine.failure.code == "history_lost":
                 self.world.lost_history(self)
-        watched, self._watched = self._watched, []
-        for each in watched:
-            if each[0].done:
-                self._answered(*each)
-            else:
-                self._watched.append(each)
+        done = [each for each in self._watched if each[0].done]
+        self._watched = [each for each in self._watched if not each[0].done]
+        for each in done:
+            self._answered(*each)
 
     def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
         if isinstance(ticket.error, UNSURE):
@@ -372,16 +370,13 @@ class Process:
             self.world.tell(f"put {ticket.error.code}")
             return
         receipt = ticket.result()[place]
-        mortal = story.topic in self.history.lives.mortal
-        if mortal and receipt.duplicate and receipt.offset is None:  # of a life that is over
+        if self.history.lives.is_over(story.topic, receipt):
             self.world.tell("put known from a deleted topic")
             return
         story.first_offset, story.stored = receipt.offset, receipt.stored
         self.history.back.accepted(story, self.client)
-        state = self.engine.state
-        producer = state.slots[0].producer if story.lasting else state.guest
-        numbers = vars(self.engine.outflow)["_publisher"].numbers(story.topic, producer)
-        story.life = self.history.lives.name(story.topic, numbers.topic_id)
+        put_to = topic_put_to(self.engine, story.topic, lasting=story.lasting)
+        story.life = self.history.lives.name(story.topic, put_to)
         if story.lasting and self.engine.outflow.idle:
             self.numbered.add(story.topic)
         self.world.tell("put duplicate" if receipt.duplicate else "put new")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from oncemq.client.values import Receipt
 from oncemq.core.audit.facts import Joined, Joining, Leaving, Left
 
 
@@ -37,6 +38,10 @@ class TopicLives:
     def end(self, life: str, moment: int) -> None:
         """Somebody asked to delete it."""
         self._ending.setdefault(life, moment)
+
+    def is_over(self, topic: str, receipt: Receipt) -> bool:
+        """Whether a receipt is of a life that is over: its place is not known any more."""
+        return topic in self.mortal and receipt.duplicate and receipt.offset is None
 
     def was_mortal(self, topic: str) -> bool:
         """Whether a deletion of the topic was ever asked for."""
