@@ -17,7 +17,7 @@ from oncemq.client.state import Known
 from oncemq.core.greeting import Greeting, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros
 from oncemq.core.replies import Compared, LostCursor, Refused, Reply, Taken, Welcome
-from oncemq.core.requests import Compare, Settled
+from oncemq.core.requests import Compare
 from oncemq.core.step import Body
 from oncemq.errors import Fenced, HistoryLost, Locked, StorageFull, StorageRefused
 
@@ -124,7 +124,7 @@ class Arrival:
     def _compare(self, known: Known, then: Callable[[list[LostCursor]], None]) -> None:
         """Ask what the server lost of all that this state knows, a page at a time."""
         engine, generation = self._engine, known.log.generation
-        places = [Settled(topic, *place) for topic, place in sorted(known.cursors.items())]
+        places = engine.subscriber.known_with(known.cursors)
         lost: list[LostCursor] = []
 
         def ask() -> None:

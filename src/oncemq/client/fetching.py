@@ -104,7 +104,7 @@ class Fetches:
     ) -> None:
         subscriber, losses = self._engine.subscriber, self._engine.losses
         if isinstance(reply, Refused):
-            subscriber.put_back(topic)
+            subscriber.fetch_again(topic)
             ticket.fail(self._engine.error_of(reply))
             return
         assert isinstance(reply, Messages)

@@ -40,6 +40,7 @@ class Cursor:
     subscription_id: SubscriptionId
     next: Offset  # to be handed out
     told: Offset = NOTHING_TOLD  # what the server has been told, and answered
+    taken: Offset = Offset(0)  # behind what was handed out, and may take effect any time
 
 
 class Stretch(Protocol[M]):
@@ -191,6 +192,8 @@ class Subscriber(Generic[M]):
                 stretch.skip(min(cursor.next - stretch.first, stretch.left))
             some = stretch.take(min(stretch.left, limit - len(taken)))
             taken = taken + some if taken else some
+            if cursor is not None:
+                cursor.taken = stretch.first
             feed.left -= before - stretch.left
             if not stretch.left:
                 feed.stretches.popleft()
@@ -235,6 +238,12 @@ class Subscriber(Generic[M]):
 
     def put_back(self, topic: str) -> None:
         """What was taken did not take effect: fetch again from the cursors."""
+        self.fetch_again(topic)
+        if topic in self._cursors:
+            self._cursors[topic].taken = Offset(0)
+
+    def fetch_again(self, topic: str) -> None:
+        """Nothing that was fetched is kept; what was taken may take effect yet."""
         self._feeds.pop(topic, None)
 
     def outdated(self, topic: str) -> bool:
@@ -298,6 +307,15 @@ class Subscriber(Generic[M]):
         """The next offset this client would hand out, as far as it knows the subscription."""
         known = self.is_current(topic, subscription_id)
         return self._cursors[topic].next if known else Offset(0)
+
+    def known_with(self, on_disk: dict[str, tuple[SubscriptionId, Offset]]) -> list[Settled]:
+        """Everything this client knows of its topics: what was handed out, settled or not."""
+        places = dict(on_disk)
+        for topic, cursor in self._cursors.items():
+            whose, place = places.get(topic, (cursor.subscription_id, Offset(0)))
+            if cursor.taken > place and whose == cursor.subscription_id:
+                places[topic] = whose, cursor.taken
+        return [Settled(topic, *place) for topic, place in sorted(places.items())]
 
     def before(self, topic: str, offset: Offset) -> bool:
         """Whether this client stands on a topic, and somewhere before an offset."""
