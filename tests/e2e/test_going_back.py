@@ -193,6 +193,53 @@ def test_a_second_loss_is_told_though_the_first_was_accepted(site: Site) -> None
     assert stored == ["one", "after one 0", "two", "after two 0", "end 0"]
 
 
+def test_what_is_in_hand_or_committed_counts_as_known(site: Site) -> None:
+    """Clients that live through a restore: blocks open, transactions that ended well."""
+    backup, data = str(site.home / "backup"), str(site.data)
+    port = site.address.rpartition(":")[2]
+    with (
+        site.client("takes") as takes,
+        site.client("consumes") as consumes,
+        site.client("commits") as commits,
+        site.client("rests") as rests,
+    ):
+        for client in (takes, consumes, commits, rests):
+            client.subscribe("t")
+        site.put(2, "kept")
+        assert site.once("backup", backup, "--data", data).code == 0
+        assert len(rests.get("t", limit=2)) == 2
+        site.put(2, "lost")
+        with commits.transaction() as made:
+            made.put("t", b"lost")
+
+        def go_back() -> None:
+            site.stop()
+            shutil.rmtree(site.data)
+            assert site.once("restore", backup, "--data", data).code == 0
+            bind = f"tcp://127.0.0.1:{port}"
+            site.serving = start_server(site.home, "--bind", bind, data=site.data)
+            site.put(9, "new", client="another")
+
+        def in_a_block() -> None:
+            with consumes.consume("t", limit=4) as messages:
+                assert len(messages) == 4
+                go_back()
+                with pytest.raises(HistoryLost, match=r"t@2 to t@3"):
+                    consumes.subscribe("other")
+
+        def in_a_transaction() -> None:
+            with takes.transaction() as taken:
+                assert len(taken.get("t", limit=4)) == 4
+                with pytest.raises(HistoryLost, match=r"t@2 to t@3"):
+                    in_a_block()
+
+        with pytest.raises(HistoryLost, match=r"t@2 to t@3"):
+            in_a_transaction()
+        with pytest.raises(HistoryLost, match="1 transactions"):
+            commits.put("t", b"after")
+        assert len(rests.get("t", limit=99)) == 9  # it knows no more than the server
+
+
 def test_an_emptied_data_directory_is_another_server_and_is_told(site: Site) -> None:
     with site.client("reader") as reader:
         reader.subscribe("t")

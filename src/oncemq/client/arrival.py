@@ -11,12 +11,12 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from oncemq.client.lost import went_back, what_is_lost, with_way_out
+from oncemq.client.lost import Lost, went_back, what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.state import Known
 from oncemq.core.greeting import Greeting, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros
-from oncemq.core.replies import Compared, LostCursor, Refused, Reply, Taken, Welcome
+from oncemq.core.replies import Compared, Refused, Reply, Taken, Welcome
 from oncemq.core.requests import Compare
 from oncemq.core.step import Body
 from oncemq.errors import Fenced, HistoryLost, Locked, StorageFull, StorageRefused
@@ -107,8 +107,8 @@ class Arrival:
             self._agreed(known, here, welcome)
             return
 
-        def compared(lost: list[LostCursor]) -> None:
-            if lost:
+        def compared(lost: Lost) -> None:
+            if lost.cursors or lost.commits:
                 self._lost(went_back(known.log, here), lost)
                 return
             if greeting.recorded:  # a new state knows nothing of what was there before
@@ -121,18 +121,25 @@ class Arrival:
 
         self._compare(known, compared)
 
-    def _compare(self, known: Known, then: Callable[[list[LostCursor]], None]) -> None:
+    def _compare(self, known: Known, then: Callable[[Lost], None]) -> None:
         """Ask what the server lost of all that this state knows, a page at a time."""
         engine, generation = self._engine, known.log.generation
         places = engine.subscriber.known_with(known.cursors)
-        lost: list[LostCursor] = []
+        commits = list(engine.transactions.acknowledged())
+        lost = Lost([], [])
 
         def ask() -> None:
-            if not places:
+            if not places and not commits:
                 then(lost)
                 return
-            question = Compare(engine.client, generation, cursors=tuple(places[:COMPARED_MAX]))
+            question = Compare(
+                engine.client,
+                generation,
+                cursors=tuple(places[:COMPARED_MAX]),
+                commits=tuple(commits),
+            )
             del places[:COMPARED_MAX]
+            commits.clear()
             self.token = engine.begin(lambda: (question, None), answered)
 
         def answered(reply: Reply, _: Sequence[Body]) -> None:
@@ -142,13 +149,14 @@ class Arrival:
                 engine.fail(error_of(reply))
                 return
             assert isinstance(reply, Compared)
-            lost.extend(reply.cursors)
+            lost.cursors.extend(reply.cursors)
+            lost.commits.extend(reply.commits)
             with self._own_disk():
                 ask()
 
         ask()
 
-    def _lost(self, why: str, lost: list[LostCursor]) -> None:
+    def _lost(self, why: str, lost: Lost) -> None:
         error = HistoryLost(f"{why}{what_is_lost(lost)}")
         self._engine.fail(with_way_out(error, self._engine))
 

@@ -1,12 +1,11 @@
 """In words: what a client knows and its server has lost, and how a person lets it go on."""
 
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Offset
-from oncemq.core.replies import NO_OFFSET, LostCursor
+from oncemq.core.replies import NO_OFFSET, LostCommits, LostCursor
 from oncemq.errors import HistoryLost, OnceMQError
 
 if TYPE_CHECKING:
@@ -43,13 +42,25 @@ def went_back(log: LogSeen, here: LogSeen) -> str:
     )
 
 
-def what_is_lost(lost: Sequence[LostCursor]) -> str:
-    """Which messages that this client took are not on the server any more."""
-    if not lost:
-        return ""
-    topics = "; ".join(map(cursor_in_words, lost[:NAMED_MAX]))
-    more = f"; and {len(lost) - NAMED_MAX} topics more" if len(lost) > NAMED_MAX else ""
-    return f". It does not have what this client took: {topics}{more}"
+class Lost(NamedTuple):
+    """What a client knows, and its server does not have."""
+
+    cursors: list[LostCursor]
+    commits: list[LostCommits]
+
+
+def what_is_lost(lost: Lost) -> str:
+    """What this client took, or committed, that is not on the server any more."""
+    words = ""
+    if lost.cursors:
+        topics = "; ".join(map(cursor_in_words, lost.cursors[:NAMED_MAX]))
+        more = len(lost.cursors) - NAMED_MAX
+        rest = f"; and {more} topics more" if more > 0 else ""
+        words += f". It does not have what this client took: {topics}{rest}"
+    if lost.commits:
+        count = sum(each.acknowledged - each.last for each in lost.commits)
+        words += f". It does not have up to {count} transactions of this client that had ended well"
+    return words
 
 
 def cursor_in_words(lost: LostCursor) -> str:

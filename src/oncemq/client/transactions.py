@@ -16,7 +16,9 @@ from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Commit as CommitReceipt
 from oncemq.client.values import Message, commit_receipt, input_of, must_be_of
+from oncemq.core.client_requests import Commits
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_fault
+from oncemq.core.publisher import GUEST_MICROS
 from oncemq.core.replies import CommitDone, Refused, Reply
 from oncemq.core.requests import Commit, Input, Piece, Request
 from oncemq.core.step import Body
@@ -34,6 +36,7 @@ STAGE_MESSAGES = 5_000
 ROTATE_BYTES = 64 << 20  # a stage of this size is left for another: it is freed as a whole
 ROTATE_COMMITS = 1_000
 SILENT_MS = 60_000  # how long a stage is taken to live where the server does not say
+COMPARED_MAX = 1_000
 NOT_THERE_YET = ("stage_unknown", "stage_incomplete")  # a commit that overtook its stage
 
 
@@ -47,6 +50,7 @@ class Session:
         self._random_bytes = random_bytes
         self._commits = 0
         self._used = engine.now()
+        self.acknowledged = 0  # the number of its last commit that was answered
         self.stage = self._new_stage()
 
     def refresh(self) -> None:
@@ -70,12 +74,18 @@ class Session:
         self.number += 1
         return self.number
 
-    def committed(self) -> None:
+    def committed(self, number: int) -> None:
         """What was staged is published; an old stage is left to the server."""
+        self.acknowledged, self._used = number, self._engine.now()
         self._commits += 1
         if self.stage.bytes >= ROTATE_BYTES or self._commits >= ROTATE_COMMITS:
             self.stage.drop()
             self.stage = self._new_stage()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the server knows the owner, unless it lost it: it forgets silent ones."""
+        return bool(self.acknowledged) and self._engine.now() - self._used < GUEST_MICROS
 
     def gave_up(self, staged_before: int) -> None:
         """What was staged since is not wanted."""
@@ -90,15 +100,25 @@ class Transactions:
     def __init__(self, engine: "Engine", random_bytes: Callable[[int], bytes]) -> None:
         self._engine = engine
         self._random_bytes = random_bytes
+        self._sessions: list[Session] = []
         self._free: list[Session] = []
         self._doubts: list[Transaction] = []
         self.taking: Transaction | None = None  # the one that gets
 
     def lease(self) -> Session:
         """A session that nobody else uses."""
-        session = self._free.pop() if self._free else Session(self._engine, self._random_bytes)
+        if self._free:
+            session = self._free.pop()
+        else:
+            session = Session(self._engine, self._random_bytes)
+            self._sessions.append(session)
         session.refresh()
         return session
+
+    def acknowledged(self) -> tuple[Commits, ...]:
+        """What the server must have of this start's transactions."""
+        known = [session for session in self._sessions if session.is_known]
+        return tuple(Commits(each.owner, each.acknowledged) for each in known[-COMPARED_MAX:])
 
     def give_back(self, session: Session) -> None:
         """It may be used again."""
@@ -300,7 +320,7 @@ class Transaction:
         self.result = commit_receipt(reply)
         for receipts in self.result.receipts.values():
             self._engine.outflow.discards.note(receipts[0])
-        self._session.committed()
+        self._session.committed(self._sent)
         self._home.give_back(self._session)
         self._end()
         self._settle()

@@ -15,10 +15,18 @@ class Numbers(msgspec.Struct, frozen=True, array_like=True, gc=False):
     acknowledged: Sequence
 
 
+class Commits(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An owner's commits were answered up to the one with this number."""
+
+    owner: str
+    acknowledged: int
+
+
 class Compare(Request, frozen=True, array_like=True):
     """What of all that a client knows does this server not have? Changes nothing.
 
     `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
+    `commits`: of its transactions, as far as the server still has to know them.
     """
 
     opcode = 25
@@ -27,6 +35,7 @@ class Compare(Request, frozen=True, array_like=True):
     last_epoch: Epoch = Epoch(0)
     cursors: tuple[Settled, ...] = ()
     numbers: tuple[Numbers, ...] = ()
+    commits: tuple[Commits, ...] = ()
 
 
 class ForgetClient(Request, frozen=True, array_like=True):

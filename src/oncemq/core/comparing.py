@@ -10,7 +10,7 @@ so, each topic by name, and nothing is moved for it. Nothing here changes the st
 
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.names import Offset, Sequence
-from oncemq.core.replies import NO_OFFSET, Compared, LostCursor, LostNumbers, Refused
+from oncemq.core.replies import NO_OFFSET, Compared, LostCommits, LostCursor, LostNumbers, Refused
 from oncemq.core.request import Settled
 from oncemq.core.requests import Hello
 from oncemq.core.shard import Shard
@@ -27,6 +27,11 @@ def compare(shard: Shard, question: Compare) -> Compared:
         tuple(each for each in cursors if each is not None),
         tuple(each for each in numbers if each is not None),
         tuple(each.topic_id for each in question.numbers if _was_deleted(shard, each)),
+        tuple(
+            LostCommits(each.owner, each.acknowledged, last)
+            for each in question.commits
+            if (last := shard.owners.last_number(each.owner)) < each.acknowledged
+        ),
     )
 
 

@@ -133,6 +133,11 @@ class Owners:
             return bool(commit.bond)
         return commit.follows and not entry.alone
 
+    def last_number(self, owner: str) -> int:
+        """The newest number that was used; 0: none that is known."""
+        entry = self.entries.get(owner)
+        return entry.last_number if entry else 0
+
     def before(self, owner: str, number: int) -> int:
         """The number of the commit that took effect before this one; 0: none, or long ago."""
         entry = self.entries.get(owner)

@@ -333,6 +333,14 @@ class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
     last_sequence: Sequence
 
 
+class LostCommits(msgspec.Struct, frozen=True, array_like=True):
+    """Transactions of a client that were answered, and that the server does not have."""
+
+    owner: str
+    acknowledged: int
+    last: int  # that it has
+
+
 class Compared(Reply, frozen=True, array_like=True):
     """What the client knows and this server does not have; `client_epoch` is the one granted.
 
@@ -347,6 +355,7 @@ class Compared(Reply, frozen=True, array_like=True):
     cursors: tuple[LostCursor, ...] = ()
     numbers: tuple[LostNumbers, ...] = ()
     deleted: tuple[TopicId, ...] = ()
+    commits: tuple[LostCommits, ...] = ()
 
 
 class ClientInfo(msgspec.Struct, frozen=True, array_like=True):
