@@ -130,7 +130,7 @@ def must_be_of(messages: Sequence[Message], generation: Generation) -> None:
     """
     if generation == NO_LOG.generation:
         return
-    for message in messages:
+    for message in messages[:1]:  # they are in the order they came in: it is the oldest
         before = message._origin.generation  # pyright: ignore[reportPrivateUsage]
         if before != generation:
             raise HistoryLost(
