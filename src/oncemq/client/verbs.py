@@ -178,9 +178,12 @@ def take(
             return messages
         left = max(0, (deadline - engine.now()) // 1000)
         asked = min(left, WAIT_MS)
+        generation = engine.generation
         ticket = engine.fetch(topic, limit, asked)
         yield ticket
         ticket.result()
+        if engine.generation != generation:
+            continue  # the server went back: what was on its way is void
         nothing = engine.subscriber.drained(topic) and not engine.subscriber.feed(topic).more
         if nothing and engine.now() >= deadline:
             return []
