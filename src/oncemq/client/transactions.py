@@ -7,6 +7,7 @@ happened then, or never will. The cursor on this client's disk follows the serve
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from oncemq.client.checks import size_of
@@ -36,7 +37,6 @@ STAGE_MESSAGES = 5_000
 ROTATE_BYTES = 64 << 20  # a stage of this size is left for another: it is freed as a whole
 ROTATE_COMMITS = 1_000
 SILENT_MS = 60_000  # how long a stage is taken to live where the server does not say
-COMPARED_MAX = 1_000
 NOT_THERE_YET = ("stage_unknown", "stage_incomplete")  # a commit that overtook its stage
 
 
@@ -107,18 +107,16 @@ class Transactions:
 
     def lease(self) -> Session:
         """A session that nobody else uses."""
-        if self._free:
-            session = self._free.pop()
-        else:
-            session = Session(self._engine, self._random_bytes)
-            self._sessions.append(session)
-        session.refresh()
-        return session
+        if not self._free:
+            self._free.append(Session(self._engine, self._random_bytes))
+            self._sessions.append(self._free[-1])
+        self._free[-1].refresh()
+        return self._free.pop()
 
     def acknowledged(self) -> tuple[Commits, ...]:
         """What the server must have of this start's transactions."""
-        known = [session for session in self._sessions if session.is_known]
-        return tuple(Commits(each.owner, each.acknowledged) for each in known[-COMPARED_MAX:])
+        known = islice((each for each in self._sessions if each.is_known), 1_000)
+        return tuple(Commits(each.owner, each.acknowledged) for each in known)
 
     def give_back(self, session: Session) -> None:
         """It may be used again."""

@@ -44,7 +44,7 @@ class DeletedTopics:
         self, name: str, topic_id: TopicId, numbers: Iterable[tuple[ProducerId, Sequence]]
     ) -> None:
         """A topic is gone. What is known already, as from a checkpoint, stays where it is."""
-        for producer, sequence in numbers:
+        for producer, sequence in sorted(numbers):
             last = LastNumber(topic_id, sequence)
             if self._last.get((name, producer)) != last:
                 self._last.pop((name, producer), None)

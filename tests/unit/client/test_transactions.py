@@ -214,7 +214,7 @@ def test_transactions_share_a_stage_and_leave_it_in_time(world, job) -> None:
     session = job.engine.transactions.lease()
     first = session.stage
     for _ in range(ROTATE_COMMITS):
-        session.committed()
+        session.committed(1)
     assert session.stage is not first
     job.turn()
     assert len(stages_known.by_name) == 0
