@@ -42,9 +42,10 @@ def test_the_relay_of_the_shop_goes_where_the_app_was_told_to_run(
 ) -> None:
     """`once run --server` names another server than the code does."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "shop"))
-    app = import_module("shop.worker").make_app(
-        "tcp://127.0.0.1:1", tmp_path / "shop.db"
-    )  # nobody is there
+    worker = import_module("shop.worker")
+    for name in [each for each in sys.modules if each.partition(".")[0] == "shop"]:
+        del sys.modules[name]  # other tests have modules of that name
+    app = worker.make_app("tcp://127.0.0.1:1", tmp_path / "shop.db")  # nobody is there
     app.state = tmp_path / "state"
     with testing.server() as address, app.running(server=address), Client(address) as client:
         order = {"number": 1, "guest": "ada@example.org", "product": "tea", "cups": 1}

@@ -118,6 +118,6 @@ client.put("orders", b"1", wait=False)
 
 def test_what_is_lost_by_not_closing_is_said() -> None:
     said = "\n".join(alone(WARNED, NOBODY))
-    assert "oncemq.client client not closed" in said
+    assert "oncemq.lost client not closed" in said
     assert "unsent=1: lost" in said
     assert "ResourceWarning" in said

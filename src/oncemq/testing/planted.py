@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from oncemq.client import outflow
 from oncemq.core import intake, membership
 from oncemq.core.clients import Clients
 from oncemq.core.producers import Conflict, Duplicate, Gap, New, Verdict
@@ -37,7 +38,7 @@ from oncemq.testing import (
     planted_time,
     planted_waits,
 )
-from oncemq.testing.planting import NEEDS, PLANTED, instead
+from oncemq.testing.planting import NEEDS, PLANTED, beside, instead
 
 __all__ = [
     "NEEDS",
@@ -280,6 +281,14 @@ def _discards_what_is_required(_: Any) -> Any:
         return None
 
     return unwanted
+
+
+def _believes_the_server(_: Any) -> None:
+    """Of what it was told is discarded, though it was required."""
+
+
+# A client tells its user all the same, by the receipt.
+beside("discards_what_is_required", outflow, "discarded", _believes_the_server)
 
 
 @instead(membership, "_cursor")

@@ -7,6 +7,7 @@ import msgspec
 from oncemq.client import accepting
 from oncemq.client.arrival import Arrival
 from oncemq.client.engine import Engine
+from oncemq.client.lost import Lost
 from oncemq.client.outflow import Outflow
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.replies import LostCursor
@@ -27,7 +28,7 @@ def _restores_without_raising_the_generation(_: Any) -> Any:
 @instead(Arrival, "_compare", "back")
 def _does_not_compare_its_cursors(_: Any) -> Any:
     def compare(self: Any, log: Any, then: Any) -> None:
-        then([])
+        then(Lost([], []))
 
     return compare
 

@@ -109,12 +109,12 @@ def _claims_without_recording(_: Any) -> Any:
 # The subscriber
 
 
-@instead(State, "cursors")
+@instead(Subscriber, "recall")
 def _ignores_its_cursors(_: Any) -> Any:
-    def cursors(self: State) -> dict[str, Any]:
-        return {}
+    def recall(self: Any, cursors: Any) -> None:
+        self.ended(self.topics)
 
-    return cursors
+    return recall
 
 
 @instead(Engine, "settle")

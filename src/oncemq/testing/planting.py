@@ -30,3 +30,20 @@ def instead(owner: Any, name: str, *needs: str) -> Callable[[Make], Make]:
         return make
 
     return plant
+
+
+def beside(bug: str, owner: Any, name: str, value: Any) -> None:
+    """While this bug is planted, `owner.name` is `value`: else it would make up for the bug."""
+    alone = PLANTED[bug]
+
+    @contextmanager
+    def both() -> Generator[None]:
+        original: Any = inspect.getattr_static(owner, name)
+        with alone():
+            setattr(owner, name, value)
+            try:
+                yield
+            finally:
+                setattr(owner, name, original)
+
+    PLANTED[bug] = both

@@ -148,6 +148,7 @@ class Town:
 @pytest.mark.timeout(300)
 def test_what_a_server_holds_does_not_grow_with_the_days(make_host, monkeypatch) -> None:
     monkeypatch.setattr("oncemq.core.permits.KEPT", 100)  # else it grows up to its limit
+    monkeypatch.setattr("oncemq.core.deleted_topics.KEPT_MAX", 100)
     options = LogOptions(segment_bytes=60_000, allocate_bytes=10_000, reserve_bytes=2_000)
     town = Town(make_host(options, Rules(idempotency_ms=3_600_000, stage_ms=3_600_000)))
     counted: list[Counter[str]] = []
