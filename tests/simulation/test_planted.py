@@ -19,7 +19,6 @@ CAUGHT_BY = {
     "takes_the_topic_id_from_another_slot": 96,
     "uses_new_numbers_before_they_are_on_disk": 36,
     "takes_a_failed_record_for_sent": 236,
-    "forgets_numbers_on_topics_that_are_there": 0,
     "claims_without_recording": 54,
     "ignores_its_cursors": 49,
     "hands_out_before_recording": 28,

@@ -178,7 +178,7 @@ class Outflow:
         for slot in self._engine.state.slots:
             self._slots[slot.producer] = slot
             if not slot.is_new:
-                self._publisher.asks_first.add(slot.producer)
+                self._publisher.from_disk.add(slot.producer)
             for topic, (topic_id, next_sequence) in slot.lanes.items():
                 numbers = self._publisher.numbers(topic, slot.producer)
                 numbers.topic_id, numbers.next = topic_id, next_sequence

@@ -113,6 +113,8 @@ class Publisher:
         # Those that may have put to topics of which nothing is known here: in an earlier start,
         # or before their numbers were forgotten.
         self.asks_first: set[ProducerId] = set()
+        # Those of earlier starts: an old copy of their disk has numbers that were used since.
+        self.from_disk: set[ProducerId] = set()
 
     def lane(self, topic: str) -> Lane:
         """The topic's lane."""
@@ -133,8 +135,9 @@ class Publisher:
         """Where a producer stands on a topic; at the beginning, if it never put to it."""
         known = self.lane(topic).numbers
         if producer not in known:
-            asks = producer in self.asks_first
-            known[producer] = Numbers(next=PROVISIONAL, sure=False) if asks else Numbers()
+            known[producer] = Numbers(sure=producer not in self.from_disk)
+            if producer in self.asks_first:
+                known[producer] = Numbers(next=PROVISIONAL, sure=False)
         return known[producer]
 
     def idle(self) -> list[Known]:

@@ -9,7 +9,6 @@ from oncemq.client.state import State
 from oncemq.client.unsent import sign, unsent
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, TopicId
-from oncemq.core.publisher import Publisher
 from oncemq.core.requests import Settled
 from oncemq.core.subscriber import Subscriber
 from oncemq.testing.planting import instead
@@ -67,18 +66,6 @@ def _uses_new_numbers_before_they_are_on_disk(_: Any) -> Any:
         """Nothing: the memory alone has them."""
 
     return renumber
-
-
-@instead(Publisher, "forget", "wild")
-def _forgets_numbers_on_topics_that_are_there(_: Any) -> Any:
-    def forget(self: Any, asked: Any, deleted: Any) -> int:
-        idle = [lane.topic for lane in self.all_lanes() if not lane.parcels]
-        for topic in idle:
-            del self._lanes[topic]
-        self.asks_first.clear()
-        return len(idle)
-
-    return forget
 
 
 @instead(Outflow, "_see_to_failure", "client_disk")
