@@ -124,6 +124,10 @@ class Stays:
         nameless = [
             stay for stay in stays if stay.subscription is None and given.subscription >= stay.above
         ]
+        if len(nameless) > 1 and not named and _is_only_begun(nameless[-1], given.asked):
+            # It may never begin: what was asked for while the one before was sure is that one's.
+            sure = [stay for stay in nameless[:-1] if _was_there(stay, given.asked)]
+            nameless = sure or nameless
         return (named or nameless or [None])[-1]
 
     def _list(self, client: str, topic: str) -> list[Stay]:
@@ -181,3 +185,11 @@ class Stays:
                 after.joined, after.leaving = before.joined, before.leaving
                 after.subscription, after.tainted = before.subscription, True
                 before.leaving = before.left = seen.moment
+
+
+def _is_only_begun(stay: Stay, asked: int) -> bool:
+    return stay.joined is None and not stay.above and asked < stay.joining
+
+
+def _was_there(stay: Stay, moment: int) -> bool:
+    return stay.joined is not None and (stay.left is None or moment < stay.left)
