@@ -129,7 +129,6 @@ class Journal:
                 "give each client a state directory of its own",
                 code="not_yours",
             )
-        self.cursors()  # damage is told by the constructor, and not by the first verb
 
     def _bring_up_to_date(self) -> None:
         """The tables of this format; a twin that started at the same moment may have made them."""

@@ -164,6 +164,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
     except OSError as error:
         raise in_words(error, f"the state directory {path} could not be opened") from error
     try:
+        journal.cursors()  # damage is told by the constructor, and not by the first verb
         slots = open_slots(disk, str(path / "outbox"), random_bytes)
     except BaseException:
         journal.close()
