@@ -23,6 +23,7 @@ class Stay:
     joining: int = 0  # it began after this
     joined: int | None = None  # and before this; None: nobody knows whether it ever did
     subscription: int | None = None  # which one it is, once a reply or a message said so
+    is_guess: bool = False  # no reply said so: a message was taken for one of it
     above: int = 0  # which ones it cannot be, as long as nothing said which it is
     earliest: bool = False  # it may have asked for old messages
     continues: bool = False  # it may be the one before, whose end was never confirmed
@@ -105,7 +106,8 @@ class Stays:
             detail = f"to {given.client}, though it has no such subscription"
             self._findings.add("boundary", given.topic, given.offset, detail)
             return
-        stay.subscription = given.subscription or stay.subscription
+        if stay.subscription is None:
+            stay.subscription, stay.is_guess = given.subscription or None, True
         if stay.left is not None and given.asked > stay.left:
             detail = f"to {given.client}, asked for after its unsubscribe was confirmed"
             self._findings.add("boundary", given.topic, given.offset, detail)
@@ -128,7 +130,9 @@ class Stays:
             # It may never begin: what was asked for while the one before was sure is that one's.
             sure = [stay for stay in nameless[:-1] if _was_there(stay, given.asked)]
             nameless = sure or nameless
-        return (named or nameless or [None])[-1]
+        if nameless and not named:
+            return _make_way(stays, nameless[-1], given.subscription)
+        return (named or [None])[-1]
 
     def _list(self, client: str, topic: str) -> list[Stay]:
         return self.of.setdefault((client, topic), [])
@@ -173,7 +177,8 @@ class Stays:
             for kind, offset in before.course.join(stay.course):
                 self._report(before, kind, offset, highest)
             stay = before
-        stay.subscription = seen.subscription or stay.subscription
+        if seen.subscription:
+            stay.subscription, stay.is_guess = seen.subscription, False
         if stay.joined is None:
             stay.joined, stay.above = seen.moment, seen.above
 
@@ -185,6 +190,22 @@ class Stays:
                 after.joined, after.leaving = before.joined, before.leaving
                 after.subscription, after.tainted = before.subscription, True
                 before.leaving = before.left = seen.moment
+
+
+def _make_way(stays: list[Stay], free: Stay, subscription: int) -> Stay:
+    """The stay that a message of a subscription not met yet is of; `free` is one without a number.
+
+    Numbers grow. So a lower one that a message was taken to give to a later stay (an old message
+    may arrive after that stay began) is the number of the stay before it.
+    """
+    for after in stays[stays.index(free) + 1 :]:
+        number = after.subscription
+        if not after.is_guess or number is None or not free.above <= number < subscription:
+            break
+        free.subscription, free.is_guess, free.course = number, True, after.course
+        after.subscription, after.is_guess, after.course = None, False, Course()
+        free = after
+    return free
 
 
 def _is_only_begun(stay: Stay, asked: int) -> bool:

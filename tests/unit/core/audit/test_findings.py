@@ -279,6 +279,20 @@ def test_what_a_subscription_that_never_ended_was_given_is_given_once() -> None:
     assert ("redelivered", 0) in story.joins(1).found()
 
 
+def test_an_old_message_that_arrives_after_the_next_subscription_began_is_the_one_befores() -> None:
+    def left_and_asked_for_again() -> Story:  # by pattern: which subscriptions it makes is not told
+        story = Story().joins(0).put("a", at=0).leaves(confirmed=False).joins(0).put("b", at=1)
+        return story.gets("a", at=0, subscription=4)
+
+    later = left_and_asked_for_again().gets("b", at=1, subscription=5)
+    assert later.found() == []
+    assert later.gets("b", at=1, subscription=5).found() == [("redelivered", 1)]
+    assert later.put("c", at=2).found() == [("redelivered", 1), ("lost_tail", 2)]
+    assert left_and_asked_for_again().put("c", at=2).gets("c", at=2, subscription=5).found() == [
+        ("lost_prefix", 1)
+    ]
+
+
 def test_a_put_without_an_answer_may_be_there_or_not_but_once() -> None:
     story = Story().joins().put("a", told=OPEN, answered=False)
     assert story.found() == []
