@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client, HistoryLost, testing
+from oncemq.core.generations import continued
+from oncemq.core.names import Offset
+from oncemq.databases.inbox import Standing, generation_of
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import raise_generation
 
@@ -33,11 +36,11 @@ class Shop:
                 self.database.execute("INSERT INTO effects VALUES (?)", (int(message.payload),))
         return [int(message.payload) for message in messages]
 
-    def go_back(self, copy: Path) -> None:
+    def go_back(self, copy: Path, name: int = 0x0C0B0A09) -> None:
         shutil.rmtree(self.home / "data")
         shutil.copytree(copy, self.home / "data")
         raise_generation(
-            LocalDisk(), str(self.home / "data"), lambda count: bytes(range(9, 9 + count))
+            LocalDisk(), str(self.home / "data"), lambda count: name.to_bytes(count, "little")
         )
 
 
@@ -80,4 +83,33 @@ def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(tmp_path
         shop.put(address, 2)
         assert shop.consume(client) == [2]
         ((fence,),) = shop.database.execute("SELECT fence FROM oncemq_inbox").fetchall()
-        assert fence >> 40 == 1
+        assert generation_of(Standing(Offset(3), fence)) == continued(1, 0x0C0B0A09)
+
+
+def test_a_database_of_another_branch_is_told_and_goes_on_where_the_server_has_it(
+    tmp_path: Path,
+) -> None:
+    """One copy is gone back to twice; no state directory is kept, as in a container."""
+    shop = Shop(tmp_path)
+    with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
+        client.subscribe("t")
+        shop.put(address, 0, 1)
+        assert shop.consume(client) == [0, 1]
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    shop.go_back(tmp_path / "copy", name=0xFFFFFF)
+    with testing.server(tmp_path / "data") as address, shop.client(address, "b") as client:
+        shop.put(address, 2, 3, 4)
+        assert shop.consume(client) == [2, 3, 4]
+    shop.go_back(tmp_path / "copy", name=5)  # a lower number than before
+    with testing.server(tmp_path / "data") as address:
+        shop.put(address, *range(10, 20))
+        with shop.client(address, "c") as client:
+            with pytest.raises(HistoryLost, match="another copy of its data") as lost:
+                shop.consume(client)
+            (way_out,) = re.findall(r"UPDATE .*;", lost.value.detail)
+            shop.database.execute(way_out)
+            shop.database.commit()
+            assert shop.consume(client) == list(range(10, 20))
+        with shop.client(address, "d") as client:
+            shop.put(address, 20)
+            assert shop.consume(client) == [20]

@@ -91,3 +91,22 @@ def test_a_commit_that_failed_for_another_reason_keeps_its_own_error(
     with pytest.raises(Exception, match=r"(?i)null"):
         desk.work(table, broken())
     assert rows(desk) == [(0, 1)]
+
+
+@pytest.mark.parametrize("fence", [0, 1, 7, 3 << 40 | 5, 1 << 62 | 3 << 36 | 9])
+def test_a_fence_grows_and_says_of_which_generation_it_is(fence: int) -> None:
+    """Whatever the generation before was: the next one may be of another branch, and lower."""
+    seen = Standing(Offset(0), fence)
+    for generation in map(Generation, (1, 2, 2, 1 << 24 | 0xFFFFFF, 1 << 24 | 3, 1, 5 << 24)):
+        taken = inbox._next_fence(seen.fence, generation)  # pyright: ignore[reportPrivateUsage]
+        assert seen.fence < taken < 1 << 63
+        seen = Standing(Offset(0), taken)
+        assert inbox.generation_of(seen) == generation
+
+
+def test_a_fence_of_before_generations_had_names_is_read() -> None:
+    assert [inbox.generation_of(Standing(Offset(0), each)) for each in (1, 9, 1 << 40 | 3)] == [
+        1,
+        1,
+        2,
+    ]

@@ -17,7 +17,7 @@ from tests.e2e.conftest import (
     stop_server,
 )
 
-from oncemq import Client, HistoryLost
+from oncemq import Client, Fenced, HistoryLost
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import raise_generation
 
@@ -100,12 +100,12 @@ def damage(site: Site) -> None:
     site.start()
 
 
-def restore(site: Site) -> None:
+def restore(site: Site, name: int = 7) -> None:
     """What a documented restore does: an older copy, with the generation raised."""
     site.stop()
     shutil.rmtree(site.data)
     shutil.copytree(site.home / "copy", site.data)
-    raise_generation(LocalDisk(), str(site.data), lambda count: bytes(range(7, 7 + count)))
+    raise_generation(LocalDisk(), str(site.data), lambda count: name.to_bytes(count, "little"))
     site.start()
 
 
@@ -238,6 +238,61 @@ def test_what_is_in_hand_or_committed_counts_as_known(site: Site) -> None:
         with pytest.raises(HistoryLost, match="1 transactions"):
             commits.put("t", b"after")
         assert len(rests.get("t", limit=99)) == 9  # it knows no more than the server
+
+
+@pytest.mark.parametrize("names", [(9, 5), (5, 9)])
+def test_of_a_copy_that_was_gone_back_to_twice_everything_is_given(
+    site: Site, names: tuple[int, int]
+) -> None:
+    """Whichever of the two generations has the higher number."""
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+    site.put(50, "old")
+    assert len(site.take()) == 50
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    restore(site, names[0])
+    site.put(30, "first")
+    assert len(site.take()) == 30
+    restore(site, names[1])
+    with pytest.raises(HistoryLost, match="none of those that led to"):
+        site.put(1, "kept", "shop")
+    site.put(60, "second", "other shop")  # beyond where the reader stood
+    with pytest.raises(HistoryLost, match="none of those that led to"):
+        site.take()
+    shown = site.accept("reader", "--yes")
+    assert shown.code == 0
+    assert "another branch" in shown.text
+    assert "messages may come again" in shown.text
+    assert site.take() == [f"second {number}" for number in range(60)]
+    assert site.accept("shop", "--yes").code == 0
+    site.put(1, "end")
+    assert site.take() == ["kept 0", "end 0"]
+
+
+def test_a_process_of_a_lost_future_is_fenced_by_who_replaces_it(site: Site) -> None:
+    with site.client("job") as job:
+        job.subscribe("t")
+    site.put(5, "old")
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    site.start()
+    with site.client("job") as before:
+        assert before.get("t", limit=1)
+    port = site.address.rpartition(":")[2]
+    with site.client("job") as before:  # its epoch is one that the restored server would grant next
+        assert len(before.get("t", limit=9)) == 4
+        site.stop()
+        shutil.rmtree(site.data)
+        shutil.copytree(site.home / "copy", site.data)
+        raise_generation(LocalDisk(), str(site.data), lambda count: bytes(range(7, 7 + count)))
+        site.serving = start_server(site.home, "--bind", f"tcp://127.0.0.1:{port}", data=site.data)
+        fresh = site.home / "fresh"
+        with Client(site.address, id="job", state=fresh, timeout=DEADLINE_SECONDS) as job:
+            assert len(job.get("t", limit=2)) == 2
+            with pytest.raises(Fenced):
+                before.put("t", b"of a lost future")
+            assert job.get("t", limit=9)
 
 
 def test_an_emptied_data_directory_is_another_server_and_is_told(site: Site) -> None:

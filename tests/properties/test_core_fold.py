@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from oncemq.core import snapshot
 from oncemq.core.broker import Broker
 from oncemq.core.client_requests import ForgetClient
+from oncemq.core.generations import continued
 from oncemq.core.names import (
     ClientId,
     Epoch,
-    Generation,
     Micros,
     Offset,
     ProducerId,
@@ -189,7 +189,7 @@ class Live:
 
     def hello(self, client: str) -> None:
         last = Epoch(self.epochs.get(client, 0))
-        welcome = self.ask(Hello(ClientId(client), last, self.now))
+        welcome = self.ask(Hello(ClientId(client), last, self.now, compares=True))
         assert isinstance(welcome, Welcome)
         self.epochs[client] = welcome.client_epoch
 
@@ -317,7 +317,7 @@ class Live:
 
     def begin(self) -> None:
         """The server starts on a log whose generation was raised; everyone says hello again."""
-        generation = Generation(self.shard.generation + 1)
+        generation = continued(self.shard.generation, self.now)
         self.note(self.broker.begin_generation(generation, Micros(self.now)))
         for client in self.shard.clients.entries:
             self.hello(client)

@@ -119,7 +119,8 @@ class Conversation:
 
     def hello(self, who: str, nonce: str = "", last: str = "") -> tuple[Request, None]:
         last_epoch = Epoch(int(last)) if last else self.epoch(who)
-        return Hello(ClientId(who), last_epoch, int(nonce or len(self.records) + 100)), None
+        number = int(nonce or len(self.records) + 100)
+        return Hello(ClientId(who), last_epoch, number, compares=True), None
 
     def compare(self, who: str, *places: str, generation: str) -> tuple[Request, None]:
         cursors = self.settled(who, *places)

@@ -100,16 +100,22 @@ def forget(session: Session, id: str, end_subscriptions: bool) -> None:
 
 def _lines(loss: "Loss") -> list[str]:
     from oncemq.client.lost import goes_on_at
+    from oncemq.core.generations import in_words
 
     lines: list[str] = []
     if loss.is_another_log:
         lines.append("this server's log is another one than the client knows")
     elif loss.here.generation != loss.known.generation:
-        known, here = loss.known.generation, loss.here.generation
+        known, here = in_words(loss.known.generation), in_words(loss.here.generation)
         lines.append(f"the server's log is at generation {here}, the client knows {known}")
+    if loss.parted:
+        lines.append(
+            "what the client knows is of another branch of the log's history (another copy of the "
+            "server's data was put back or restored): nobody can say up to where both agree"
+        )
     if loss.last_epoch > loss.granted:
-        begun = f"the client was let in {output.counted(loss.last_epoch, 'time')}"
-        lines.append(f"{begun}, and this server knows of {loss.granted}")
+        begun = f"the client was granted epoch {loss.last_epoch}"
+        lines.append(f"{begun}, and this server has granted {loss.granted or 'none'}")
     for lost in loss.cursors:
         place = goes_on_at(lost)
         if place is None:
@@ -126,8 +132,15 @@ def _lines(loss: "Loss") -> list[str]:
                 f"from {place}"
             )
     for numbers in loss.numbers:
-        count = output.counted(numbers.acknowledged - numbers.last_sequence, "put message")
-        lines.append(f"{numbers.topic}: {count} with a receipt are lost")
+        lost_puts = numbers.acknowledged - numbers.last_sequence
+        if lost_puts > 0:
+            count = output.counted(lost_puts, "put message")
+            lines.append(f"{numbers.topic}: {count} with a receipt are lost")
+        else:
+            lines.append(
+                f"{numbers.topic}: the server has its numbers up to {numbers.last_sequence}; its "
+                "puts go on behind them, and some that have a receipt may be lost"
+            )
     return lines
 
 
@@ -140,12 +153,13 @@ def _object(client_id: str, loss: "Loss", *, accepted: bool) -> dict[str, object
         "generation": loss.here.generation,
         "known_generation": loss.known.generation,
         "another_log": loss.is_another_log,
+        "another_branch": loss.parted,
         "taken": [
             {"topic": each.topic, "cursor": each.known, "goes_on_at": goes_on_at(each)}
             for each in loss.cursors
         ],
         "put": [
-            {"topic": each.topic, "lost": each.acknowledged - each.last_sequence}
+            {"topic": each.topic, "lost": max(0, each.acknowledged - each.last_sequence)}
             for each in loss.numbers
         ],
     }

@@ -39,6 +39,7 @@ class Loss:
     granted: Epoch  # by this server
     cursors: list[LostCursor]
     numbers: list[LostNumbers]
+    parted: bool = False  # the client knows another branch of the log's history
 
     @property
     def is_another_log(self) -> bool:
@@ -48,7 +49,7 @@ class Loss:
     @property
     def is_nothing(self) -> bool:
         """Whether the client can go on as it is."""
-        more = self.last_epoch > self.granted or self.known.generation > self.here.generation
+        more = self.last_epoch > self.granted or self.parted
         return not (self.cursors or self.numbers or more or self.is_another_log)
 
 
@@ -85,6 +86,7 @@ def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
         answers[0].client_epoch,
         [lost for each in answers for lost in each.cursors],
         [lost for each in answers for lost in each.numbers],
+        answers[0].parted,
     )
 
 
@@ -97,6 +99,8 @@ def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
     for lost in loss.numbers:
         slot = by_producer[lost.producer]
         topic_id, next_sequence = slot.lanes[lost.topic]
+        if lost.acknowledged < lost.last_sequence < next_sequence:
+            continue  # what the server has beyond the receipts are puts whose answers were lost
         slot.renumber(
             lost.topic,
             topic_id,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from oncemq.client.lost import Lost, went_back, what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.state import Known
+from oncemq.core.generations import in_words
 from oncemq.core.greeting import Greeting, LogSeen
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Micros
 from oncemq.core.replies import Compared, Refused, Reply, Taken, Welcome
@@ -112,10 +113,11 @@ class Arrival:
                 self._lost(went_back(known.log, here), lost)
                 return
             if greeting.recorded:  # a new state knows nothing of what was there before
+                now, before = in_words(here.generation), in_words(known.log.generation)
                 logger.warning(
-                    "server's log went back in time client=%s generation=%d before=%d: all that "
+                    "server's log went back in time client=%s generation=%s before=%s: all that "
                     "this client took is there; what it put is compared when it puts again",
-                    *(self._engine.client, here.generation, known.log.generation),
+                    *(self._engine.client, now, before),
                 )
             self._agreed(known, here, welcome)
 
@@ -124,6 +126,8 @@ class Arrival:
     def _compare(self, known: Known, then: Callable[[Lost], None]) -> None:
         """Ask what the server lost of all that this state knows, a page at a time."""
         engine, generation = self._engine, known.log.generation
+        journal = engine.state.journal
+        last_epoch = journal.last_epoch() if journal else ANONYMOUS_EPOCH
         places = engine.subscriber.known_with(known.cursors)
         commits = list(engine.transactions.acknowledged())
         lost = Lost([], [])
@@ -135,7 +139,8 @@ class Arrival:
             question = Compare(
                 engine.client,
                 generation,
-                cursors=tuple(places[:COMPARED_MAX]),
+                last_epoch,
+                tuple(places[:COMPARED_MAX]),
                 commits=tuple(commits),
             )
             del places[:COMPARED_MAX]

@@ -19,7 +19,7 @@ from oncemq.client.values import Message
 from oncemq.core.client_requests import Compare
 from oncemq.core.inbox import Inbox, Mark, Span
 from oncemq.core.names import Offset, SubscriptionId
-from oncemq.core.replies import Compared, LostCursor
+from oncemq.core.replies import NO_OFFSET, Compared, LostCursor
 from oncemq.core.request import Settled
 from oncemq.core.subscriber import is_single
 from oncemq.databases import inbox as table
@@ -175,7 +175,7 @@ def _compare(
 ) -> InboxVerb[None]:
     """Whether the server has all that the database knows; HistoryLost when it went back."""
     for place, row in zip(places, rows, strict=True):
-        if row is None or (row.cursor <= place.reached and not _is_older(engine, row)):
+        if row is None or (row.cursor <= place.reached and not _is_of_another(engine, row)):
             continue
         known = Settled(place.topic, place.subscription_id, row.cursor)
         question = Compare(engine.client, table.generation_of(row), cursors=(known,))
@@ -184,17 +184,28 @@ def _compare(
             raise HistoryLost(_row_lost(engine.client, place, lost))
 
 
-def _is_older(engine: Engine, row: table.Standing) -> bool:
-    return table.generation_of(row) < engine.generation
+def _is_of_another(engine: Engine, row: table.Standing) -> bool:
+    return table.generation_of(row) != engine.generation
 
 
 def _row_lost(client: str, place: Place, lost: LostCursor) -> str:
     then = goes_on_at(lost)
+    known = f"the database stands at {place.topic}/{client}@{lost.known}, and the server"
+    if lost.agreed == NO_OFFSET:
+        what = (
+            f"{known} goes on from another copy of its data: nobody can say which of the messages "
+            "that took effect here it has. Their effects stay in the database. To go on from where "
+            f"the server has the subscription, @{then or 0}, so that messages may take effect "
+            "again and none is left out:"
+        )
+    else:
+        what = (
+            f"{known} went back in time: it has the messages that took effect here only up to "
+            f"@{then or 0}. Their effects stay in the database; what the server has since under "
+            "the same offsets are other messages. To go on with those:"
+        )
     return (
-        f"the database stands at {place.topic}/{client}@{lost.known}, and the server went back in "
-        f"time: it has the messages that took effect here only up to @{max(then or 0, 0)}. Their "
-        "effects stay in the database; what the server has since under the same offsets are other "
-        f"messages. To go on with those:\nUPDATE {table.TABLE} SET cursor = {then or 0} WHERE "
+        f"{what}\nUPDATE {table.TABLE} SET cursor = {then or 0} WHERE "
         f"client = '{table.quoted(client)}' AND topic = '{table.quoted(place.topic)}' "
         f"AND subscription_id = {place.subscription_id};"
     )

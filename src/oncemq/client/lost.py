@@ -3,6 +3,7 @@
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncemq.core.generations import in_words
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Offset
 from oncemq.core.replies import NO_OFFSET, LostCommits, LostCursor
@@ -37,8 +38,8 @@ def with_way_out(error: OnceMQError, engine: "Engine") -> OnceMQError:
 def went_back(log: LogSeen, here: LogSeen) -> str:
     """What happened to the server's log."""
     return (
-        f"the server's log went back in time (generation {here.generation}, this client knows "
-        f"{log.generation}): loss was accepted there, or a backup restored"
+        f"the server's log went back in time (generation {in_words(here.generation)}, this client "
+        f"knows {in_words(log.generation)}): loss was accepted there, or a backup restored"
     )
 
 

@@ -9,6 +9,7 @@ nothing was set up, Python prints them on stderr.
 
 import logging
 
+from oncemq.core.generations import in_words
 from oncemq.core.names import Micros
 from oncemq.core.replies import Welcome
 from oncemq.errors import OnceMQError
@@ -47,8 +48,8 @@ class News:
     def let_in(self, server: str, welcome: Welcome) -> None:
         """The server granted this start its epoch."""
         logger.info(
-            "let in client=%s epoch=%d server=%s generation=%d",
-            *(self._client, welcome.client_epoch, server, welcome.generation),
+            "let in client=%s epoch=%d server=%s generation=%s",
+            *(self._client, welcome.client_epoch, server, in_words(welcome.generation)),
         )
 
     def taken_over(self, directory: str, messages: int) -> None:

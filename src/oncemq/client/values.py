@@ -8,6 +8,7 @@ from typing import overload
 
 import msgspec
 
+from oncemq.core.generations import in_words
 from oncemq.core.greeting import NO_LOG
 from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.core.records import Run
@@ -134,9 +135,9 @@ def must_be_of(messages: Sequence[Message], generation: Generation) -> None:
         before = message._origin.generation  # pyright: ignore[reportPrivateUsage]
         if before != generation:
             raise HistoryLost(
-                f"the server's log went back in time (generation {generation}, before "
-                f"{before}) while {message.id} was worked on: it is not settled. Start this "
-                "client again; what the server still has comes again"
+                f"the server's log went back in time (generation {in_words(generation)}, before "
+                f"{in_words(before)}) while {message.id} was worked on: it is not settled. Start "
+                "this client again; what the server still has comes again"
             )
 
 

@@ -1,14 +1,17 @@
 """Who is who: clients with state, their epochs, and who is fenced.
 
 Laws: an epoch of an id is granted once, also when the id was forgotten in between: a new id begins
-above every epoch that was ever forgotten. A lower one is refused for good; a client whose state is
-older than what was granted to it is told so, and never let in silently. A state that was never
-let in takes over only when it says from which epoch: a late copy of its first hello does not.
+above every epoch that was ever forgotten; and in one branch of the log's history alone: those of
+a generation begin above all that another can have granted. A lower one is refused for good; a
+client whose state is older than what was granted to it is told so, and never let in silently. A
+state that was never let in takes over only when it says from which epoch: a late copy of its first
+hello does not.
 """
 
 import msgspec
 
-from oncemq.core.names import ClientId, Epoch, is_anonymous
+from oncemq.core.generations import epochs_above
+from oncemq.core.names import ClientId, Epoch, Generation, is_anonymous
 from oncemq.core.records import ClientForgotten, ClientOpened
 from oncemq.core.replies import Refused, Taken
 from oncemq.core.requests import Hello
@@ -29,6 +32,7 @@ class Clients:
     def __init__(self) -> None:
         self.entries: dict[ClientId, ClientOpened] = {}
         self.forgotten = Epoch(0)  # the highest that was ever forgotten, of any id
+        self._above = Epoch(0)  # what is granted from now on: see `generations`
         self._outdated: set[ClientId] = set()  # let in before the log's generation began
 
     def granted(self, client: ClientId) -> Epoch:
@@ -48,7 +52,7 @@ class Clients:
             return entry
         granted = self.granted(hello.client)
         if hello.last_epoch == granted:  # who knows a higher one was refused before
-            newest = granted or self.forgotten
+            newest = max(granted or self.forgotten, self._above)
             return ClientOpened(hello.client, Epoch(newest + 1), hello.nonce)
         if hello.last_epoch == 0:
             return Taken(granted)
@@ -72,9 +76,18 @@ class Clients:
         if granted <= record.client_epoch:
             self._outdated.discard(record.client)
 
-    def must_say_hello(self) -> None:
+    def began(self, generation: Generation) -> None:
         """The log went back in time: whoever was let in before compares what it knows first."""
         self._outdated.update(self.entries)
+        self.grant_above(generation)
+
+    def grant_above(self, generation: Generation) -> None:
+        """Epochs from now on are those of this generation."""
+        self._above = max(self._above, epochs_above(generation))
+
+    def must_compare(self, client: ClientId) -> bool:
+        """Whether it was last let in before the log's generation began."""
+        return client in self._outdated
 
     def refusal(self, client: ClientId, client_epoch: Epoch) -> Refused | None:
         """Why a client with this epoch may not act, or None."""

@@ -3,23 +3,30 @@
 The log's generation grows when the log goes on from an earlier state (loss was accepted, a backup
 restored). Each topic remembers where it ended then. What a client saw beyond that end, while it
 knew an older generation, is of a future that was lost: the same offsets are other messages now.
+A client that knows a generation which never led to this one is of another branch (one backup was
+restored twice, say): where that parted from this one, this server cannot know, so it believes
+nothing of it, and its own cursors stand in.
 
 Laws: a client that knows no more than the server goes on by itself; one that knows more is told
 so, each topic by name, and nothing is moved for it. Nothing here changes the state.
 """
 
 from oncemq.core.client_requests import Compare, Numbers
+from oncemq.core.generations import in_words
 from oncemq.core.names import Offset, Sequence
 from oncemq.core.replies import NO_OFFSET, Compared, LostCommits, LostCursor, LostNumbers, Refused
 from oncemq.core.request import Settled
 from oncemq.core.requests import Hello
 from oncemq.core.shard import Shard
+from oncemq.core.topic import Subscription, Topic
 
 
 def compare(shard: Shard, question: Compare) -> Compared:
     """What of all that a client knows this server does not have."""
-    cursors = (_lost_cursor(shard, question, each) for each in question.cursors)
-    numbers = (_lost_numbers(shard, each) for each in question.numbers)
+    parted = _has_parted(shard, question)
+    lost_cursor = _parted_cursor if parted else _lost_cursor
+    cursors = (lost_cursor(shard, question, each) for each in question.cursors)
+    numbers = (_lost_numbers(shard, each, parted=parted) for each in question.numbers)
     return Compared(
         shard.log_id,
         shard.generation,
@@ -32,6 +39,7 @@ def compare(shard: Shard, question: Compare) -> Compared:
             for each in question.commits
             if (last := shard.owners.last_number(each.owner)) < each.acknowledged
         ),
+        parted,
     )
 
 
@@ -43,10 +51,11 @@ def refusal(shard: Shard, hello: Hello) -> Refused | None:
             f"server's ({shard.log_id.hex()[:8]}): the data directory was emptied or replaced, or "
             "this is another server"
         )
-    if hello.generation > shard.generation:
+    if not shard.generations.has(hello.generation):
         return _history_lost(
-            f"client {hello.client!r} knows generation {hello.generation} of this server's log, "
-            f"and the server is at {shard.generation}: an older copy of its data was put back"
+            f"client {hello.client!r} knows generation {in_words(hello.generation)} of this "
+            f"server's log, which is none of those that led to {in_words(shard.generation)}, where "
+            "it is now: another copy of its data was put back or restored"
         )
     granted = shard.clients.granted(hello.client)
     if hello.last_epoch > granted and not shard.clients.is_repeat(hello):
@@ -55,6 +64,12 @@ def refusal(shard: Shard, hello: Hello) -> Refused | None:
             f"granted it {granted or 'none'}: an older copy of its data was put back, or the id "
             "was forgotten"
         )
+    if not hello.compares and hello.last_epoch and shard.clients.must_compare(hello.client):
+        return _history_lost(
+            f"this server's log went back in time since client {hello.client!r} was let in, and "
+            "the version of OnceMQ that it runs on cannot tell what it knows of that: upgrade the "
+            "client"
+        )
     return None
 
 
@@ -62,25 +77,58 @@ def _history_lost(detail: str) -> Refused:
     return Refused("history_lost", detail)
 
 
+def _has_parted(shard: Shard, question: Compare) -> bool:
+    """Whether what is asked about is of another branch of history than this log's.
+
+    A copy that was put back by hand keeps its generation; epochs that it never granted tell it.
+    """
+    if not shard.generations.has(question.generation):
+        return True
+    is_own = question.generation == shard.generation
+    return is_own and question.last_epoch > shard.clients.granted(question.client)
+
+
 def _lost_cursor(shard: Shard, question: Compare, known: Settled) -> LostCursor | None:
-    topic = shard.by_name.get(known.topic)
-    subscription = topic.subscriptions.get(question.client) if topic else None
-    if topic is None or subscription is None or subscription.id != known.subscription_id:
-        if not shard.identities.is_lost(known.subscription_id):
-            return None  # it ended here, and its client was told or will be
-        end = topic.end if topic else Offset(0)
-        return LostCursor(known.topic, known.cursor, NO_OFFSET, NO_OFFSET, end)
+    found = _subscribed(shard, question, known)
+    if found is None:
+        return _lost_subscription(shard, known)
+    topic, subscription = found
     agreed = topic.agreed(question.generation)
     if known.cursor <= agreed:
         return None
     is_sure = question.generation < shard.generation
-    return LostCursor(
-        known.topic,
-        known.cursor,
-        agreed if is_sure else NO_OFFSET,
-        subscription.cursor,
-        topic.end,
-    )
+    sure = agreed if is_sure else NO_OFFSET
+    return LostCursor(known.topic, known.cursor, sure, subscription.cursor, topic.end)
+
+
+def _parted_cursor(shard: Shard, question: Compare, known: Settled) -> LostCursor | None:
+    """Where the server has it, all before was settled in this branch: it goes on there alone."""
+    found = _subscribed(shard, question, known)
+    if found is None:
+        return _lost_subscription(shard, known)
+    topic, subscription = found
+    if known.cursor == subscription.cursor:
+        return None
+    return LostCursor(known.topic, known.cursor, NO_OFFSET, subscription.cursor, topic.end)
+
+
+def _subscribed(
+    shard: Shard, question: Compare, known: Settled
+) -> tuple[Topic, Subscription] | None:
+    """The very subscription that a cursor is of."""
+    topic = shard.by_name.get(known.topic)
+    subscription = topic.subscriptions.get(question.client) if topic else None
+    if topic is None or subscription is None or subscription.id != known.subscription_id:
+        return None
+    return topic, subscription
+
+
+def _lost_subscription(shard: Shard, known: Settled) -> LostCursor | None:
+    if not shard.identities.is_lost(known.subscription_id):
+        return None  # it ended here, and its client was told or will be
+    topic = shard.by_name.get(known.topic)
+    end = topic.end if topic else Offset(0)
+    return LostCursor(known.topic, known.cursor, NO_OFFSET, NO_OFFSET, end)
 
 
 def _was_deleted(shard: Shard, known: Numbers) -> bool:
@@ -90,7 +138,8 @@ def _was_deleted(shard: Shard, known: Numbers) -> bool:
     return not shard.identities.is_lost(known.topic_id)
 
 
-def _lost_numbers(shard: Shard, known: Numbers) -> LostNumbers | None:
+def _lost_numbers(shard: Shard, known: Numbers, *, parted: bool) -> LostNumbers | None:
+    """Of another branch, numbers that are used here for other messages are lost as well."""
     topic = shard.by_name.get(known.topic)
     if topic is None or topic.id != known.topic_id:
         if not known.topic_id or not shard.identities.is_lost(known.topic_id):
@@ -99,6 +148,6 @@ def _lost_numbers(shard: Shard, known: Numbers) -> LostNumbers | None:
     else:
         entry = topic.producers.get(known.producer)
         last = entry.last_sequence if entry else Sequence(0)
-    if known.acknowledged <= last:
+    if known.acknowledged == last or (known.acknowledged < last and not parted):
         return None
     return LostNumbers(known.topic, known.producer, known.acknowledged, last)

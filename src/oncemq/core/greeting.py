@@ -51,7 +51,7 @@ class Greeting:
     def hello(self) -> Hello:
         """What to say now."""
         nonce = self._earlier[-1] if self._earlier else self.claim
-        return Hello(self._client, self._last_epoch, nonce, *self.log)
+        return Hello(self._client, self._last_epoch, nonce, *self.log, compares=True)
 
     def follows(self, before: "Greeting") -> bool:
         """Whether no later claim than that one's was granted: it would be cleared up then."""

@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, array_like=True):
 class Welcome(Reply, frozen=True, array_like=True):
     """Let in. `log_id` and `generation` say which log this is, and since when it was not set back.
 
-    A client whose state is of an older generation compares before it goes on (Compare).
+    A client whose state is of another generation compares before it goes on (Compare).
     """
 
     opcode = 65
@@ -325,7 +325,10 @@ class LostCursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
-    """Puts with a receipt that this server does not have: those after `last_sequence`."""
+    """Puts with a receipt that this server does not have: those after `last_sequence`.
+
+    Where that is the higher one, the numbers up to it are of other messages.
+    """
 
     topic: str
     producer: ProducerId
@@ -345,7 +348,8 @@ class Compared(Reply, frozen=True, array_like=True):
     """What the client knows and this server does not have; `client_epoch` is the one granted.
 
     `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,
-    and the numbers are of no use any more.
+    and the numbers are of no use any more. `parted`: what the client knows is of another branch of
+    the log's history, so that nobody can say up to where both agree.
     """
 
     opcode = 85
@@ -356,6 +360,7 @@ class Compared(Reply, frozen=True, array_like=True):
     numbers: tuple[LostNumbers, ...] = ()
     deleted: tuple[TopicId, ...] = ()
     commits: tuple[LostCommits, ...] = ()
+    parted: bool = False
 
 
 class ClientInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -28,6 +28,7 @@ class Hello(Request, frozen=True, array_like=True):
     """A client with state starts; `nonce` makes a repeated Hello the same start.
 
     `log_id` and `generation`: of the log that its state is about; empty: it knows of none.
+    `compares`: it will look whether the server has what it knows, when it went back in time.
     """
 
     opcode = 1
@@ -36,6 +37,7 @@ class Hello(Request, frozen=True, array_like=True):
     nonce: int
     log_id: bytes = b""
     generation: Generation = Generation(1)
+    compares: bool = False  # as clients did not, once
 
 
 class Resume(Request, frozen=True, array_like=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from oncemq.core.ages import Ages
 from oncemq.core.clients import Clients
 from oncemq.core.deleted_topics import DeletedTopics
+from oncemq.core.generations import Generations
 from oncemq.core.identities import Identities
 from oncemq.core.keys import AboutKeys, AllKeys
 from oncemq.core.leases import Leases
@@ -73,7 +74,7 @@ class Shard:
 
     def __init__(self, tag: int, log_id: bytes = b"") -> None:
         self.log_id = log_id
-        self.generation = Generation(1)  # of the log, as its records say
+        self.generations = Generations()
         self.identities = Identities(tag)
         self.serial = Serial(0)  # of the last record applied
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
@@ -94,6 +95,11 @@ class Shard:
         self.patterns = Patterns()
         self._changes: dict[ClientId, Serial] = {}  # newest change to its subscriptions
         self._began = Serial(0)  # where recovery ended: changes before are not told apart
+
+    @property
+    def generation(self) -> Generation:
+        """Of the log, as its records say."""
+        return self.generations.newest
 
     def next_identity(self) -> int:
         """A number no topic, no stage and no subscription of any log ever had."""
@@ -243,8 +249,8 @@ class Shard:
 
     def _generation_began(self, record: GenerationBegan, serial: Serial) -> None:
         self._seen_time(record.timestamp)
-        self.generation = max(self.generation, record.generation)
-        self.clients.must_say_hello()
+        self.generations.began(record.generation)
+        self.clients.began(record.generation)
         for topic in self.topics.values():
             if serial > topic.last_serial:
                 topic.last_serial = serial

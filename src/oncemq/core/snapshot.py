@@ -37,6 +37,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     counts: tuple[tuple[int, int], ...] = ()  # of identities, by tag
     steps: tuple[tuple[int, int], ...] = ()  # of the clock
     forgotten: Epoch = Epoch(0)
+    generations: tuple[Generation, ...] = ()  # that led to the newest
 
 
 State = (
@@ -90,6 +91,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.identities.capture(),
             shard.ages.capture(),
             shard.clients.forgotten,
+            shard.generations.capture(),
         )
     )
 
@@ -127,7 +129,8 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.identities.restore(state.counts, state.identities)
             shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
             shard.deleted = max(shard.deleted, state.deleted)
-            shard.generation = max(shard.generation, state.generation)
+            shard.generations.restore(state.generations, state.generation)
+            shard.clients.grant_above(state.generation)
             shard.ages.restore(state.steps)
             shard.clients.forgotten = max(shard.clients.forgotten, state.forgotten)
 

@@ -90,7 +90,10 @@ class Topic:
         self.ends = tuple(ends)
 
     def agreed(self, generation: Generation) -> Offset:
-        """Below this, offsets mean what they meant to who last knew that generation."""
+        """Below this, offsets mean what they meant to who last knew that generation of this log.
+
+        Of another branch's nothing can be said: see `generations`.
+        """
         return min([end for since, end in self.ends if since > generation], default=self.end)
 
     def accept(self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros) -> None:

@@ -84,7 +84,11 @@ class Watching:
         )
 
     def _agreed(self, watch: Watch, topic: Topic) -> Offset:
-        return topic.agreed(watch.generation) if watch.generation else NO_OFFSET
+        if not watch.generation:
+            return NO_OFFSET
+        if self._shard.generations.has(watch.generation):
+            return topic.agreed(watch.generation)
+        return topic.low  # of another branch: nobody can say, so all that is held may be new
 
     def _take(self, route: bytes) -> Watcher:
         watcher = self._watchers.pop(route)

@@ -9,6 +9,7 @@ again, neither when a client subscribes again nor when a topic is deleted and ma
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from oncemq.core.generations import FIRST
 from oncemq.core.inbox import Mark, Move
 from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases.connections import Connection
@@ -70,18 +71,29 @@ class Standing(NamedTuple):
     fence: int
 
 
-# The generation of the server's log that a cursor is of, in the upper bits of its row's fence: who
-# takes a row over under a newer one sees that, though the table is from before generations.
-_FENCE_BITS = 40
+# The generation of the server's log that a cursor is of is in its row's fence, though the table is
+# from before generations: who takes a row over under another one sees that. Below a bit that
+# makes it higher than all fences of before, there is a count that grows, and under it the
+# generation. In the first generation a fence is a count, as it always was; for a while the
+# generation was above the count (no log was ever continued so often that the two are mixed up).
+_NAMED = 1 << 62
+_GENERATION_BITS = 36
+_GENERATION_MASK = (1 << _GENERATION_BITS) - 1
+_OLD_COUNT_BITS = 40
 
 
 def generation_of(row: Standing) -> Generation:
     """Under which generation of the server's log a row was last taken over."""
-    return Generation((row.fence >> _FENCE_BITS) + 1)
+    if row.fence & _NAMED:
+        return Generation(row.fence & _GENERATION_MASK)
+    return Generation((row.fence >> _OLD_COUNT_BITS) + 1)
 
 
 def _next_fence(fence: int, generation: Generation) -> int:
-    return max(fence, (generation - 1) << _FENCE_BITS) + 1
+    if generation == FIRST and fence < 1 << _OLD_COUNT_BITS:
+        return fence + 1
+    count = ((fence & ~_NAMED) >> _GENERATION_BITS) + 1 if fence & _NAMED else 1
+    return _NAMED | count << _GENERATION_BITS | generation & _GENERATION_MASK
 
 
 class Overtaken(Exception):

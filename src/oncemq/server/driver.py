@@ -12,6 +12,7 @@ from itertools import count
 import msgspec
 
 from oncemq.core.broker import Broker
+from oncemq.core.generations import in_words
 from oncemq.core.names import Generation, Micros, Serial, TopicId
 from oncemq.core.patterns import is_pattern
 from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
@@ -94,7 +95,8 @@ class Driver:
         self._carry_out(self.broker.begin_generation(Generation(self.log.generation), now), now)
         if self.log.generation > before:
             logger.warning(
-                "log went back in time generation=%d before=%d", self.log.generation, before
+                "log went back in time generation=%s before=%s",
+                *(in_words(self.log.generation), in_words(before)),
             )
 
     # Requests

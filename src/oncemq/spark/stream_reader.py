@@ -213,7 +213,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lost(f"topic {name!r} was deleted", fail=fail)
             elif topic.topic_id != place.id:
                 lost(made_again(name), fail=fail)
-            elif progress.generation < generation and place.offset > topic.agreed:
+            elif progress.generation != generation and place.offset > topic.agreed:
                 lost(went_back(name, place.offset, agreed=topic.agreed), fail=fail)
                 places[name] = Place(place.id, topic.agreed, topic.agreed, generation)
             elif topic.end < place.offset and self._target is None:
@@ -265,7 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found: list[Stretch] = []
         for each in stretches:
             topic = held.get(each.topic)
-            if topic is not None and generation < ends.generation and each.stop > topic.agreed:
+            if topic is not None and generation != ends.generation and each.stop > topic.agreed:
                 lost(went_back(each.topic, each.stop, agreed=topic.agreed), fail=fail)
                 start = min(each.start, topic.agreed)
                 each = Stretch(each.topic, each.topic_id, start, topic.agreed)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from oncemq.core.generations import continued
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import STRETCH_BYTES, frame_key
@@ -42,7 +43,7 @@ class Format(msgspec.Struct, frozen=True):
     format: int
     identity: bytes
     tag: int  # the upper half of every identity that this generation of the log gives
-    generation: int = 1  # how often the log was continued from an earlier state, counted from 1
+    generation: int = 1  # grows when the log goes on from an earlier state: `core.generations`
     checksum: int = 0  # of all of it; 0: written before there was one
     agreed: tuple[Hole, ...] = ()  # what the log may lack when this generation begins, and no more
 
@@ -93,9 +94,8 @@ def raise_generation(
     """
     old = old or read_format(disk, directory)
     assert old is not None, "only a log that has a FORMAT file can be continued"
-    generation = max(old.generation, known) + 1
     old = msgspec.structs.replace(old, agreed=tuple(agreed))
-    return _continue(disk, directory, old, generation, random_bytes)
+    return _continue(disk, directory, old, max(old.generation, known), random_bytes)
 
 
 def continue_format(
@@ -103,21 +103,20 @@ def continue_format(
 ) -> Format:
     """FORMAT for a log that goes on from a copy: the last thing written when it is restored.
 
-    The generation is raised by a random number: of two logs restored from one backup, each has its
-    own, so that a client of the one is told when it meets the other. Nobody agreed to lose more
-    than was agreed to where the copy was made.
+    Nobody agreed to lose more than was agreed to where the copy was made.
     """
-    leap = 1 + int.from_bytes(random_bytes(2), "little")
-    return _continue(disk, directory, old, old.generation + leap, random_bytes)
+    return _continue(disk, directory, old, old.generation, random_bytes)
 
 
 def _continue(
     disk: Disk,
     directory: str,
     old: Format,
-    generation: int,
+    newest: int,
     random_bytes: Callable[[int], bytes],
 ) -> Format:
+    """With a generation that no other log has, though it goes on from the same state."""
+    generation = continued(newest, int.from_bytes(random_bytes(4), "little"))
     tag = _random_tag(random_bytes)
     if tag == old.tag:
         tag = tag % 0x7FFFFFFF + 1

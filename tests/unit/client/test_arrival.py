@@ -101,7 +101,7 @@ def test_a_disk_without_room_is_a_state_to_come_out_of(world, call, error) -> No
 
 def test_a_disk_without_room_for_the_newer_generation_is_one_as_well(world) -> None:
     shop = starting(world, "know", FULL, times=2)
-    world.server.driver.broker.shard.generation = Generation(2)
+    world.server.driver.broker.shard.generations.began(Generation(2))
     assert shop.run(verbs.subscribe(shop.engine, "orders", "new")) is True
 
 

@@ -7,6 +7,7 @@ import pytest
 from oncemq.client import verbs
 from oncemq.client.keyed import check_key, put_keyed
 from oncemq.client.ticket import Ticket
+from oncemq.core.generations import FIRST
 from oncemq.core.names import Micros
 from oncemq.core.records import Retention
 from oncemq.core.replies import Done
@@ -592,7 +593,7 @@ def test_a_fenced_client_leaves_the_cursor_of_its_twin_alone(world, shop, reader
 
 
 def test_a_client_that_must_say_hello_again_does_so_and_goes_on(world, shop) -> None:
-    world.server.driver.broker.shard.clients.must_say_hello()
+    world.server.driver.broker.shard.clients.began(FIRST)
     ticket = shop.put("orders", b"a")
     shop.turn(10)
     assert ids(ticket) == ["orders@0"]

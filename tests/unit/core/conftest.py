@@ -106,7 +106,7 @@ class Desk:
 
     def hello(self, client: str, *, last: int = 0, nonce: int | None = None) -> Reply | Deliver:
         nonce = next(self.tokens) + 1_000_000 if nonce is None else nonce
-        answer = self.ask(Hello(ClientId(client), Epoch(last), nonce))
+        answer = self.ask(Hello(ClientId(client), Epoch(last), nonce, compares=True))
         if isinstance(answer, Welcome):
             self.epochs[client] = answer.client_epoch
         return answer

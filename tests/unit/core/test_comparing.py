@@ -6,7 +6,9 @@ from tests.unit.core.conftest import Desk
 
 from oncemq.core import snapshot
 from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
+from oncemq.core.generations import KEPT, Generations, continued, in_words
 from oncemq.core.names import (
+    EPOCH_MAX,
     ClientId,
     Epoch,
     Generation,
@@ -33,6 +35,7 @@ from oncemq.core.replies import (
     LostNumbers,
     Refused,
     Resumed,
+    Welcome,
 )
 from oncemq.core.requests import Hello, Resume, Settle, Watch
 from oncemq.core.shard import Shard
@@ -247,7 +250,7 @@ def test_a_generation_is_noted_once(desk) -> None:
 
 @pytest.mark.parametrize(
     ("log_id", "generation", "words"),
-    [(b"another", 1, "another log"), (b"mine", 2, "knows generation 2"), (b"mine", 1, "")],
+    [(b"another", 1, "another log"), (b"mine", 2, "knows generation 2 "), (b"mine", 1, "")],
 )
 def test_who_knows_another_log_or_a_later_generation_is_refused(log_id, generation, words) -> None:
     desk = Desk()
@@ -309,3 +312,108 @@ def test_clients_are_listed_a_page_at_a_time(desk) -> None:
     assert first.more
     rest = desk.ask(ListClients("b", 2))
     assert ([each.client for each in rest.clients], rest.more) == (["c"], False)
+
+
+ONE, OTHER = continued(1, 9), continued(1, 5)  # of one state
+
+
+def test_of_another_branch_nothing_is_believed_and_the_servers_cursor_stands_in(desk) -> None:
+    subscription = desk.subscription("orders")
+    desk.put("orders", *[b"old"] * 5)
+    desk.ask(Settle(BILLING, desk.epoch("billing"), (desk.settled("orders", subscription, 2),)))
+    after = gone_back(desk, len(desk.records), generation=ONE)
+    told = LostCursor("orders", Offset(4), Offset(-1), Offset(2), Offset(5))
+    answer = lost(after, ("orders", subscription, 4), generation=OTHER)
+    assert (answer.cursors, answer.parted) == ((told,), True)
+    for generation in (1, ONE):
+        answer = lost(after, ("orders", subscription, 4), generation=generation)
+        assert (answer.cursors, answer.parted) == ((), False)
+    answer = lost(after, ("orders", subscription, 2), generation=OTHER)
+    assert (answer.cursors, answer.parted) == ((), True)  # it stands where the server has it
+    ends = after.ask(Watch((("orders", Offset(0)),), generation=OTHER))
+    assert ends.topics[0].agreed == 2  # type: ignore[union-attr]  # all that is held
+
+
+def test_an_epoch_that_was_not_granted_is_of_another_branch_too(desk) -> None:
+    """A copy put back by hand, grown beyond the cursor again."""
+    subscription = desk.subscription("orders")
+    desk.put("orders", *[b"old"] * 5)
+    known = (desk.settled("orders", subscription, 4),)
+    told = LostCursor("orders", Offset(4), Offset(-1), Offset(0), Offset(5))
+    answer = desk.ask(Compare(BILLING, Generation(1), Epoch(9), known))
+    assert isinstance(answer, Compared)
+    assert (answer.cursors, answer.parted) == ((told,), True)
+    answer = desk.ask(Compare(BILLING, Generation(1), desk.epoch("billing"), known))
+    assert isinstance(answer, Compared)
+    assert (answer.cursors, answer.parted) == ((), False)
+    after = gone_back(desk, len(desk.records), generation=ONE)
+    answer = after.ask(Compare(BILLING, Generation(1), Epoch(9), known))
+    assert isinstance(answer, Compared)
+    assert (answer.cursors, answer.parted) == ((), False)  # a restore says up to where
+
+
+def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
+    desk.subscription("orders")
+    desk.put("orders", *[b"old"] * 5)
+    topic = desk.shard.by_name["orders"]
+    for acknowledged, generation, is_lost in ((3, 1, False), (3, OTHER, True), (5, OTHER, False)):
+        known = Numbers("orders", topic.id, P, Sequence(acknowledged))
+        answer = desk.ask(Compare(BILLING, Generation(generation), numbers=(known,)))
+        assert isinstance(answer, Compared)
+        told = LostNumbers("orders", P, Sequence(acknowledged), Sequence(5))
+        assert answer.numbers == ((told,) if is_lost else ())
+
+
+def test_no_epoch_is_granted_in_two_branches(desk) -> None:
+    desk.hello("billing")
+    upto = len(desk.records)
+    desk.hello("billing", last=1)  # of the future that is lost
+    granted = {2}
+    for generation in (ONE, OTHER):
+        after = gone_back(desk, upto, generation=generation)
+        after.hello("billing", last=1)
+        after.hello("new")
+        for client in ("billing", "new"):
+            assert after.epochs[client] > 2
+            assert after.epochs[client] < EPOCH_MAX
+            granted.add(after.epochs[client])
+        refused = after.shard.clients.refusal(BILLING, Epoch(2))
+        assert refused is not None
+        assert refused.code == "fenced"
+    assert len(granted) == 3  # each branch has its own
+
+
+def test_a_client_that_cannot_compare_is_refused_until_it_is_upgraded(desk) -> None:
+    desk.hello("billing")
+    assert isinstance(desk.ask(Hello(BILLING, Epoch(1), 5)), Welcome)
+    after = gone_back(desk, len(desk.records), generation=ONE)
+    answer = after.ask(Hello(BILLING, Epoch(2), 6))
+    assert isinstance(answer, Refused)
+    assert (answer.code, "upgrade the client" in answer.detail) == ("history_lost", True)
+    welcome = after.hello("billing", last=2)
+    assert isinstance(welcome, Welcome)
+    assert isinstance(after.ask(Hello(BILLING, welcome.client_epoch, 7)), Welcome)
+
+
+def test_the_generations_that_led_to_a_log_are_known_the_newest_at_least() -> None:
+    generations, newest = Generations(), Generation(1)
+    for number in range(200):
+        newest = continued(newest, number)
+        generations.began(newest)
+    assert generations.newest == newest
+    assert len(generations.capture()) == KEPT - 1
+    assert generations.has(Generation(1))
+    assert generations.has(continued(198 << 24, 198))
+    assert not generations.has(continued(99 << 24, 99))  # so long ago: not believed
+    again = Generations()
+    again.restore(generations.capture(), newest)
+    again.began(newest)
+    assert again.capture() == generations.capture()
+    older = Generations()  # from a checkpoint of before they had names
+    older.restore((), Generation(7))
+    assert [older.has(Generation(each)) for each in (1, 6, 7)] == [True, False, True]
+
+
+def test_a_generation_in_words() -> None:
+    words = [in_words(each) for each in (1, 4711, continued(1, 0xABC), continued(ONE, 0))]
+    assert words == ["1", "4711", "2-000abc", "3-000000"]
