@@ -11,7 +11,8 @@ from oncemq.cli.session import Session
 
 if TYPE_CHECKING:
     from oncemq.client.accepting import Loss
-    from oncemq.core.replies import ClientInfo, ClientList
+    from oncemq.core.client_replies import ClientInfo
+    from oncemq.core.replies import ClientList
 
 PAGE = 1_000
 

@@ -18,10 +18,11 @@ from oncemq.client.journal import Journal
 from oncemq.client.lost import goes_on_at
 from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
+from oncemq.core.client_replies import LostCursor, LostNumbers
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import ClientId, Epoch, Offset, Sequence, SubscriptionId
-from oncemq.core.replies import Compared, LostCursor, LostNumbers
+from oncemq.core.replies import Compared
 from oncemq.core.request import Settled
 from oncemq.errors import Locked, StorageRefused
 from oncemq.storage.disk import LocalDisk

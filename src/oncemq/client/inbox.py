@@ -16,10 +16,11 @@ from oncemq.client.engine import Engine
 from oncemq.client.lost import goes_on_at
 from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
+from oncemq.core.client_replies import LostCursor
 from oncemq.core.client_requests import Compare
 from oncemq.core.inbox import Inbox, Mark, Span
 from oncemq.core.names import Offset, SubscriptionId
-from oncemq.core.replies import NO_OFFSET, Compared, LostCursor
+from oncemq.core.replies import NO_OFFSET, Compared
 from oncemq.core.request import Settled
 from oncemq.core.subscriber import is_single
 from oncemq.databases import inbox as table

@@ -3,10 +3,11 @@
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncemq.core.client_replies import LostCommits, LostCursor
 from oncemq.core.generations import in_words
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Offset
-from oncemq.core.replies import NO_OFFSET, LostCommits, LostCursor
+from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import HistoryLost, OnceMQError
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
+from oncemq.core.client_replies import ClientInfo
 from oncemq.core.names import ClientId, Offset
 from oncemq.core.patterns import is_pattern
 from oncemq.core.replies import (
-    ClientInfo,
     ClientList,
     Refused,
     Reply,

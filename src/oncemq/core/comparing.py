@@ -11,10 +11,11 @@ Laws: a client that knows no more than the server goes on by itself; one that kn
 so, each topic by name, and nothing is moved for it. Nothing here changes the state.
 """
 
+from oncemq.core.client_replies import LostCommits, LostCursor, LostNumbers
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.generations import in_words
 from oncemq.core.names import Offset, Sequence
-from oncemq.core.replies import NO_OFFSET, Compared, LostCommits, LostCursor, LostNumbers, Refused
+from oncemq.core.replies import NO_OFFSET, Compared, Refused
 from oncemq.core.request import Settled
 from oncemq.core.requests import Hello
 from oncemq.core.shard import Shard

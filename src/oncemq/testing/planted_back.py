@@ -9,8 +9,8 @@ from oncemq.client.arrival import Arrival
 from oncemq.client.engine import Engine
 from oncemq.client.lost import Lost
 from oncemq.client.outflow import Outflow
+from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
-from oncemq.core.replies import LostCursor
 from oncemq.storage import backup
 from oncemq.storage.layout import replace_file
 from oncemq.testing.planting import instead

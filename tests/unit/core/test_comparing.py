@@ -5,6 +5,7 @@ import pytest
 from tests.unit.core.conftest import Desk
 
 from oncemq.core import snapshot
+from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers
 from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
 from oncemq.core.generations import KEPT, Generations, continued, in_words
 from oncemq.core.names import (
@@ -26,17 +27,7 @@ from oncemq.core.records import (
     PatternUnsubscribed,
     SubscriptionEnded,
 )
-from oncemq.core.replies import (
-    ClientInfo,
-    ClientList,
-    Compared,
-    Done,
-    LostCursor,
-    LostNumbers,
-    Refused,
-    Resumed,
-    Welcome,
-)
+from oncemq.core.replies import ClientList, Compared, Done, Refused, Resumed, Welcome
 from oncemq.core.requests import Hello, Resume, Settle, Watch
 from oncemq.core.shard import Shard
 from oncemq.core.topic import ENDS_KEPT, Topic

@@ -8,13 +8,13 @@ import struct
 import msgspec
 import pytest
 
+from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers
 from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
 from oncemq.core.names import Generation, Offset, SubscriptionId, TopicId
 from oncemq.core.records import Retention, Run
 from oncemq.core.replies import (
     REPLIES,
     BatchHead,
-    ClientInfo,
     ClientList,
     CommitDone,
     Compared,
@@ -23,8 +23,6 @@ from oncemq.core.replies import (
     Heard,
     Limits,
     Listening,
-    LostCursor,
-    LostNumbers,
     Messages,
     Pushed,
     PutAccepted,

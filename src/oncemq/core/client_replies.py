@@ -1,0 +1,71 @@
+"""Answers about clients: what a log that went back in time lost of what one knows; who there is."""
+
+import msgspec
+
+from oncemq.core.names import ClientId, Epoch, Generation, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.reply import Reply
+
+
+class LostCursor(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor beyond what this server has of the topic that the client knows.
+
+    `agreed`: below it both mean the same messages; -1: nobody can say, or the subscription is
+    gone. `cursor`: where the server has the subscription; -1: it has none of this id.
+    """
+
+    topic: str
+    known: Offset
+    agreed: Offset
+    cursor: Offset
+    end: Offset
+
+
+class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
+    """Puts with a receipt that this server does not have: those after `last_sequence`.
+
+    Where that is the higher one, the numbers up to it are of other messages.
+    """
+
+    topic: str
+    producer: ProducerId
+    acknowledged: Sequence
+    last_sequence: Sequence
+
+
+class LostCommits(msgspec.Struct, frozen=True, array_like=True):
+    """Transactions of a client that were answered, and that the server does not have."""
+
+    owner: str
+    acknowledged: int
+    last: int  # that it has
+
+
+class Compared(Reply, frozen=True, array_like=True):
+    """What the client knows and this server does not have; `client_epoch` is the one granted.
+
+    `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,
+    and the numbers are of no use any more. `parted`: what the client knows is of another branch of
+    the log's history, so that nobody can say up to where both agree.
+    """
+
+    opcode = 85
+    log_id: bytes
+    generation: Generation
+    client_epoch: Epoch
+    cursors: tuple[LostCursor, ...] = ()
+    numbers: tuple[LostNumbers, ...] = ()
+    deleted: tuple[TopicId, ...] = ()
+    commits: tuple[LostCommits, ...] = ()
+    parted: bool = False
+
+
+class ClientInfo(msgspec.Struct, frozen=True, array_like=True):
+    client: ClientId
+    client_epoch: Epoch
+    subscriptions: int
+
+
+class ClientList(Reply, frozen=True, array_like=True):
+    opcode = 86
+    clients: tuple[ClientInfo, ...]
+    more: bool
