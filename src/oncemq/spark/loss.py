@@ -37,8 +37,9 @@ def went_back(topic: str, offset: int, *, agreed: int) -> str:
     """In words: which offsets of which topic mean other messages than this query has read."""
     return (
         f"the server's log went back in time (loss was accepted there, or a backup restored): "
-        f"offsets {agreed} up to {offset} of {topic!r}, which this query has read, are lost, and "
-        f"what the server has from {agreed} on are other messages"
+        f"offsets {agreed} up to {offset} of {topic!r}, which this query has read, are lost (or, "
+        "where the query read from another copy of the server's data, nobody can say that they are "
+        f"not), and what the server has from {agreed} on may be other messages"
     )
 
 
