@@ -113,3 +113,29 @@ def test_a_database_of_another_branch_is_told_and_goes_on_where_the_server_has_i
         with shop.client(address, "d") as client:
             shop.put(address, 20)
             assert shop.consume(client) == [20]
+
+
+def test_a_database_of_another_branch_is_told_though_the_server_has_it_further(
+    tmp_path: Path,
+) -> None:
+    """What was settled here since, by whomever, took no effect in this database."""
+    shop = Shop(tmp_path)
+    with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
+        client.subscribe("t")
+        shop.put(address, 0, 1)
+        assert shop.consume(client) == [0, 1]
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    shop.go_back(tmp_path / "copy", name=0xFFFFFF)
+    with testing.server(tmp_path / "data") as address, shop.client(address, "b") as client:
+        shop.put(address, 2)
+        assert shop.consume(client) == [2]
+    shop.go_back(tmp_path / "copy", name=5)  # a lower number than before
+    with testing.server(tmp_path / "data") as address:
+        shop.put(address, *range(10, 20))
+        with shop.client(address, "c") as client:
+            assert len(client.get("t", limit=4)) == 4
+        with (
+            shop.client(address, "d") as client,
+            pytest.raises(HistoryLost, match=r"another copy of its data.*@6"),
+        ):
+            shop.consume(client)

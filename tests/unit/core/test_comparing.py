@@ -374,6 +374,24 @@ def test_no_epoch_is_granted_in_two_branches(desk) -> None:
     assert len(granted) == 3  # each branch has its own
 
 
+def test_a_checkpoint_keeps_the_branch_and_the_epochs_that_belong_to_it(desk) -> None:
+    subscription = desk.subscription("orders")
+    desk.put("orders", *[b"old"] * 5)
+    before = gone_back(desk, len(desk.records), generation=ONE)
+    before.hello("billing", last=1)
+    after = gone_back(before, len(before.records), generation=continued(ONE, 3))
+    again = Desk()
+    for blob in snapshot.capture(after.shard):
+        snapshot.restore(again.shard, blob)
+    for generation in (1, ONE):  # both led to it
+        answer = lost(again, ("orders", subscription, 4), generation=generation)
+        assert (answer.cursors, answer.parted) == ((), False)
+    assert lost(again, ("orders", subscription, 4), generation=OTHER).parted
+    assert again.ask(Hello(ClientId("new"), Epoch(0), 7)) == after.ask(
+        Hello(ClientId("new"), Epoch(0), 7)
+    )
+
+
 def test_a_client_that_cannot_compare_is_refused_until_it_is_upgraded(desk) -> None:
     desk.hello("billing")
     assert isinstance(desk.ask(Hello(BILLING, Epoch(1), 5)), Welcome)

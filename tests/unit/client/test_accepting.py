@@ -1,0 +1,75 @@
+"""What a person accepts: what is lost of all that a state knows, and where it goes on."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from oncemq.client.accepting import Loss, loss_of, move
+from oncemq.client.outbox import Slot
+from oncemq.client.unsent import Unsent
+from oncemq.core.client_replies import LostNumbers
+from oncemq.core.generations import continued
+from oncemq.core.greeting import LogSeen
+from oncemq.core.names import Epoch, Generation, Offset, Sequence, SubscriptionId, TopicId
+from oncemq.core.replies import Compared
+from oncemq.storage.disk import LocalDisk
+
+KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
+
+
+class State:
+    """A journal that knows an epoch and a generation, and what it was moved to."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch, self.moved = epoch, list[object]()
+
+    def log(self) -> LogSeen:
+        return KNOWN
+
+    def last_epoch(self) -> Epoch:
+        return Epoch(self.epoch)
+
+    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
+        return {}
+
+    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
+        self.moved += [log, *cursors]
+
+
+def compared(*, parted: bool, granted: int = 7) -> Compared:
+    return Compared(b"log", Generation(HERE.generation), Epoch(granted), parted=parted)
+
+
+@pytest.mark.parametrize(
+    ("parted", "granted", "nothing"), [(False, 7, True), (True, 7, False), (False, 6, False)]
+)
+def test_a_state_of_another_branch_is_accepted_though_nothing_it_names_is_lost(
+    parted: bool, granted: int, nothing: bool
+) -> None:
+    """It is refused with its hello until then, also when its epoch is no higher than granted."""
+    loss = loss_of(State(7), [compared(parted=parted, granted=granted)])
+    assert loss.is_nothing is nothing
+
+
+@pytest.mark.parametrize(
+    ("last", "numbers"),
+    [(2, (3, 4)), (5, (4, 5)), (9, (10, 11))],
+    ids=["receipts are lost", "answers were lost", "used here by others"],
+)
+def test_numbers_go_on_behind_those_that_the_server_has(
+    tmp_path: Path, last: int, numbers: tuple[int, int]
+) -> None:
+    slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
+    slot.record(Unsent("orders", TopicId(9), Sequence(each), 1, 0, b"x") for each in (4, 5))
+    slot.close()
+    slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
+    lost = LostNumbers("orders", slot.producer, Sequence(3), Sequence(last))
+    state = State(7)
+    move(state, [slot], Loss(KNOWN, HERE, Epoch(7), Epoch(7), [], [lost], parted=True))
+    assert state.moved == [HERE]
+    slot.close()
+    slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
+    assert tuple(each.first_sequence for each in slot.pending) == numbers
+    slot.close()
