@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -273,11 +274,27 @@ class FaultStorm(Storm):
     def end(self) -> storm.Outcome:
         gone = self._nursery.alone([*self._clients.values(), self.serving.process])
         assert not gone, "\n".join(f"{each.name} ended alone: {each.errors}" for each in gone)
+        self._hear_of_refusals()
         outcome = super().end()
         self.checked = outcome.messages
         if self.wire is not None:
             self.wire.close()
         return outcome
+
+    def _hear_of_refusals(self) -> None:
+        """Wait until each publisher noted the answer to a put that it began after the faults.
+
+        A publisher killed before that may have been refused a put, for want of room, which it
+        noted as recorded only. It notes answers in the order of its puts.
+        """
+        begun = {name: self._next_number(name) for name in self.publishers}
+
+        def heard(name: str) -> bool:
+            answers = [note for note in self.notes(name) if note[0] in ("stored", "refused")]
+            return bool(answers) and answers[-1][2] >= begun[name]
+
+        for name in self.publishers:
+            until(partial(heard, name), what=f"{name} goes on; {self._clients[name].errors}")
 
     def injected(self) -> dict[str, int]:
         found = Counter(super().injected())
