@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oncemq.core import snapshot
@@ -338,6 +338,13 @@ class Live:
 
 
 @given(STEPS)
+@example(
+    [
+        *(("create", "a", Retention()), ("put", "a", "two", 1, False), ("capture", 2)),
+        *(("delete", "a"), ("put", "a", "two", 1, False), ("delete", "a"), ("forget",)),
+        *(("put", "a", "one", 1, False), ("delete", "a")),
+    ]
+)
 @settings(max_examples=1_000)
 def test_every_recovery_arrives_at_the_state_that_was_live(steps: list[tuple]) -> None:
     live = Live()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.names import ProducerId, Sequence, Serial, TopicId
 
 KEPT_MAX = 20_000
 IN_A_STATE = 1_000
@@ -32,6 +32,7 @@ class DeletedState(msgspec.Struct, frozen=True, array_like=True, tag=45):
     """Some of it, as a checkpoint keeps it: name, producer, topic, last number."""
 
     numbers: tuple[tuple[str, ProducerId, TopicId, Sequence], ...]
+    newest: Serial = Serial(0)  # deletion that was known
 
 
 class DeletedTopics:
@@ -39,16 +40,22 @@ class DeletedTopics:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, ProducerId], LastNumber] = {}
+        self._newest = Serial(0)  # the record of the newest deletion in it
 
     def deleted(
-        self, name: str, topic_id: TopicId, numbers: Iterable[tuple[ProducerId, Sequence]]
+        self,
+        name: str,
+        topic_id: TopicId,
+        numbers: Iterable[tuple[ProducerId, Sequence]],
+        serial: Serial,
     ) -> None:
-        """A topic is gone. What is known already, as from a checkpoint, stays where it is."""
+        """A topic is gone, by this record. One that a checkpoint knew already changes nothing."""
+        if serial <= self._newest:
+            return
+        self._newest = serial
         for producer, sequence in sorted(numbers):
-            last = LastNumber(topic_id, sequence)
-            if self._last.get((name, producer)) != last:
-                self._last.pop((name, producer), None)
-                self._last[name, producer] = last
+            self._last.pop((name, producer), None)
+            self._last[name, producer] = LastNumber(topic_id, sequence)
         while len(self._last) > KEPT_MAX:
             del self._last[next(iter(self._last))]
 
@@ -63,12 +70,14 @@ class DeletedTopics:
         return last.sequence
 
     def capture(self) -> Iterator[DeletedState]:
-        """As values, some at a time."""
-        entries = iter(list(self._last.items()))
+        """As values, some at a time, all as of one moment."""
+        entries, newest = iter(list(self._last.items())), self._newest
         while some := list(islice(entries, IN_A_STATE)):
-            yield DeletedState(tuple((*key, last.topic_id, last.sequence) for key, last in some))
+            numbers = tuple((*key, last.topic_id, last.sequence) for key, last in some)
+            yield DeletedState(numbers, newest)
 
     def restore(self, state: DeletedState) -> None:
         """As a checkpoint kept them."""
+        self._newest = max(self._newest, state.newest)
         for name, producer, topic_id, sequence in state.numbers:
-            self.deleted(name, topic_id, ((producer, sequence),))
+            self._last[name, producer] = LastNumber(topic_id, sequence)

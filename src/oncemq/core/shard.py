@@ -340,7 +340,7 @@ class Shard:
 
     def _remove(self, topic: Topic) -> None:
         numbers = ((each, entry.last_sequence) for each, entry in topic.producers.items())
-        self.deleted_topics.deleted(topic.name, topic.id, numbers)
+        self.deleted_topics.deleted(topic.name, topic.id, numbers, topic.last_serial)
         del self.topics[topic.id]
         if self.by_name.get(topic.name) is topic:
             del self.by_name[topic.name]

@@ -4,7 +4,7 @@ import pytest
 
 from oncemq.core import deleted_topics, snapshot
 from oncemq.core.deleted_topics import DeletedTopics
-from oncemq.core.names import ClientId, ProducerId, Sequence, TopicId
+from oncemq.core.names import ClientId, ProducerId, Sequence, Serial, TopicId
 from oncemq.core.replies import Resumed
 from oncemq.core.requests import Resume
 from oncemq.core.shard import Shard
@@ -52,11 +52,11 @@ def test_what_is_kept_is_bounded_and_the_oldest_deletion_goes_first(monkeypatch)
     monkeypatch.setattr(deleted_topics, "KEPT_MAX", 3)
     kept = DeletedTopics()
     for number in range(1, 5):
-        kept.deleted(f"t{number}", TopicId(number), [(MINE, Sequence(number))])
+        kept.deleted(f"t{number}", TopicId(number), [(MINE, Sequence(number))], Serial(number))
     found = [kept.last_number(f"t{number}", MINE, TopicId(number)) for number in range(1, 5)]
     assert found == [0, 2, 3, 4]
-    kept.deleted("t2", TopicId(9), [(MINE, Sequence(7))])  # deleted once more
-    kept.deleted("t5", TopicId(5), [(MINE, Sequence(5))])
+    kept.deleted("t2", TopicId(9), [(MINE, Sequence(7))], Serial(5))  # deleted once more
+    kept.deleted("t5", TopicId(5), [(MINE, Sequence(5))], Serial(6))
     assert kept.last_number("t2", MINE, TopicId(9)) == 7
     assert kept.last_number("t3", MINE, TopicId(3)) == 0
 
@@ -64,8 +64,24 @@ def test_what_is_kept_is_bounded_and_the_oldest_deletion_goes_first(monkeypatch)
 def test_a_checkpoint_keeps_it_in_its_order() -> None:
     before, after = Shard(7), Shard(7)
     for number in range(2_500):
-        before.deleted_topics.deleted(f"t{number}", TopicId(5), [(MINE, Sequence(number + 1))])
+        put = [(MINE, Sequence(number + 1))]
+        before.deleted_topics.deleted(f"t{number}", TopicId(5), put, Serial(number + 1))
     for blob in snapshot.capture(before):
         snapshot.restore(after, blob)
     assert list(snapshot.capture(after)) == list(snapshot.capture(before))
     assert after.deleted_topics.last_number("t2499", MINE, TopicId(5)) == 2_500
+
+
+def test_a_deletion_that_a_checkpoint_knew_changes_nothing(monkeypatch) -> None:
+    """Records since a checkpoint began are replayed on what it kept at its end."""
+    monkeypatch.setattr(deleted_topics, "KEPT_MAX", 2)
+    deletions = [("a", TopicId(1)), ("a", TopicId(2)), ("b", TopicId(3)), ("c", TopicId(4))]
+    before, after = Shard(7), Shard(7)
+    for shard in (before, after):
+        for serial, (name, topic_id) in enumerate(deletions, 1):
+            put = [(MINE, Sequence(serial))]
+            shard.deleted_topics.deleted(name, topic_id, put, Serial(serial))
+        for blob in snapshot.capture(before):
+            snapshot.restore(after, blob)
+    assert list(snapshot.capture(after)) == list(snapshot.capture(before))
+    assert after.deleted_topics.last_number("a", MINE, TopicId(2)) == 0
