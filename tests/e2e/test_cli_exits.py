@@ -186,7 +186,8 @@ def test_7_a_damaged_log_is_refused_shown_and_mended_when_told_to(
     data = ("--data", str(serving.data))
     refused = once("serve", *data, "--bind", "tcp://127.0.0.1:*")
     assert refused.code == 7
-    assert "once repair" in refused.err
+    assert f"`once repair --data {serving.data}`" in refused.err
+    assert refused.err.count("once repair") == 1
     shown = once("repair", *data)
     assert shown.code == 7
     assert str(log) in shown.text

@@ -5,10 +5,12 @@ was taken out of a log is anywhere else than in the log or in quarantine; a back
 leaves the one before, and one that is not whole is refused in words.
 """
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
-from tests.simulation.crashed_server import Ledger, Machine
+from tests.simulation.crashed_server import OPTIONS, Ledger, Machine
 
 from oncemq.core.names import ClientId
 from oncemq.core.records import Retention
@@ -16,7 +18,11 @@ from oncemq.errors import StorageRefused
 from oncemq.server import driver
 from oncemq.server.examination import accept_loss, examine, faults
 from oncemq.storage.backup import back_up, restore
+from oncemq.storage.checkpoint import read_checkpoint
+from oncemq.storage.layout import read_format
 from oncemq.storage.manifest import read_manifest
+from oncemq.storage.recovery import open_log
+from oncemq.storage.segment import HEADER_BYTES
 from oncemq.testing import proof
 from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -45,6 +51,15 @@ def filled(disk: FaultyDisk) -> Machine:
         machine.group(("a", b"p", 2, 400), ("kept", b"q", 1, 500))()
     machine.housekeep(12)
     grow(machine)
+    return machine
+
+
+def filled_more(disk: FaultyDisk) -> Machine:
+    """The newest checkpoint begins segments behind the one before."""
+    machine = filled(disk)
+    grow(machine)
+    grow(machine)
+    machine.housekeep(4)
     return machine
 
 
@@ -84,6 +99,25 @@ def damage(disk: FaultyDisk, share: float) -> bytes:
     return around
 
 
+def behead(disk: FaultyDisk) -> bytes:
+    """Take the header of the segment where the newest checkpoint begins; what is there now."""
+    form = read_format(disk, DATA)
+    assert form is not None
+    names = disk.names(f"{DATA}/checkpoints")
+    read = read_checkpoint(disk, f"{DATA}/checkpoints/{names[-1]}", form.identity)
+    assert read is not None
+    assert len(names) == 2, "the one before is to help"
+    logs = [name for name in disk.names(f"{DATA}/log") if name.endswith(".log")]
+    name = [name for name in logs if int(name[:20]) <= read[0].begin + 1][-1]
+    assert name > names[0][:20], "it begins behind the older one"
+    file = disk.open(f"{DATA}/log/{name}")
+    file.write([bytes(HEADER_BYTES)], 0)
+    file.sync()
+    around = file.read(HEADER_BYTES - 8, 32)
+    file.close()
+    return around
+
+
 def mend(disk: FaultyDisk) -> None:
     accept_loss(disk, DATA, random_bytes=Random(9).randbytes)
 
@@ -93,12 +127,14 @@ def places(disk: FaultyDisk) -> bytes:
     return kept + everything(disk, f"{DATA}/log")
 
 
-def enumerate_repair(share: float) -> CrashPoints:
+def enumerate_repair(
+    fill: Callable[[FaultyDisk], Machine], harm: Callable[[FaultyDisk], bytes]
+) -> CrashPoints:
     disk = FaultyDisk(Random(5))
-    machine = filled(disk)
+    machine = fill(disk)
     before = payloads(machine)
     machine.log.close()
-    damaged = damage(disk, share)
+    damaged = harm(disk)
     assert not examine(disk, DATA).sound
     readable = {damaged, *(each for each in before if each in places(disk))}
 
@@ -124,12 +160,20 @@ def enumerate_repair(share: float) -> CrashPoints:
     return points
 
 
-@pytest.mark.parametrize("share", [0.0, 0.7, 0.95])
+@pytest.mark.parametrize(
+    ("name", "fill", "harm"),
+    [
+        ("0", filled, partial(damage, share=0.0)),
+        ("70", filled, partial(damage, share=0.7)),
+        ("95", filled, partial(damage, share=0.95)),
+        ("header", filled_more, behead),
+    ],
+)
 def test_no_power_cut_at_any_call_of_a_repair_leaves_a_log_that_cannot_be_mended(
-    share: float,
+    name: str, fill: Callable[[FaultyDisk], Machine], harm: Callable[[FaultyDisk], bytes]
 ) -> None:
-    with proof.campaign(f"crash-repair-{int(share * 100)}") as tally:
-        points = enumerate_repair(share)
+    with proof.campaign(f"crash-repair-{name}") as tally:
+        points = enumerate_repair(fill, harm)
         tally.add("recoveries", points.recoveries)
     assert points.recoveries > 50
 
@@ -207,6 +251,22 @@ def test_a_backup_that_is_cut_off_leaves_the_one_before(part: int) -> None:
     assert points.recoveries > 100
 
 
+def serve_new(disk: FaultyDisk) -> None:
+    open_log(disk, NEW, OPTIONS, random_bytes=Random(1).randbytes)
+
+
+def look_at_new(disk: FaultyDisk) -> None:
+    examine(disk, NEW)
+
+
+def save_new(disk: FaultyDisk) -> None:
+    back_up(disk, NEW, "/backup2", progress=nothing, judge=faults)
+
+
+def bring_back_new(disk: FaultyDisk) -> None:
+    bring_back(disk, NEW)
+
+
 def test_a_restore_that_is_cut_off_is_refused_and_can_be_begun_again() -> None:
     disk = FaultyDisk(Random(5))
     machine = filled(disk)
@@ -219,10 +279,13 @@ def test_a_restore_that_is_cut_off_is_refused_and_can_be_begun_again() -> None:
         if "FORMAT" in names:
             assert examine(crashed, NEW).sound
             assert payloads_at(crashed, NEW) == due
-            return 1
-        if names:
-            with pytest.raises(StorageRefused, match="not empty"):
-                bring_back(crashed, NEW)
+            assert "RESTORING" not in crashed.names(NEW), "the mark stays on a log that is served"
+        elif "RESTORING" in names:
+            for use in (serve_new, look_at_new, save_new, bring_back_new):
+                with pytest.raises(StorageRefused, match="was cut off"):
+                    use(crashed)
+        else:
+            assert set(names) <= {"RESTORING.tmp"}, "something was restored before the mark"
         bring_back(crashed, "/other")
         return 1
 

@@ -9,7 +9,7 @@ from oncemq.cli import output
 from oncemq.cli.command import command, setting, settings
 from oncemq.cli.progress import Progress
 from oncemq.cli.session import Session
-from oncemq.errors import StorageRefused
+from oncemq.errors import Corrupt, StorageRefused
 
 
 @settings(setting("data", "DIR", "The data directory; ~/.local/share/oncemq by default."))
@@ -22,6 +22,7 @@ def backup(session: Session, backup: Path) -> None:
     verified. A second backup into the same directory copies only what is new, and what of the
     backup itself does not hold any more. `once restore` makes a data directory of it.
     """
+    from oncemq.cli.failures import naming_repair
     from oncemq.server.examination import faults
     from oncemq.storage.backup import back_up
     from oncemq.storage.disk import LocalDisk
@@ -37,7 +38,10 @@ def backup(session: Session, backup: Path) -> None:
             copied += size
             progress.update(copied, None)
 
-        report = back_up(LocalDisk(), str(data), str(backup), progress=note, judge=faults)
+        try:
+            report = back_up(LocalDisk(), str(data), str(backup), progress=note, judge=faults)
+        except Corrupt as error:
+            raise naming_repair(error, str(data)) from error
     again = f"; of these, {', '.join(report.replaced)} did not hold any more in the backup"
     session.answer(
         {

@@ -5,6 +5,7 @@ no one foresaw keeps its traceback, for it is our mistake.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -116,6 +117,15 @@ def _hint(error: errors.OnceMQError, seen: str | None) -> str | None:
         noted.append(HINTS[error.code])
     usual = None if "`once " in error.detail else HINTS.get(error.code)
     return "; ".join(noted) or usual
+
+
+def naming_repair(error: errors.Corrupt, data: str) -> errors.Corrupt:
+    """Damage in a data directory, with the command that shows it, as it is to be typed."""
+    command = f"`once repair --data {shlex.quote(data)}`"
+    detail = error.detail.replace("`once repair`", command)
+    if "`once " not in detail:
+        detail += f"; {command} shows the damage and the choices"
+    return errors.Corrupt(detail, code=error.code)
 
 
 def _usage(error: click.UsageError, session: "Session") -> int:

@@ -13,7 +13,7 @@ from oncemq.errors import Corrupt, StorageRefused
 if TYPE_CHECKING:
     from oncemq.server.examination import Examination
     from oncemq.server.inventory import Missing
-    from oncemq.storage.diagnosis import Damage
+    from oncemq.storage.findings import Damage
 
 
 @settings(setting("data", "DIR", "The data directory; ~/.local/share/oncemq by default."))

@@ -1,5 +1,6 @@
 """`once restore`."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -42,10 +43,11 @@ def restore(session: Session, backup: Path) -> None:
             random_bytes=secrets.token_bytes,
             progress=note,
         )
+    place = shlex.quote(str(data))
     if not examine(LocalDisk(), str(data)).sound:
-        raise Corrupt(f"{data} was restored, and is not whole: `once repair --data {data}`")
+        raise Corrupt(f"{data} was restored, and is not whole: `once repair --data {place}`")
     session.answer(
         {"backup": str(backup), "data": str(data), "last_serial": manifest.last_serial},
         f"{data} holds the log up to serial {manifest.last_serial:,}; start it with "
-        f"`once serve --data {data}`",
+        f"`once serve --data {place}`",
     )

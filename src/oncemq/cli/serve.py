@@ -1,6 +1,5 @@
 """`once serve`."""
 
-import shlex
 from typing import TYPE_CHECKING
 
 from oncemq.cli.command import command, setting, settings
@@ -39,6 +38,7 @@ def serve(session: Session) -> None:
     """
     from oncemq.assembly import serve as run
     from oncemq.cli import logs
+    from oncemq.cli.failures import naming_repair
 
     config = session.config
     logs.start(config.log_level, config.log_format)
@@ -62,8 +62,6 @@ def serve(session: Session) -> None:
     try:
         run(config, ready=ready)
     except Corrupt as error:
-        command = f"once repair --data {shlex.quote(str(config.data))}"
-        error.add_note(f"`{command}` shows the damage and the choices")
-        raise
+        raise naming_repair(error, str(config.data)) from error
     if session.json:
         session.emit({"stopped": True})

@@ -13,8 +13,8 @@ from oncemq.server import inventory
 from oncemq.server.inventory import Missing
 from oncemq.storage import repair
 from oncemq.storage.catalog import Catalog
-from oncemq.storage.diagnosis import Contents, Diagnosis
 from oncemq.storage.disk import LockingDisk
+from oncemq.storage.findings import Contents, Diagnosis
 from oncemq.storage.gaps import gaps
 from oncemq.storage.layout import Hole
 

@@ -14,17 +14,26 @@ vanished while it was copied: compaction replaces segments by others. A restored
 generation: its clients may have seen what came after the backup.
 """
 
+import shlex
 from collections.abc import Callable
 
 import msgspec
 
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.checkpoint import read_checkpoint
-from oncemq.storage.diagnosis import Diagnosis, diagnose_copy
+from oncemq.storage.diagnosis import diagnose_copy
 from oncemq.storage.disk import Disk, File, LockingDisk
 from oncemq.storage.end import read_end
+from oncemq.storage.findings import Diagnosis
 from oncemq.storage.framing import Bad, frame_key
-from oncemq.storage.layout import Format, continue_format, read_format, replace_file
+from oncemq.storage.layout import (
+    RESTORING,
+    Format,
+    continue_format,
+    must_not_be_half,
+    read_format,
+    replace_file,
+)
 from oncemq.storage.manifest import (
     FOLDERS,
     MANIFEST,
@@ -115,7 +124,7 @@ class _BackUp:
             raise Corrupt(
                 f"no server would start on the copy of {self.directory} ({told}{more}). The "
                 f"backup that {self.backup} holds stays as it was; stop the server, and look with "
-                f"`once repair --data {self.directory}`"
+                f"`once repair --data {shlex.quote(self.directory)}`"
             )
         manifest = Manifest(self.form, tuple(files), self.last_serial)
         text = msgspec.json.format(msgspec.json.encode(manifest))
@@ -279,7 +288,10 @@ def restore(
     random_bytes: Callable[[int], bytes],
     progress: Progress,
 ) -> Manifest:
-    """Make a data directory of a backup. What is there is never overwritten."""
+    """Make a data directory of a backup. What is there is never overwritten.
+
+    Until it is whole it has a mark, by which everybody knows it for what it is.
+    """
     if MANIFEST not in disk.names(backup):
         raise StorageRefused(f"{backup} has no {MANIFEST}: it is no backup, or was never finished")
     lock = lock_backup(disk, backup)
@@ -287,10 +299,13 @@ def restore(
         manifest = read_manifest(disk, backup)
         assert manifest is not None
         disk.make_directory(directory)
-        if disk.names(directory):
+        names = disk.names(directory)
+        must_not_be_half(directory, names)
+        if names:
             raise StorageRefused(
                 f"{directory} is not empty; restore into a new directory, or move this one away"
             )
+        replace_file(disk, f"{directory}/{RESTORING}", b"")
         for folder in FOLDERS:
             disk.make_directory(f"{directory}/{folder}")
         for each in manifest.files:
@@ -299,6 +314,7 @@ def restore(
         for folder in FOLDERS:
             disk.sync_directory(f"{directory}/{folder}")
         continue_format(disk, directory, manifest.format, random_bytes)
+        disk.remove(f"{directory}/{RESTORING}")  # a power cut may bring it back: the opening knows
         return manifest
     finally:
         lock.release()

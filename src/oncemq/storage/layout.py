@@ -3,15 +3,17 @@
     DIR/FORMAT        JSON: format, identity, tag, generation, the holes that a person agreed to;
                       written last when a log is made
     DIR/END           JSON: how far the log is known to be durable
+    DIR/RESTORING     while a backup is copied into the directory; without FORMAT: it was cut off
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints
     DIR/torn/         copies of what recovery cut off · DIR/quarantine/ of what repair cut off
 
 Law: a directory without FORMAT is new, or was never finished, or is refused; it is never
-taken for an empty log when it holds records.
+taken for an empty log when it holds records, nor for a log when a restore stopped halfway.
 """
 
+import shlex
 import zlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -26,6 +28,7 @@ from oncemq.storage.segment import HEADER_BYTES, new_log_segment
 
 VERSION = 1
 IDENTITY_BYTES = 16
+RESTORING = "RESTORING"
 GONE = ".gone"  # the end of a directory's name: a log that is being removed
 
 
@@ -68,7 +71,7 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
         return found
     for folder in ("log", "checkpoints"):
         disk.make_directory(f"{directory}/{folder}")
-    _must_be_new(disk, f"{directory}/log")
+    _must_be_new(disk, directory)
     tag = _random_tag(random_bytes)
     form = Format(VERSION, random_bytes(IDENTITY_BYTES), tag)
     first = new_log_segment(f"{directory}/log", form.identity, 1, frame_key(form.identity))
@@ -135,9 +138,11 @@ def _write_format(disk: Disk, directory: str, form: Format) -> Format:
 
 
 def read_format(disk: Disk, directory: str) -> Format | None:
-    """What FORMAT says; None when there is none. A newer format is refused."""
+    """What FORMAT says; None when there is none. A newer format is refused, and half a restore."""
     path = f"{directory}/FORMAT"
-    if "FORMAT" not in disk.names(directory):
+    names = disk.names(directory)
+    must_not_be_half(directory, names)
+    if "FORMAT" not in names:
         return None
     file = disk.open(path)
     try:
@@ -170,26 +175,44 @@ def read_format(disk: Disk, directory: str) -> Format | None:
     return form
 
 
-def _must_be_new(disk: Disk, folder: str) -> None:
+def must_not_be_half(directory: str, names: Sequence[str]) -> None:
+    """Refuse a directory that a restore has begun and not finished: FORMAT is its last file."""
+    if RESTORING in names and "FORMAT" not in names:
+        place = shlex.quote(directory)
+        raise StorageRefused(
+            f"a restore into {directory} was cut off, and what is there is not whole. Remove it "
+            f"(`rm -r {place}`), and restore again: `once restore BACKUP --data {place}`",
+            code="restore_cut_off",
+        )
+
+
+def _must_be_new(disk: Disk, directory: str) -> None:
     """Without FORMAT, only what the making of a log leaves behind may lie here."""
+    for name in disk.names(f"{directory}/checkpoints"):
+        raise _nameless(f"{directory}/checkpoints", name)
+    folder = f"{directory}/log"
     for name in disk.names(folder):
         file = disk.open(f"{folder}/{name}")
         size = file.size()
         file.close()
         if size > HEADER_BYTES:
-            raise Corrupt(
-                f"{folder} holds {name} but there is no FORMAT file beside it; `once repair` shows "
-                "the way out"
-            )
+            raise _nameless(folder, name)
         disk.remove(f"{folder}/{name}")
 
 
+def _nameless(folder: str, name: str) -> Corrupt:
+    return Corrupt(
+        f"{folder} holds {name} but there is no FORMAT file beside it; `once repair` shows the way "
+        "out"
+    )
+
+
 def tidy(disk: Disk, directory: str) -> list[str]:
-    """Remove temporary files a crash left; the names removed."""
+    """Remove what a crash left: temporary files, the mark of a restore that was just finished."""
     removed: list[str] = []
     for folder in (directory, f"{directory}/log", f"{directory}/checkpoints"):
         for name in disk.names(folder):
-            if name.endswith(".tmp"):
+            if name.endswith(".tmp") or name == RESTORING:
                 disk.remove(f"{folder}/{name}")
                 removed.append(name)
     return removed

@@ -27,7 +27,11 @@ def find_format(disk: Disk, directory: str) -> tuple[Format, str]:
     identities = _identities(disk, directory)
     if len(identities) != 1:
         told = "no segment says whose log it is" if not identities else "the segments disagree"
-        raise Corrupt(f"{directory}/FORMAT: {why}, and {told}: it is not the directory of a log")
+        raise Corrupt(
+            f"{directory}/FORMAT: {why}, and {told}: it is not the directory of a log, or what is "
+            "left of it is not enough. Restore a backup into another directory: `once restore "
+            "BACKUP --data DIR`"
+        )
     return Format(VERSION, identities.pop(), UNKNOWN_TAG), why
 
 

@@ -13,8 +13,9 @@ from oncemq.core.records import Committed, MessagesStored, PartKept
 from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import StorageRefused
 from oncemq.storage.compaction import ColdWriter, Moved
-from oncemq.storage.diagnosis import Damage, Diagnosis, diagnose_files, valid_frames
+from oncemq.storage.diagnosis import diagnose_files
 from oncemq.storage.disk import Disk, LockingDisk
+from oncemq.storage.findings import Damage, Diagnosis, valid_frames
 from oncemq.storage.forgiving import ForgivingFile
 from oncemq.storage.framing import Frame, frame_key
 from oncemq.storage.index import BlockCache
@@ -129,12 +130,12 @@ def _salvage(disk: Disk, directory: str, damage: Damage) -> None:
         ]
     finally:
         file.close()
-    if kept:
+    if kept and damage.home is not None:
         edition = int(name[21:27]) + 1 if name.endswith(".cold") else 1
         header = Header(
             COLD,
             form.identity,
-            int(name[:20]),
+            damage.home,
             last_serial=max(moved.serial for moved in kept),
             edition=edition,
             sources=(name,),

@@ -15,7 +15,7 @@ from oncemq.core.records import MessagesStored
 from oncemq.errors import OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine, faults
 from oncemq.storage.backup import back_up, restore
-from oncemq.storage.diagnosis import valid_frames
+from oncemq.storage.findings import valid_frames
 from oncemq.storage.framing import frame_key
 from oncemq.storage.layout import read_format
 from oncemq.storage.manifest import read_manifest

@@ -11,9 +11,10 @@ import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.backup import Report, back_up, restore
-from oncemq.storage.diagnosis import Diagnosis
 from oncemq.storage.disk import LocalFile
+from oncemq.storage.findings import Diagnosis
 from oncemq.storage.manifest import read_manifest
+from oncemq.storage.repair import diagnose
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 
@@ -486,3 +487,70 @@ def test_another_history_of_the_same_size_is_copied_again(
     other = restored(scribe, make_scribe, backup, tmp_path / "new")
     assert other.payloads(1) == scribe.payloads(1)
     other.log.close()
+
+
+# ------------------------------------------------------------------ a restore that was cut off
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_restore_that_was_killed_is_known_as_one_to_everybody(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    backup, data = tmp_path / "backup", tmp_path / "a place"
+    fill(scribe)
+    scribe.checkpoint(b"state")
+    save(scribe, backup)
+
+    def kill(name: str, _: int) -> None:
+        if name.endswith(".log"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        restore(
+            scribe.disk, str(backup), str(data), random_bytes=secrets.token_bytes, progress=kill
+        )
+    judge = Diagnosis.faults
+    another = str(tmp_path / "another")
+    for use in (
+        lambda: make_scribe(data, scribe.disk),
+        lambda: diagnose(scribe.disk, str(data)),
+        lambda: back_up(scribe.disk, str(data), another, progress=nothing, judge=judge),
+        lambda: bring_back(scribe, backup, data),
+    ):
+        with pytest.raises(StorageRefused, match=r"cut off.*once restore BACKUP --data '.*place'"):
+            use()
+    shutil.rmtree(data)
+    assert restored(scribe, make_scribe, backup, data).payloads(1) == scribe.payloads(1)
+
+
+def test_the_mark_of_a_restore_that_was_finished_is_removed_by_the_opening(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    backup, data = tmp_path / "backup", tmp_path / "data2"
+    fill(scribe)
+    save(scribe, backup)
+    bring_back(scribe, backup, data)
+    assert not (data / "RESTORING").exists()
+    (data / "RESTORING").touch()  # a power cut brought its name back
+    assert diagnose(scribe.disk, str(data)).healthy
+    other = make_scribe(data, scribe.disk)
+    assert other.payloads(1) == scribe.payloads(1)
+    other.log.close()
+    assert not (data / "RESTORING").exists()
+
+
+def test_checkpoints_without_a_log_are_no_new_directory(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    scribe.checkpoint(b"state")
+    scribe.log.close()
+    (tmp_path / "left" / "log").mkdir(parents=True)
+    shutil.copytree(scribe.directory / "checkpoints", tmp_path / "left" / "checkpoints")
+    with pytest.raises(Corrupt, match="no FORMAT file beside it"):
+        make_scribe(tmp_path / "left", scribe.disk)
+    with pytest.raises(Corrupt, match=r"no segment says whose log.*`once restore BACKUP"):
+        diagnose(scribe.disk, str(tmp_path / "left"))

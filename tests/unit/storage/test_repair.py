@@ -1,6 +1,7 @@
 """Diagnosis and repair: what is lost is named, kept aside, and only when a person says so."""
 
 import secrets
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from oncemq.core.generations import NAME_BITS, continued
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.diagnosis import Diagnosis, Lost
+from oncemq.storage.findings import Diagnosis, Lost
 from oncemq.storage.index import BlockCache
 from oncemq.storage.layout import raise_generation, read_format
 from oncemq.storage.planning import Live, Plan
@@ -287,3 +288,134 @@ def test_a_directory_without_its_segments_is_not_called_sound(scribe: Any) -> No
     assert "has no segment" in found.damages[-1].why
     (scribe.directory / "log").rmdir()
     assert not diagnose(scribe.disk, str(scribe.directory)).healthy
+
+
+# ------------------------------------------------------------------ the checkpoint before
+
+
+def with_two_checkpoints(scribe: Any) -> list[Path]:
+    """A log that begins behind serial 1, closed; the older checkpoint begins segments before."""
+    for number in range(60):
+        scribe.store(1, b"m%02d " % number + b"x" * 100)
+        if number in (30, 50):
+            scribe.checkpoint(b"at %d" % scribe.log.last_serial)
+    assert scribe.compact(lambda _: 20) > 0
+    scribe.log.close()
+    assert scribe.segments[0].name != f"{1:020d}.log"
+    return scribe.segments
+
+
+def holding(segments: list[Path], serial: int) -> int:
+    """Which segment a serial is in."""
+    return max(n for n, path in enumerate(segments) if int(path.name[:20]) <= serial)
+
+
+def test_a_damaged_header_where_the_newest_checkpoint_begins_costs_what_comes_after(
+    scribe: Any,
+) -> None:
+    segments = with_two_checkpoints(scribe)
+    victim = segments[holding(segments, 52)]
+    with victim.open("r+b") as file:
+        file.write(bytes(64))
+    found = mend(scribe)
+    assert found.last_serial == int(victim.name[:20]) - 1
+    assert [Path(path).name for path in found.checkpoints if "END" not in path] == [
+        f"{51:020d}.ckpt"
+    ]
+    assert scribe.open().states == [b"at 31"]
+    assert sorted(scribe.payloads(1, 20)) == list(range(20, found.last_serial))
+
+
+def test_damage_that_the_older_checkpoint_does_not_cover_ends_the_log_there(scribe: Any) -> None:
+    """The newest is lost with the end of the log, and the one before needs what lies between."""
+    segments = with_two_checkpoints(scribe)
+    between = segments[holding(segments, 40)]
+    damage(between, 200)
+    newest = segments[holding(segments, 52)]
+    newest.write_bytes(bytes(64) + newest.read_bytes()[64:])
+    found = mend(scribe)
+    assert found.last_serial < 41
+    assert [damage.path for damage in found.damages if not damage.path.endswith("END")] == [
+        str(between)
+    ]
+    assert scribe.open().states == [b"at 31"]
+    assert sorted(scribe.payloads(1, 20)) == list(range(20, found.last_serial))
+
+
+def test_a_newest_checkpoint_of_another_history_is_given_up_for_the_one_before(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    segments = with_two_checkpoints(scribe)
+    other = make_scribe(tmp_path / "other", scribe.disk)
+    for number in range(60):
+        other.store(1, b"n%02d " % number + b"x" * 100)
+        if number in (30, 50):
+            other.checkpoint(b"another")
+    other.log.close()
+    name = f"checkpoints/{51:020d}.ckpt"
+    (scribe.directory / name).write_bytes((other.directory / name).read_bytes())
+    with pytest.raises(Corrupt, match="another time"):
+        scribe.open()
+    found = mend(scribe)
+    assert (found.damages, found.last_serial) == ([], 60)
+    assert scribe.open().states == [b"at 31"]
+    assert sorted(scribe.payloads(1, 20)) == list(range(20, 60))
+    assert scribe.segments == segments
+
+
+# ------------------------------------------------------------------ segments under wrong names
+
+
+def test_a_segment_with_the_content_of_another_is_not_salvaged_twice(scribe: Any) -> None:
+    """In its place the messages of the other would be found before those that come earlier."""
+    segments = with_two_checkpoints(scribe)
+    victim, original = segments[0], segments[2]
+    after = int(segments[1].name[:20]) - 1  # the first offset behind it: one message a serial
+    victim.write_bytes(original.read_bytes())
+    victim.with_suffix(".idx").unlink()
+    found = mend(scribe)
+    assert ["says it is" in damage.why for damage in found.damages] == [True]
+    assert (scribe.directory / "quarantine" / victim.name).exists()
+    scribe.open()
+    assert diagnose_again(scribe).healthy
+    assert list(scribe.payloads(1, after)) == list(range(after, 60))
+    holders = scribe.log._catalog.extents(1)
+    assert all(one.end_offset <= two.first_offset for one, two in pairwise(holders))
+
+
+def diagnose_again(scribe: Any) -> Diagnosis:
+    scribe.log.close()
+    found = diagnose(scribe.disk, str(scribe.directory))
+    scribe.open()
+    return found
+
+
+def test_a_segment_that_is_only_there_under_a_wrong_name_is_salvaged_in_its_own_place(
+    scribe: Any,
+) -> None:
+    segments = with_two_checkpoints(scribe)
+    first, misplaced, after = segments[0], segments[2], segments[3]
+    gone = range(int(first.name[:20]) - 1, int(segments[1].name[:20]) - 1)
+    for path in (first, misplaced):
+        path.with_suffix(".idx").unlink()
+    misplaced.rename(first)
+    assert int(after.name[:20]) < 51, "the newest checkpoint covers it"
+    mend(scribe)
+    scribe.open()
+    kept = [offset for offset in range(20, 60) if offset not in gone]
+    assert [offset for offset in scribe.payloads(1, gone.stop) if offset >= 20] == [
+        offset for offset in kept if offset >= gone.stop
+    ]
+
+
+def test_a_segment_of_the_tail_under_an_older_name_is_not_salvaged_beyond_the_end(
+    scribe: Any,
+) -> None:
+    segments = with_two_checkpoints(scribe)
+    first, last = segments[0], segments[-1]
+    first.with_suffix(".idx").unlink()
+    last.rename(first)
+    found = mend(scribe)
+    scribe.open()
+    assert found.last_serial == scribe.log.last_serial == int(last.name[:20]) - 1
+    assert max(scribe.payloads(1, int(segments[1].name[:20]) - 1)) == found.last_serial - 1
