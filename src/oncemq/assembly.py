@@ -72,6 +72,7 @@ class Server:
             opened = open_log(disk, str(data), options, random_bytes=secrets.token_bytes)
             self._log = opened.log
             undo.callback(opened.log.close)
+            opened.log.room.secure()
             shard = self._recover(opened)
             agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
             missing = inventory.take(shard, opened.log, agreed=agreed)

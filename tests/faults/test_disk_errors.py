@@ -3,6 +3,7 @@ on a disk that is really full (a small tmpfs): no false acknowledgement, clear w
 """
 
 import os
+import secrets
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,10 @@ from tests.faults.inject import injection, why_no_strace
 from oncemq import Client
 from oncemq.core.records import Retention
 from oncemq.errors import StorageFull, StorageUnreadable
+from oncemq.server.examination import faults
+from oncemq.storage.backup import back_up
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.restore import restore
 from oncemq.testing import proof
 from oncemq.testing.power import power_disk, why_no_power_disk
 
@@ -246,6 +251,59 @@ def test_a_server_killed_and_started_on_a_full_disk_goes_on(
             until(lambda: fill(client, stored, most=1), 60, what="room after the subscriber")
             assert fill(client, stored + 1, most=20) == 20
         nursery.end(serving.process)
+
+
+def test_a_restored_server_on_a_full_disk_goes_on(nursery: FaultNursery, tmp_path: Path) -> None:
+    """Others took all that the restore left: it has its reserve, and subscribers catch up."""
+    with tmpfs(tmp_path / "first", "12m") as first, tmpfs(tmp_path / "small", "12m") as small:
+        serving = CommandServing(nursery, tmp_path, first / "data")
+        with Client(serving.start(), id="ada", state=tmp_path / "ada") as client:
+            client.subscribe("orders")
+            stored = fill(client, 0)
+            assert stored > 50
+        save(first / "data", tmp_path / "backup")
+        nursery.end(serving.process)
+        bring_back(tmp_path / "backup", small / "data")
+        take_room(small, but=0)
+        (tmp_path / "again").mkdir()
+        serving = CommandServing(nursery, tmp_path / "again", small / "data")
+        with Client(serving.start(), id="ada", state=tmp_path / "ada") as client:
+            got: list[int] = []
+            while messages := client.get("orders", limit=1000):
+                got += [int(m.payload[:8]) for m in messages]
+            assert got == list(range(stored))
+            until(lambda: fill(client, stored, most=1), 60, what="room after the subscriber")
+        nursery.end(serving.process)
+
+
+def test_a_restore_without_room_says_how_much_it_needs(
+    nursery: FaultNursery, tmp_path: Path
+) -> None:
+    serving = CommandServing(nursery, tmp_path, tmp_path / "data")
+    with Client(serving.start()) as client:
+        client.create_topic("orders", Retention(forever=True))
+        fill(client, 0, most=30)
+    nursery.end(serving.process)
+    save(tmp_path / "data", tmp_path / "backup")
+    with (
+        tmpfs(tmp_path / "small", "2m") as small,
+        pytest.raises(StorageFull, match=r"no room for the backup.*needs 2,\d{3},\d{3} bytes"),
+    ):
+        bring_back(tmp_path / "backup", small / "data")
+
+
+def save(data: Path, backup: Path) -> None:
+    back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None, judge=faults)
+
+
+def bring_back(backup: Path, data: Path) -> None:
+    restore(
+        LocalDisk(),
+        str(backup),
+        str(data),
+        random_bytes=secrets.token_bytes,
+        progress=lambda _, __: None,
+    )
 
 
 def take_room(place: Path, *, but: int) -> None:

@@ -16,11 +16,12 @@ from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.server.examination import accept_loss, examine, faults
-from oncemq.storage.backup import Report, back_up, restore
+from oncemq.storage.backup import Report, back_up
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import read_format
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
+from oncemq.storage.restore import restore
 
 SMALL = LogOptions(
     segment_bytes=1 << 16, allocate_bytes=1 << 14, reserve_bytes=1 << 12, checkpoint_records=40

@@ -24,8 +24,8 @@ def restore(session: Session, backup: Path) -> None:
     import secrets
 
     from oncemq.server.examination import examine
-    from oncemq.storage.backup import restore as bring_back
     from oncemq.storage.disk import LocalDisk
+    from oncemq.storage.restore import restore as bring_back
 
     data = session.config.data
     copied = 0

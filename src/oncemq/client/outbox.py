@@ -29,12 +29,11 @@ from oncemq.core.outbox_records import (
 from oncemq.core.records import Marked
 from oncemq.core.step import Body
 from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
-from oncemq.storage.disk import NO_DESCRIPTORS, LockingDisk
+from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, LockingDisk
 from oncemq.storage.layout import remove_log
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
 from oncemq.storage.room import ALLOWANCE_BYTES, RETRY_MS
-from oncemq.storage.segment import DISK_FULL
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
 FRAME_BYTES = 100  # of a record beside its body, about

@@ -16,9 +16,8 @@ from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
 from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
 from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.disk import NO_DESCRIPTORS
+from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS
 from oncemq.storage.planning import Live
-from oncemq.storage.segment import DISK_FULL
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
 UPKEEP_MICROS = 1_000_000

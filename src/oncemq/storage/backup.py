@@ -1,4 +1,4 @@
-"""A copy of a log's files, taken while its server runs, and a data directory made from it.
+"""A copy of a log's files, taken while its server runs.
 
 Why files: sealed segments, cold segments and checkpoints never change under their name, so a
 second backup copies only new ones, and nothing is asked of the server. Only the segment in use
@@ -10,8 +10,7 @@ Laws: the manifest is written last, so a backup that was cut off leaves the one 
 It is written only for a set of files that a server would start on: the copy is looked at as a
 whole, its older files too, as `once repair` looks at a directory. A file that two manifests name
 only grew: the older one knows how much of it was its own. A set of files counts only if nothing
-vanished while it was copied: compaction replaces segments by others. A restored log has a raised
-generation: its clients may have seen what came after the backup.
+vanished while it was copied: compaction replaces segments by others.
 """
 
 import shlex
@@ -26,20 +25,14 @@ from oncemq.storage.disk import Disk, File, LockingDisk
 from oncemq.storage.end import read_end
 from oncemq.storage.findings import Diagnosis
 from oncemq.storage.framing import Bad, frame_key
-from oncemq.storage.layout import (
-    RESTORING,
-    Format,
-    continue_format,
-    must_not_be_half,
-    read_format,
-    replace_file,
-)
+from oncemq.storage.layout import Format, read_format, replace_file
 from oncemq.storage.manifest import (
     FOLDERS,
     MANIFEST,
     BackupView,
     Copied,
     Manifest,
+    Progress,
     checksum_of,
     holds,
     lock_backup,
@@ -53,7 +46,6 @@ PASSES_MAX = 20  # each is followed by another only when compaction took a file 
 FAULTS_TOLD = 5
 HEAD_BYTES = 4096  # more than the header of a segment or a checkpoint, where it has few sources
 
-Progress = Callable[[str, int], None]  # the file, and how many bytes of it were copied
 Judge = Callable[[Diagnosis], list[str]]  # what is wrong with a log, in words
 
 
@@ -278,65 +270,3 @@ class _BackUp:
 
 def _damaged(name: str, bad: Bad) -> Corrupt:
     return Corrupt(f"{name} is damaged at byte {bad.position}: {bad.why}")
-
-
-def restore(
-    disk: LockingDisk,
-    backup: str,
-    directory: str,
-    *,
-    random_bytes: Callable[[int], bytes],
-    progress: Progress,
-) -> Manifest:
-    """Make a data directory of a backup. What is there is never overwritten.
-
-    Until it is whole it has a mark, by which everybody knows it for what it is.
-    """
-    if MANIFEST not in disk.names(backup):
-        raise StorageRefused(f"{backup} has no {MANIFEST}: it is no backup, or was never finished")
-    lock = lock_backup(disk, backup)
-    try:
-        manifest = read_manifest(disk, backup)
-        assert manifest is not None
-        disk.make_directory(directory)
-        names = disk.names(directory)
-        must_not_be_half(directory, names)
-        if names:
-            raise StorageRefused(
-                f"{directory} is not empty; restore into a new directory, or move this one away"
-            )
-        replace_file(disk, f"{directory}/{RESTORING}", b"")
-        for folder in FOLDERS:
-            disk.make_directory(f"{directory}/{folder}")
-        for each in manifest.files:
-            if each.size:  # the oldest backups name segments that were never begun
-                _bring_back(disk, backup, directory, each, progress)
-        for folder in FOLDERS:
-            disk.sync_directory(f"{directory}/{folder}")
-        continue_format(disk, directory, manifest.format, random_bytes)
-        disk.remove(f"{directory}/{RESTORING}")  # a power cut may bring it back: the opening knows
-        return manifest
-    finally:
-        lock.release()
-
-
-def _bring_back(disk: Disk, backup: str, directory: str, each: Copied, progress: Progress) -> None:
-    path = f"{backup}/files/{each.name}"
-    left = f"{directory} is not complete: remove it, and restore another backup"
-    try:
-        source = disk.open(path)
-    except FileNotFoundError:
-        raise Corrupt(f"{path} is missing; {left}") from None
-    try:
-        copy = disk.open(f"{directory}/{each.folder}/{each.name}", create=True)
-        try:
-            for position, stretch in stretches(source, each.size):
-                copy.write([stretch], position)
-                progress(each.name, len(stretch))
-            if copy.size() != each.size or checksum_of(copy, each.size) != each.checksum:
-                raise Corrupt(f"{path} is not what was backed up; {left}")
-            copy.sync()
-        finally:
-            copy.close()
-    finally:
-        source.close()

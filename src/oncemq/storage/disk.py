@@ -19,6 +19,7 @@ from oncemq.errors import Locked
 
 Buffer = bytes | bytearray | memoryview
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 SPARE_DESCRIPTORS = 16
 
@@ -191,6 +192,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def _note_holder(descriptor: int) -> None:
+    """Say who holds a lock; on a full disk it is held all the same."""
+    holder = b"%d\n" % os.getpid()
+    try:
+        os.pwrite(descriptor, holder, 0)  # before the cut: a file that has its block keeps it
+        os.ftruncate(descriptor, len(holder))
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        os.ftruncate(descriptor, 0)
+
+
 class Spares:
     """File descriptors held back: idle peers of a server may have all the others.
 
@@ -291,8 +304,7 @@ class LocalDisk:
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            _note_holder(descriptor)
         except BlockingIOError:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)

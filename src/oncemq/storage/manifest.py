@@ -6,7 +6,7 @@ BACKUP/lock       held (flock) by who writes the backup or restores it
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -17,6 +17,8 @@ from oncemq.storage.layout import Format
 
 MANIFEST = "MANIFEST"
 FOLDERS = ("checkpoints", "log")  # of the log: what a backup has files of
+
+Progress = Callable[[str, int], None]  # the file, and how many bytes of it were copied
 
 
 class Copied(msgspec.Struct, frozen=True):

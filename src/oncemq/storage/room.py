@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog import Catalog
-from oncemq.storage.disk import NO_DESCRIPTORS, Disk
-from oncemq.storage.segment import DISK_FULL, HEADER_BYTES, Segment
+from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, Disk
+from oncemq.storage.segment import HEADER_BYTES, Segment
 
 if TYPE_CHECKING:
     from oncemq.storage.log import LogOptions
@@ -72,6 +72,16 @@ class Room:
         if fits:  # beyond the segment's usual end, where the reserve lies
             return True
         return fact and not self._lent and self._take(size, last=True)
+
+    def secure(self) -> None:
+        """Take the reserve before anything is written, as far as there is room for it.
+
+        A log that was just made, or cut by a repair, has none in its file.
+        """
+        current = self._catalog.segments[-1]
+        wanted = current.end + self.reserve
+        if wanted - current.size <= self._disk.free_bytes(self._directory):
+            self._allocate(max(wanted, current.size), rolls=False)
 
     def was_refused(self, now_ms: int) -> bool:
         """Whether something was refused for want of room a moment ago."""

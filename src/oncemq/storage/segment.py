@@ -12,7 +12,6 @@ last frame of a cold one, so a valid header says: a log segment whose predecesso
 a cold segment that is whole. `chain` is the chain value of the last frame before the segment.
 """
 
-import errno
 import struct
 import zlib
 from contextlib import suppress
@@ -22,7 +21,7 @@ import msgspec
 
 from oncemq.core.records import MessagesStored, PartKept
 from oncemq.errors import StorageRefused
-from oncemq.storage.disk import NO_DESCRIPTORS, Disk, File
+from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, Disk, File
 from oncemq.storage.framing import Bad, scan
 from oncemq.storage.index import (
     BlockCache,
@@ -36,7 +35,6 @@ from oncemq.storage.index import (
 LOG = 1
 COLD = 2
 VERSION = 1
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _MAGIC = 0x53514D4F
 _FIXED = struct.Struct("<IIII16sQQQIII")

@@ -14,11 +14,12 @@ from oncemq.core.names import TopicId
 from oncemq.core.records import MessagesStored
 from oncemq.errors import OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine, faults
-from oncemq.storage.backup import back_up, restore
+from oncemq.storage.backup import back_up
 from oncemq.storage.findings import valid_frames
 from oncemq.storage.framing import frame_key
 from oncemq.storage.layout import read_format
 from oncemq.storage.manifest import read_manifest
+from oncemq.storage.restore import restore
 from oncemq.testing.cast import SETTLING_MS, Cast, Step
 from oncemq.testing.clock import stream
 from oncemq.testing.faulty_disk import FaultyDisk

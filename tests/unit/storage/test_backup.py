@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
-from oncemq.storage.backup import Report, back_up, restore
+from oncemq.storage.backup import Report, back_up
 from oncemq.storage.disk import LocalFile
 from oncemq.storage.findings import Diagnosis
 from oncemq.storage.manifest import read_manifest
 from oncemq.storage.repair import diagnose
+from oncemq.storage.restore import restore
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 

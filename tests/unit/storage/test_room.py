@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from oncemq.storage.backup import back_up
+from oncemq.storage.findings import Diagnosis
 from oncemq.storage.log import LogOptions
+from oncemq.storage.restore import restore
 
 KIBIBYTE = 1 << 10
 OPTIONS = LogOptions(
@@ -108,6 +111,50 @@ def test_a_restart_keeps_the_reserve_behind_a_torn_tail(
     scribe.reopen()
     assert scribe.opened.report.torn == []
     scribe.log.close()
+
+
+def test_a_log_that_was_just_made_has_its_reserve_before_its_first_write(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    scribe.log.room.secure()
+    small.others = small.free_bytes("")
+    assert take_facts(scribe) > 100
+    scribe.log.close()
+
+
+def test_a_full_disk_is_left_as_it_is_where_there_is_no_reserve(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    small.others = small.free_bytes("") - 4 * KIBIBYTE
+    scribe.log.room.secure()
+    assert small.free_bytes("") == 4 * KIBIBYTE
+    assert take_facts(scribe) > 10
+    scribe.log.close()
+
+
+def test_a_restored_log_has_its_reserve_before_it_is_opened(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any
+) -> None:
+    scribe = make_scribe(tmp_path / "first", quick_disk, OPTIONS)
+    for _ in range(20):
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    scribe.checkpoint(b"state" * 1000)
+    disk, data, backup = quick_disk, tmp_path / "data", str(tmp_path / "backup")
+    back_up(disk, str(scribe.directory), backup, progress=quiet, judge=Diagnosis.faults)
+    scribe.log.close()
+    restore(disk, backup, str(data), random_bytes=bytes, progress=quiet)
+    small = SmallDisk(quick_disk, data, 1 << 30)
+    small.others = small.free_bytes("")
+    again = make_scribe(data, small, OPTIONS)
+    assert not again.log.has_room(4000_000, now_ms=0)
+    assert take_facts(again) > 100
+    again.log.close()
+
+
+def quiet(_: str, __: int) -> None: ...
 
 
 def test_puts_go_on_in_small_steps_where_there_is_no_room_for_a_large_one(
