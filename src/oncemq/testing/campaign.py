@@ -159,8 +159,10 @@ def _kinds(options: Options) -> set[str]:
     inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
     wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
     sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
-    alone = [name for name in ("required", "leases", "back") if getattr(options, name)]
-    return {*faults, *inbox, *wild, *sinks, *alone}
+    beside = [*faults, *(name for name in ("deals", "inbox", "wild") if getattr(options, name))]
+    back = ("back", *(f"back and {each}" for each in beside)) if options.back else ()
+    alone = [name for name in ("required", "leases") if getattr(options, name)]
+    return {*faults, *inbox, *wild, *sinks, *back, *alone}
 
 
 def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:

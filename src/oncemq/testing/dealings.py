@@ -5,7 +5,6 @@ its commit is in doubt nobody knows which; so its place among the events is kept
 when the world has come to rest, from what the server remembers of the owner's number.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from oncemq.client.transactions import Transaction
@@ -16,6 +15,8 @@ from oncemq.testing.history import Given, History, PutStory, name_of
 
 NEVER_HAPPENED = "never committed"
 
+Offsets = dict[str, int | None]  # the first of each topic; None: nobody wanted it
+
 
 @dataclass(slots=True, eq=False)
 class Deal:
@@ -25,14 +26,16 @@ class Deal:
     inputs: list[Given]
     outputs: list[PutStory]
     given: list[Given] = field(default_factory=list[Given])  # the inputs, once it has happened
+    is_told: bool = False  # somebody knows that it has happened
 
-    def told(self, commit: Commit, moment: int) -> None:
-        """Its application was told that it has happened."""
+    def told(self, offsets: Offsets, moment: int) -> None:
+        """That it has happened."""
+        self.is_told = True
         for story in self.outputs:
             story.answered = moment
-        self.happened({name: each[0].offset for name, each in commit.receipts.items()})
+        self.happened(offsets)
 
-    def happened(self, offsets: dict[str, int | None]) -> None:
+    def happened(self, offsets: Offsets) -> None:
         """All of it took effect."""
         self.given = self.inputs
         for story in self.outputs:
@@ -65,49 +68,57 @@ class Dealings:
     def settle(self, shard: Shard | None, history: History) -> None:
         """The world is at rest: what became of those that are in doubt?"""
         for deal in self.deals:
-            if deal.work.result is not None:
-                if not deal.given:  # learned only when its application had given up on it
-                    receipts = deal.work.result.receipts
-                    deal.happened({name: each[0].offset for name, each in receipts.items()})
-            elif deal.work.in_doubt is None:
+            if deal.work.result is None and deal.work.in_doubt is None:
                 deal.never()
-            elif shard is not None:
-                self._look_up(deal, shard)
+            elif not deal.is_told:
+                self._look_up(deal, shard, history)
             missing = [each.topic for each in deal.outputs if deal.given and each.stored is None]
             if missing:
                 history.trouble(f"torn: a commit has happened, and not for {missing}")
         self._judge_attempts(history)
 
-    def _look_up(self, deal: Deal, shard: Shard) -> None:
-        doubt = deal.work.in_doubt
-        assert doubt is not None
-        entry = shard.owners.entries.get(doubt[0])
-        found = [each for each in entry.recent if each.number == doubt[1]] if entry else []
-        if not found:
+    def _look_up(self, deal: Deal, shard: Shard | None, history: History) -> None:
+        """Its application had given up on it; its client may have learned it since."""
+        found = _found(deal.work, shard)
+        if found is not None:
+            deal.told(found, history.moment())
+        elif deal.work.result is not None:  # of a server that has gone back in time since, maybe
+            deal.happened(offsets_of(deal.work.result))
+        elif shard is not None:
             deal.never()
-            return
-        names: dict[TopicId, str] = {each.id: each.name for each in shard.topics.values()}
-        deal.happened(
-            {
-                names[each.topic_id]: None if each.first_offset < 0 else each.first_offset
-                for each in found[0].published
-            }
-        )
 
     def _judge_attempts(self, history: History) -> None:
         """Of several attempts under one number, one at most is published."""
-        seen = {name_of(each.payload).split(b".")[0] for each in _given(history)}
+        back = history.back
+        seen = {
+            name_of(each.payload).split(b".")[0] for each in history.given() if back.stays(each)
+        }
         published: dict[tuple[str, int], set[int]] = {}
         for attempt in self.attempts:
             story = attempt.story
-            if story.stored or b"%d" % story.number in seen:
+            stored = story.stored and not back.has_lost(story)
+            if stored or b"%d" % story.number in seen:
                 published.setdefault((attempt.owner, attempt.number), set()).add(story.number)
         for (owner, number), stories in published.items():
             if len(stories) > 1:
                 history.trouble(f"doubled: {owner} {number} published {sorted(stories)}")
 
 
-def _given(history: History) -> Iterable[Given]:
-    for seen in history.seen:
-        if isinstance(seen, Given):
-            yield seen
+def _found(work: Transaction, shard: Shard | None) -> Offsets | None:
+    """What the server remembers of its owner's number."""
+    if shard is None:
+        return None
+    entry = shard.owners.entries.get(vars(work)["_session"].owner)
+    for commit in entry.recent if entry else ():
+        if commit.number == vars(work)["_sent"]:
+            names: dict[TopicId, str] = {each.id: each.name for each in shard.topics.values()}
+            return {
+                names[each.topic_id]: None if each.first_offset < 0 else each.first_offset
+                for each in commit.published
+            }
+    return None
+
+
+def offsets_of(commit: Commit) -> Offsets:
+    """What its receipts say."""
+    return {name: each[0].offset for name, each in commit.receipts.items()}

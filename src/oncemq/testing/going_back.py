@@ -59,7 +59,7 @@ class GoingBack:
         self._seed = seed
         self._backed_up: int | None = None  # when the newest backup was begun
         self._since: int | None = None  # it went back to what was there at that moment
-        self._before: list[tuple[int, int, set[int]]] = []  # what was stored: see `_stored`
+        self._before: list[tuple[int, int, int]] = []  # what was stored: see `_stored`
         lives.came_up = self._came_up
 
     @property
@@ -162,15 +162,14 @@ class GoingBack:
             ],
             {
                 number
-                for topic_id, offset, numbers in self._before
+                for topic_id, offset, number in self._before
                 if topic_id not in names or offset >= shard.topics[TopicId(topic_id)].end
-                for number in numbers
             },
         )
 
 
-def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, set[int]]]:
-    """Every batch of the server's log: its topic, its first offset, the numbers of its puts."""
+def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, int]]:
+    """Every message of the server's log: its topic, its offset, the number of its put."""
     form = read_format(disk, DIRECTORY)
     names = disk.names(f"{DIRECTORY}/log") if form else []
     for name in names:
@@ -182,8 +181,8 @@ def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, set[int]]]:
             if isinstance(record, MessagesStored):
                 body = file.read(frame.body_position, frame.body_bytes)
                 payloads = batch.payloads_of(body, record.count, record.columns)
-                numbers = {int(each.split(b".", 1)[0]) for each in payloads}
-                yield record.topic_id, record.first_offset, numbers
+                for offset, payload in enumerate(payloads, record.first_offset):  # of several puts
+                    yield record.topic_id, offset, int(payload.split(b".", 1)[0])
 
 
 def _change(disk: FaultyDisk, path: str, position: int) -> None:

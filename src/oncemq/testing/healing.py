@@ -110,6 +110,9 @@ class Healing:
         return sum(process.calls.returned for process in live)
 
     def _is_idle(self, client: SimulatedClient) -> bool:
+        """Whether nothing is under way for it, nor does a person work on its state."""
+        if client.accepting:
+            return False
         return all(process.idle and process.failure is None for process in client.live())
 
     def _all_idle(self) -> bool:

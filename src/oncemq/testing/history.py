@@ -116,10 +116,12 @@ class Given:
 
 
 class Several(Protocol):
-    """Messages that were handed out together, if they were; known in the end."""
+    """Messages that were handed out together, if they were, with what was put; known in the end."""
 
     @property
     def given(self) -> list[Given]: ...
+    @property
+    def outputs(self) -> list[PutStory]: ...
 
 
 Seen = Joining | Joined | Leaving | Left | Given | Opened | Tainted | Several
@@ -171,7 +173,12 @@ class History:
                 case Opened() | Tainted():
                     yield seen
                 case _:
-                    yield from (each.fact() for each in seen.given)
+                    yield from (each.fact() for each in self.back.together(seen))
+
+    def given(self) -> Iterator[Given]:
+        """Every message that was handed out, in time to come left or not."""
+        for seen in self.seen:
+            yield from self._given_with(seen)
 
     def in_two_lives(self) -> list[str]:
         """Puts that took effect in more than one life of a topic: sent again, they were known."""

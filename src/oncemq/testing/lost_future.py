@@ -14,7 +14,7 @@ from oncemq.core.audit.facts import Joined
 from oncemq.core.audit.findings import Finding
 
 if TYPE_CHECKING:
-    from oncemq.testing.history import Given, History, PutStory, Seen
+    from oncemq.testing.history import Given, History, PutStory, Seen, Several
     from oncemq.testing.world import SimulatedClient
 
 MISSED = ("lost_prefix", "lost_middle", "lost_tail")
@@ -50,7 +50,7 @@ class LostFuture:
             return story
         unwanted = story.stored is False and story.begun > back.since
         stored = story.answered is None and story.number in self._gone  # and nobody heard of it
-        if not unwanted and not stored and not self._is_lost(story):
+        if not unwanted and not stored and not self.has_lost(story):
             return story
         return replace(
             story,
@@ -62,9 +62,8 @@ class LostFuture:
     def _gone(self) -> set[int]:
         """The numbers of puts that were stored, and are no more; settled ones are on no disk."""
         assert self.went_back is not None
-        lost = [each for each in self._history.seen if not self.stays(each)]
-        payloads = [payload for each in lost if (payload := getattr(each, "payload", b""))]
-        return self.went_back.puts | {int(payload.split(b".", 1)[0]) for payload in payloads}
+        lost = [each for each in self._history.given() if not self.stays(each)]
+        return self.went_back.puts | {int(each.payload.split(b".", 1)[0]) for each in lost}
 
     def stays(self, seen: "Seen") -> bool:
         """Whether what somebody saw is in the history that is left."""
@@ -86,6 +85,23 @@ class LostFuture:
             return False
         return given.offset < back.ends.get(given.topic, 0)
 
+    def together(self, seen: "Several") -> "list[Given]":
+        """What stays of messages that were handed out in a transaction.
+
+        Where the server lost the transaction, they may be handed out again: only the server keeps
+        the cursor of who was cut short after a commit. Then they were not, the first time.
+        """
+        kept = list(filter(self.stays, seen.given))
+        if not any(map(self.has_lost, seen.outputs)):
+            return kept
+        return [each for each in kept if _place(each) not in self._given_since]
+
+    @cached_property
+    def _given_since(self) -> set[tuple[str, str, int, int]]:
+        assert self.went_back is not None
+        moment = self.went_back.moment
+        return {_place(each) for each in self._history.given() if each.moment > moment}
+
     def excuses(self, finding: Finding) -> bool:
         """Whether what was missed lies in a hole that a person agreed to."""
         end = finding.offset + finding.count
@@ -96,10 +112,13 @@ class LostFuture:
 
     # Who knows of it is told
 
-    def let_in(self, client: "SimulatedClient", generation: int) -> None:
+    def let_in(self, client: "SimulatedClient", generation: int, process: int) -> None:
         """The server let a client in: for the first time since, it must not know more."""
         back = self.went_back
-        if back is None or generation < back.generation or client.name in self._let_in:
+        if back is None or generation < back.generation:
+            return
+        self._must_have_its_transactions(process)
+        if client.name in self._let_in:
             return
         self._let_in.add(client.name)
         for topic, (subscription, cursor) in client.journal.cursors().items():
@@ -107,6 +126,15 @@ class LostFuture:
             if not client.accepted and theirs == subscription and cursor > back.ends[topic]:
                 end = f"{topic} ended @{back.ends[topic]}"
                 self._history.trouble(f"went on: {client.name} with cursor @{cursor}, but {end}")
+
+    def _must_have_its_transactions(self, process: int) -> None:
+        """What this very process was told that it has committed; the next one cannot know it."""
+        for seen in self._history.seen:
+            for story in getattr(seen, "outputs", ()):
+                if story.process == process and story.answered and self.has_lost(story):
+                    gone = f"{story.topic}@{story.first_offset}"
+                    self._history.trouble(f"went on: process {process} had committed {gone}")
+                    return
 
     def accepted(self, story: "PutStory", client: "SimulatedClient") -> None:
         """A put has its receipt: its process must not have lost an earlier one, and not know.
@@ -118,8 +146,7 @@ class LostFuture:
             return
         for other in history.puts.values():
             mine = (other.process, other.topic) == (story.process, story.topic) and other.lasting
-            before = other.answered is not None and other.answered <= back.moment
-            if mine and before and self._is_lost(other):
+            if mine and other.answered and self.has_lost(other):
                 gone = f"{other.topic}@{other.first_offset}"
                 history.trouble(f"went on: {client.name} put more, and {gone} of its was lost")
                 return
@@ -128,7 +155,13 @@ class LostFuture:
         """Whether an older process may be let in after a newer: all say hello anew then."""
         return self.went_back is not None and client in self._history.twins
 
-    def _is_lost(self, story: "PutStory") -> bool:
+    def has_lost(self, story: "PutStory") -> bool:
+        """Whether the server has stored it, and does not have it any more."""
         back, first = self.went_back, story.first_offset
-        assert back is not None
-        return first is not None and first + story.count > back.ends.get(story.topic, 0)
+        if back is None or first is None or (story.answered or 0) > back.moment:
+            return False
+        return first + story.count > back.ends.get(story.topic, 0)
+
+
+def _place(given: "Given") -> tuple[str, str, int, int]:
+    return given.client, given.topic, given.subscription, given.offset

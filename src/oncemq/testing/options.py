@@ -36,8 +36,9 @@ FAULTS = (
 )
 LISTENING = "listening"  # subscribers listen, to a feed that loses some; drawn apart from the rest
 # What would leave nobody knowing who lost what, where the server goes back in time.
-NOT_BACK = ("clock_jump", "stale", "moving", "forgery")
+NOT_BACK = ("stale", "moving", "forgery")
 CLIENT_DISK = "client_disk"  # disks of publishers fail, or fill up; in some worlds of their own
+BESIDE_BACK = ("deals", CLIENT_DISK)  # each in some of the worlds that go back in time
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -88,13 +89,14 @@ def options_of(seed: int) -> Options:
     """The world of a seed."""
     draw = stream(seed, "options")
     back = seed % 10 == 8
+    beside = _beside_back(seed) if back else ()
     faults = _swarm(draw)
     return Options(
         seed=seed,
         faults=(
             *(fault for fault in faults if not back or fault not in NOT_BACK),
             *_listening(seed),
-            *_client_disk(seed),
+            *_client_disk(seed, beside),
         ),
         topics=draw.choice((1, 2, 2, 3)),
         publishers=draw.choice((1, 2, 2)),
@@ -113,7 +115,9 @@ def options_of(seed: int) -> Options:
         checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
         inbox=seed % 6 == 5,
-        deals=0 if back else stream(seed, "deals option").choice((0, 15, 40)),
+        deals=stream(seed, "deals option").choice((15, 40) if back else (0, 15, 40))
+        if not back or "deals" in beside
+        else 0,
         sinks=20 if seed % 10 in (1, 5) else 0,
         wild=60 if seed % 10 in (0, 2) or seed % 20 == 16 else 0,
         required=30 if seed % 10 == 3 else 0,
@@ -134,5 +138,10 @@ def _listening(seed: int) -> tuple[str, ...]:
     return (LISTENING,) if stream(seed, LISTENING).random() < 0.4 else ()
 
 
-def _client_disk(seed: int) -> tuple[str, ...]:
-    return (CLIENT_DISK,) if seed % 20 in (13, 16) else ()
+def _beside_back(seed: int) -> tuple[str, ...]:
+    draw = stream(seed, "beside back")
+    return tuple(kind for kind in BESIDE_BACK if draw.random() < 0.35)
+
+
+def _client_disk(seed: int, beside: tuple[str, ...]) -> tuple[str, ...]:
+    return (CLIENT_DISK,) if seed % 20 in (13, 16) or CLIENT_DISK in beside else ()

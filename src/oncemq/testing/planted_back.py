@@ -9,6 +9,7 @@ from oncemq.client.arrival import Arrival
 from oncemq.client.engine import Engine
 from oncemq.client.lost import Lost
 from oncemq.client.outflow import Outflow
+from oncemq.client.transactions import Transactions
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
 from oncemq.storage import backup
@@ -39,6 +40,14 @@ def _does_not_compare_its_numbers(_: Any) -> Any:
         return None
 
     return lost
+
+
+@instead(Transactions, "acknowledged", "back and deals")
+def _does_not_compare_its_transactions(_: Any) -> Any:
+    def acknowledged(self: Transactions) -> tuple[()]:
+        return ()
+
+    return acknowledged
 
 
 @instead(accepting, "goes_on_at", "back")

@@ -116,9 +116,9 @@ class Process:
                 story.recorded = False  # it was refused, and nobody heard of it: either is right
 
     def _was_refused(self, ticket: Ticket[Receipts]) -> bool:
-        """Whether its end came between dropping a refused put and saying so."""
+        """Whether its end came while a refused put was dropped, or before that was said."""
         lanes = vars(self.engine.outflow)["_publisher"].all_lanes()
-        kept = [parcel.ticket for lane in lanes for parcel in lane.parcels]
+        kept = [each.ticket for lane in lanes for each in lane.parcels if each.refusal is None]
         return not ticket.done and not any(each is ticket for each in kept)
 
     def moment(self) -> int:
@@ -344,7 +344,7 @@ class Process:
                 moment = self.history.moment()
                 opened = saw.Opened(self.client.name, self.number, engine.client_epoch, moment)
                 self.history.seen.append(opened)
-                self.history.back.let_in(self.client, engine.generation)
+                self.history.back.let_in(self.client, engine.generation, self.number)
         if engine.failure is not None and self.failure is None:
             self.failure = engine.failure
             self.world.tell(f"client {engine.failure.code}")

@@ -11,7 +11,7 @@ from oncemq.errors import OnceMQError, Unreachable
 from oncemq.testing import history as saw
 from oncemq.testing.calls import Work, carry_out
 from oncemq.testing.clock import MILLISECOND
-from oncemq.testing.dealings import Attempt, Deal, Dealings
+from oncemq.testing.dealings import Attempt, Deal, Dealings, offsets_of
 from oncemq.testing.history import Given, PutStory
 from oncemq.testing.simulated_client import Process, subscription_of
 from oncemq.wire import batch
@@ -55,7 +55,7 @@ def transact(
         history.seen.append(deal)
         commit = yield from carry_out(work.commit())
         process.world.tell("transaction committed")
-        deal.told(commit, history.moment())
+        deal.told(offsets_of(commit), history.moment())
     except OnceMQError as error:
         process.world.tell(f"transaction {error.code}")
         raise
@@ -120,9 +120,8 @@ def put_under_key(
     receipt = receipts[0]
     process.world.tell("keyed duplicate" if receipt.duplicate else "keyed new")
     known = (story.first_offset, story.stored)
-    if story.answered is None:
+    if story.answered is None or history.back.has_lost(story):
         # Whoever began it may have been fenced, and this one went on under the same key.
-        story.client, story.process = process.client.name, process.number
         story.answered = history.moment()
         story.client, story.process = process.client.name, process.number  # whoever came first
         story.first_offset, story.stored = receipt.offset, receipt.stored
@@ -151,4 +150,5 @@ def _given(process: Process, message: Message, asked: int) -> Given:
     return Given(
         process.client.name, process.number, message.topic, subscription_of(message),
         message.offset, message.payload, message.key, asked, process.history.moment(),
+        process.engine.generation,
     )  # fmt: skip
