@@ -222,9 +222,10 @@ class Engine:
         self.failure = error
         self.news.failed(error)
         for token in list(self._handlers):
-            handler = self._handlers.pop(token)
+            handler = self._handlers.pop(token, None)
             self.exchanges.end(token)
-            handler(Refused(error.code, error.detail), ())
+            if handler is not None:  # else one before it, a listener's say, has dropped it
+                handler(Refused(error.code, error.detail), ())
         self.outflow.fail(error)
 
     def close(self) -> None:

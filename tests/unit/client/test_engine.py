@@ -698,6 +698,25 @@ def test_a_verb_given_up_takes_its_request_back(world, reader) -> None:
     assert len(reader.engine.exchanges) == 0
 
 
+def test_everyone_who_waits_learns_why_a_client_failed_though_one_drops_another(world) -> None:
+    client = world.client()
+    told: list[str] = []
+
+    def first(reply, _) -> None:
+        client.engine.drop(second)  # as a listener does whose pull has failed
+        told.append(f"first {reply.code}")
+
+    def request():
+        return Done(changed=False), None
+
+    client.engine.begin(request, first)
+    second = client.engine.begin(request, lambda reply, _: told.append("second"))
+    client.engine.begin(request, lambda reply, _: told.append(f"third {reply.code}"))
+    client.engine.fail(HistoryLost("the server went back in time"))
+    assert told == ["first history_lost", "third history_lost"]
+    assert not len(client.engine.exchanges)
+
+
 def test_all_pages_of_topics_and_subscriptions_are_read(world, reader, monkeypatch) -> None:
     monkeypatch.setattr(verbs, "PAGE", 2)
     for number in range(5):
