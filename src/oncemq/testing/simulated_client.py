@@ -5,7 +5,7 @@ A `SimulatedClient` is what outlives its processes: a machine with a disk, and a
 puts one at a time, subscribing one at a time, the three beside each other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
 
@@ -17,6 +17,7 @@ from oncemq.client.state import State
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.core.names import ANONYMOUS, Micros
+from oncemq.core.publisher import Parcel
 from oncemq.errors import Fenced, HistoryLost, OnceMQError, StorageRefused, StorageUnsure
 from oncemq.testing import history as saw
 from oncemq.testing.airwaves import SimulatedEar
@@ -67,6 +68,7 @@ class Process:
         self.clock = world.clock
         self.history = world.history
         self._watched: list[tuple[Ticket[Receipts], int, PutStory]] = []
+        self._refused: list[Ticket[Receipts]] = []  # as of before a failure: to be dropped
         self.numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
         self._opened = not client.lasting
@@ -117,9 +119,12 @@ class Process:
 
     def _was_refused(self, ticket: Ticket[Receipts]) -> bool:
         """Whether its end came while a refused put was dropped, or before that was said."""
-        lanes = vars(self.engine.outflow)["_publisher"].all_lanes()
-        kept = [each.ticket for lane in lanes for each in lane.parcels if each.refusal is None]
+        kept = [each.ticket for each in self._parcels() if each.refusal is None]
         return not ticket.done and not any(each is ticket for each in kept)
+
+    def _parcels(self) -> Iterator[Parcel]:
+        for lane in vars(self.engine.outflow)["_publisher"].all_lanes():
+            yield from lane.parcels
 
     def moment(self) -> int:
         """A point in the order of events."""
@@ -338,6 +343,8 @@ class Process:
     def _look(self) -> None:
         """What became of the greeting, of the whole client, of its puts."""
         engine = self.engine
+        if engine.failure is None:
+            self._refused = [each.ticket for each in self._parcels() if each.refusal is not None]
         if self.client.lasting and self._opened != (engine.client_epoch is not None):
             self._opened = not self._opened
             if engine.client_epoch is not None:
@@ -361,6 +368,8 @@ class Process:
 
     def _answered(self, ticket: Ticket[Receipts], place: int, story: PutStory) -> None:
         if isinstance(ticket.error, UNSURE):
+            if any(each is ticket for each in self._refused):
+                story.recorded = False  # its disk may have dropped it, or not: either is right
             return  # the next start sends what was recorded
         story.answered = self.history.moment()
         self.numbered.discard(story.topic)
