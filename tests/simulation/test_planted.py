@@ -21,7 +21,7 @@ CAUGHT_BY = {
     "takes_a_failed_record_for_sent": 236,
     "claims_without_recording": 54,
     "ignores_its_cursors": 49,
-    "hands_out_before_recording": 8,
+    "hands_out_before_recording": 15,
     "settles_though_fenced": 49,
     "settles_before_delivery": 0,
     "keeps_what_was_fetched_when_it_unsubscribes": 20,

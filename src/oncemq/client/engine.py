@@ -148,6 +148,10 @@ class Engine:
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
         must_be_of(messages, self.generation)
+        self.settled(messages, synced=synced)
+
+    def settled(self, messages: list[Message], *, synced: bool = True) -> None:
+        """As `settle`, of what the server has settled: so it means the same messages."""
         moved = self.subscriber.moves(messages)
         if self.state.journal is not None and moved:
             assert self.granted is not None, "messages come after the hello"

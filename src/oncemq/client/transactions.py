@@ -354,7 +354,7 @@ class Transaction:
         engine = self._engine
         if self._last:
             settled = engine.subscriber.moves(list(self._last.values()))
-            engine.settle(list(self._last.values()))
+            engine.settled(list(self._last.values()))
             engine.subscriber.known(settled)
 
     def abort(self) -> None:

@@ -28,6 +28,11 @@ class Deal:
     given: list[Given] = field(default_factory=list[Given])  # the inputs, once it has happened
     is_told: bool = False  # somebody knows that it has happened
 
+    def learn(self, moment: int) -> None:
+        """Its client may know by now, whatever its application was told."""
+        if self.work.result is not None and not self.is_told:
+            self.told(offsets_of(self.work.result), moment)
+
     def told(self, offsets: Offsets, moment: int) -> None:
         """That it has happened."""
         self.is_told = True
@@ -68,24 +73,32 @@ class Dealings:
     def settle(self, shard: Shard | None, history: History) -> None:
         """The world is at rest: what became of those that are in doubt?"""
         for deal in self.deals:
-            if deal.work.result is None and deal.work.in_doubt is None:
+            deal.learn(history.moment())
+            if deal.is_told:
+                pass
+            elif deal.work.in_doubt is None:
                 deal.never()
-            elif not deal.is_told:
+            elif shard is not None:
                 self._look_up(deal, shard, history)
             missing = [each.topic for each in deal.outputs if deal.given and each.stored is None]
             if missing:
                 history.trouble(f"torn: a commit has happened, and not for {missing}")
         self._judge_attempts(history)
 
-    def _look_up(self, deal: Deal, shard: Shard | None, history: History) -> None:
-        """Its application had given up on it; its client may have learned it since."""
-        found = _found(deal.work, shard)
-        if found is not None:
-            deal.told(found, history.moment())
-        elif deal.work.result is not None:  # of a server that has gone back in time since, maybe
-            deal.happened(offsets_of(deal.work.result))
-        elif shard is not None:
+    def _look_up(self, deal: Deal, shard: Shard, history: History) -> None:
+        doubt = deal.work.in_doubt
+        assert doubt is not None
+        entry = shard.owners.entries.get(doubt[0])
+        found = [each for each in entry.recent if each.number == doubt[1]] if entry else []
+        if not found:
             deal.never()
+            return
+        names: dict[TopicId, str] = {each.id: each.name for each in shard.topics.values()}
+        offsets: Offsets = {
+            names[each.topic_id]: None if each.first_offset < 0 else each.first_offset
+            for each in found[0].published
+        }
+        deal.told(offsets, history.moment())
 
     def _judge_attempts(self, history: History) -> None:
         """Of several attempts under one number, one at most is published."""
@@ -102,21 +115,6 @@ class Dealings:
         for (owner, number), stories in published.items():
             if len(stories) > 1:
                 history.trouble(f"doubled: {owner} {number} published {sorted(stories)}")
-
-
-def _found(work: Transaction, shard: Shard | None) -> Offsets | None:
-    """What the server remembers of its owner's number."""
-    if shard is None:
-        return None
-    entry = shard.owners.entries.get(vars(work)["_session"].owner)
-    for commit in entry.recent if entry else ():
-        if commit.number == vars(work)["_sent"]:
-            names: dict[TopicId, str] = {each.id: each.name for each in shard.topics.values()}
-            return {
-                names[each.topic_id]: None if each.first_offset < 0 else each.first_offset
-                for each in commit.published
-            }
-    return None
 
 
 def offsets_of(commit: Commit) -> Offsets:

@@ -142,6 +142,8 @@ class GoingBack:
         if self._since is None or self._history.back.went_back is not None:
             return
         assert server.driver is not None
+        for each in self._history.several():
+            each.learn(self._history.moment())
         shard, log = server.driver.broker.shard, server.driver.log
         topics = shard.topics.values()
         names = {topic.id: topic.name for topic in topics}

@@ -6,7 +6,7 @@ OnceMQ's settled in one transaction. `moment` counts events, so of two the earli
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -115,6 +115,7 @@ class Given:
         )
 
 
+@runtime_checkable
 class Several(Protocol):
     """Messages that were handed out together, if they were, with what was put; known in the end."""
 
@@ -122,6 +123,7 @@ class Several(Protocol):
     def given(self) -> list[Given]: ...
     @property
     def outputs(self) -> list[PutStory]: ...
+    def learn(self, moment: int) -> None: ...
 
 
 Seen = Joining | Joined | Leaving | Left | Given | Opened | Tainted | Several
@@ -174,6 +176,12 @@ class History:
                     yield seen
                 case _:
                     yield from (each.fact() for each in self.back.together(seen))
+
+    def several(self) -> Iterator[Several]:
+        """Everything that was, or may have been, handed out together."""
+        for seen in self.seen:
+            if isinstance(seen, Several):
+                yield seen
 
     def given(self) -> Iterator[Given]:
         """Every message that was handed out, in time to come left or not."""

@@ -129,8 +129,8 @@ class LostFuture:
 
     def _must_have_its_transactions(self, process: int) -> None:
         """What this very process was told that it has committed; the next one cannot know it."""
-        for seen in self._history.seen:
-            for story in getattr(seen, "outputs", ()):
+        for seen in self._history.several():
+            for story in seen.outputs:
                 if story.process == process and story.answered and self.has_lost(story):
                     gone = f"{story.topic}@{story.first_offset}"
                     self._history.trouble(f"went on: process {process} had committed {gone}")

@@ -7,7 +7,7 @@ from oncemq.client import stages
 from oncemq.client.keyed import put_keyed
 from oncemq.client.transactions import Transaction
 from oncemq.client.values import Message
-from oncemq.errors import OnceMQError, Unreachable
+from oncemq.errors import HistoryLost, OnceMQError, Unreachable
 from oncemq.testing import history as saw
 from oncemq.testing.calls import Work, carry_out
 from oncemq.testing.clock import MILLISECOND
@@ -58,6 +58,8 @@ def transact(
         deal.told(offsets_of(commit), history.moment())
     except OnceMQError as error:
         process.world.tell(f"transaction {error.code}")
+        if isinstance(error, HistoryLost) and work.result is not None:
+            history.trouble(f"denied: {number} was committed, and told as lost: {error.detail}")
         raise
     finally:
         if deal is None:

@@ -9,6 +9,7 @@ from msgspec import structs
 from oncemq.client import stages, verbs
 from oncemq.client.staging import StageLine
 from oncemq.client.transactions import ROTATE_COMMITS, STAGE_MESSAGES, Transaction
+from oncemq.core.names import Micros
 from oncemq.errors import Fenced, InvalidRequest, Refused
 from oncemq.wire import batch
 
@@ -38,6 +39,13 @@ def job(world):
     job.put("in", b"a", b"b", b"c", b"d")
     job.turn()
     return job
+
+
+def begin_generation(world) -> None:
+    """The server's log goes on from an earlier state, as after a restore."""
+    world.server.log.generation = 2
+    world.server.driver.begin(Micros(world.server.now))
+    world.server.commit()
 
 
 def cursor(world, topic: str = "in") -> int:
@@ -144,6 +152,18 @@ def test_a_server_that_starts_again_knows_the_commit(world, job) -> None:
     job.wire.mend()
     assert carry_out(job) == [b"c", b"d"]
     assert world.server.stored("out") == [b"A", b"B", b"C", b"D"]
+
+
+def test_a_commit_that_a_server_does_when_it_went_back_is_not_told_as_lost(world, job) -> None:
+    work = Transaction(job.engine)
+    got = job.run(work.take("in", 2, 0))
+    job.run(work.put(["out"], items(*(message.payload for message in got))))
+    begin_generation(world)  # it has lost nothing that this client knows
+    receipt = job.run(work.commit())
+    assert receipt.receipts["out"][0].offset == 0
+    assert (world.server.stored("out"), cursor(world)) == ([b"a", b"b"], 2)
+    assert job.engine.state.cursors()["in"][1] == 2
+    assert carry_out(job) == [b"c", b"d"]
 
 
 def test_messages_settled_elsewhere_refuse_the_commit(world, job) -> None:
