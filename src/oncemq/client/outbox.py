@@ -37,7 +37,9 @@ from oncemq.storage.room import ALLOWANCE_BYTES, RETRY_MS
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
 FRAME_BYTES = 100  # of a record beside its body, about
-_OPTIONS = LogOptions(segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16)
+_OPTIONS = LogOptions(
+    segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16, checkpoints=False
+)
 
 RandomBytes = Callable[[int], bytes]
 

@@ -38,7 +38,7 @@ from oncemq.core.step import Body
 from oncemq.wire import batch
 
 FACT_BYTES = 4_096  # a step of small facts takes less
-CURSOR_BYTES = 512  # and each cursor that it moves
+CURSOR_BYTES = 128  # and each cursor that it moves, beside the name of its client
 PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be made
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
@@ -92,12 +92,12 @@ class Admission:
             return self._put(request, body, now, derived * PIECE_BYTES)
         if refusal := self._too_many(request):
             return refusal
-        moved = self._moved(request) if isinstance(request, Get | Settle | Listen) else 0
+        moved = self._moved_bytes(request) if isinstance(request, Get | Settle | Listen) else 0
         # Gets and listeners go on when the disk is full: those that settle nothing.
         nothing = isinstance(request, Get | Listen) and not moved
         if nothing or isinstance(request, _WRITES_NOTHING):
             return None
-        size = derived * PIECE_BYTES + moved * CURSOR_BYTES
+        size = derived * PIECE_BYTES + moved
         return None if self._fact_room(request, now, size) else _full()
 
     def _too_many(self, request: Request) -> Refused | None:
@@ -110,14 +110,14 @@ class Admission:
                 return Refused("too_large", f"{detail}, over the limit of {most}; ask in parts")
         return None
 
-    def _moved(self, request: Get | Settle | Listen) -> int:
-        """How many cursors a request moves at most: what fits nothing needs no room."""
+    def _moved_bytes(self, request: Get | Settle | Listen) -> int:
+        """What the cursors take that a request moves at most: what fits nothing needs no room."""
         count = 0
         for each in request.settled:
             topic = self._shard.by_name.get(each.topic)
             subscription = topic.subscriptions.get(request.client) if topic else None
             count += subscription is not None and subscription.id == each.subscription_id
-        return count
+        return count * (CURSOR_BYTES + len(request.client.encode()))
 
     def _put(
         self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int

@@ -40,6 +40,7 @@ class Housekeeping:
         self._now = now
         self._last_checkpoint = now
         self._hurries = False  # a checkpoint found no room, and was lent some
+        self._frees_first = False  # a checkpoint found no room: compact before the next one
         self._completed = 0  # jobs
         self._at_rest: tuple[int, int] | None = None  # serial and jobs when nothing was to be done
         self._ended = _ended_before(driver)  # stages that compaction has copied into their topics
@@ -65,15 +66,34 @@ class Housekeeping:
             self._next_upkeep = Micros(now + UPKEEP_MICROS)
             self._driver.upkeep(now)
             self._end_stages(now)
-            if self._checkpoint_due(now):
-                self._last_checkpoint = now
-                self._capture = snapshot.capture(self._driver.broker.shard)
-                self._writer = self._driver.log.begin_checkpoint()
-            elif (planned := self._plan()) is not None:
-                # It frees what cursors have passed: those moves must be durable before.
-                self._ready = planned, self._driver.log.last_serial
-                if self._driver.log.was_full(now // 1000):
-                    self._next_upkeep = now  # there may be more of it, and someone waits
+            self._begin_work(now)
+
+    def _begin_work(self, now: Micros) -> None:
+        """A checkpoint, if one is due; else a compaction.
+
+        After a checkpoint that found no room the compaction has the first turn: the checkpoint
+        stays due, and may never find room unless what the earlier ones cover is freed.
+        """
+        frees_first, self._frees_first = self._frees_first, False
+        if frees_first and self._compact(now):
+            return
+        if self._checkpoint_due(now):
+            self._last_checkpoint = now
+            self._capture = snapshot.capture(self._driver.broker.shard)
+            self._writer = self._driver.log.begin_checkpoint()
+        else:
+            self._compact(now)
+
+    def _compact(self, now: Micros) -> bool:
+        """Prepare the next compaction; False: there is none."""
+        planned = self._plan()
+        if planned is None:
+            return False
+        # It frees what cursors have passed: those moves must be durable before.
+        self._ready = planned, self._driver.log.last_serial
+        if self._driver.log.was_full(now // 1000):
+            self._next_upkeep = now  # there may be more of it, and someone waits
+        return True
 
     def _plan(self) -> CompactionJob | None:
         """The next compaction; not looked for again while nothing has happened."""
@@ -152,6 +172,7 @@ class Housekeeping:
             else:
                 self._capture = self._writer = None
                 self._hurries = log.room.lend()
+                self._frees_first = True
 
         janitor.give(run, swap)
 

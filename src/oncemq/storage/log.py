@@ -40,6 +40,8 @@ from oncemq.storage.segment import Segment, new_log_segment, remove_segment
 from oncemq.storage.writer import Group, GroupWriter, Part
 
 MEBIBYTE = 1 << 20
+STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
+FACT_BYTES = 128  # what a record adds that was there before this start, about
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
 
 
@@ -53,6 +55,7 @@ class LogOptions:
     reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
     disk_bytes_max: int | None = None
     sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
+    checkpoints: bool = True  # False: none is ever taken, and no room is kept for one
     checkpoint_bytes: int = 32 * MEBIBYTE
     checkpoint_records: int = 50_000
     checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
@@ -94,6 +97,10 @@ class Log:
         self._gathered: list[Part] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
+        # What records may have added to the state since the newest checkpoint, and since the
+        # one that is under way began.
+        self._unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
+        self._unsaved_since = 0
         self._compacting: CompactionJob | None = None
         self._scales = Scales()
         self.room = Room(
@@ -102,6 +109,7 @@ class Log:
             options,
             catalog,
             checkpoints=lambda: [one.size for one in self._checkpoints],
+            unsaved=lambda: self._unsaved_bytes,
             roll=self._roll,
         )
         # the writer thread's; the loop only reads its `synced`
@@ -170,6 +178,9 @@ class Log:
         current.last_serial = self._last_serial = serial
         current.chain = chain
         self._appended_bytes += size
+        grown = len(head) if body is None else STATE_BYTES
+        self._unsaved_bytes += grown
+        self._unsaved_since += grown
         return Serial(serial)
 
     def _fits(self, end: int) -> bool:
@@ -245,6 +256,7 @@ class Log:
         """Begin a checkpoint: from here on, add the state piece by piece."""
         self._begun_serial = self._last_serial
         self._appended_bytes = 0
+        self._unsaved_since = 0
         return CheckpointWriter(
             self._disk,
             f"{self._directory}/checkpoints",
@@ -284,6 +296,7 @@ class Log:
             paths = {checkpoint.path for checkpoint in kept}
             job.replaced = [old for old in self._checkpoints if old.path not in paths]
             self._checkpoints = kept
+            self._unsaved_bytes = self._unsaved_since
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None

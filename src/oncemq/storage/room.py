@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog import Catalog
+from oncemq.storage.checkpoint import KEPT
 from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, Disk
 from oncemq.storage.segment import HEADER_BYTES, Segment
 
@@ -36,6 +37,7 @@ class Room:
         catalog: Catalog,
         *,
         checkpoints: Callable[[], list[int]],  # the sizes of those kept, oldest first
+        unsaved: Callable[[], int],  # by how much the next one may be larger than the newest
         roll: Callable[[int], None],  # to a new segment of so many bytes
     ) -> None:
         self._disk = disk
@@ -43,6 +45,7 @@ class Room:
         self._options = options
         self._catalog = catalog
         self._checkpoints = checkpoints
+        self._unsaved = unsaved
         self._roll = roll
         self._refused_ms = NEVER_MS
         self._lent = False
@@ -54,8 +57,15 @@ class Room:
 
     @property
     def reserve(self) -> int:
-        """What puts leave: for small facts, and for the next checkpoint if it finds no other."""
-        return self._options.reserve_bytes + sum(self._checkpoints()[-1:])
+        """What puts leave: for small facts, and for checkpoints if they find no other room.
+
+        Nothing is freed before there are two of them: until then room is kept for both.
+        """
+        if not self._options.checkpoints:
+            return self._options.reserve_bytes
+        sizes = self._checkpoints()
+        next_size = sum(sizes[-1:]) + self._unsaved()
+        return self._options.reserve_bytes + next_size * max(1, KEPT - len(sizes))
 
     def has(self, size: int, *, now_ms: int, fact: bool) -> bool:
         """Whether a record with `size` bytes of body can be taken; takes the room for it."""

@@ -134,3 +134,25 @@ def test_a_checkpoint_in_parts_that_finds_no_room_is_put_off_and_comes_later(
         assert host.log._checkpoints == []
     seconds_pass(host, housekeeping, 20)
     assert host.log._checkpoints
+
+
+def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making_some(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk a checkpoint is due again and again: what the others cover is freed."""
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    monkeypatch.setattr(host.log, "plan", lambda _live: None)
+    seconds_pass(host, housekeeping, 20)
+    assert len(host.log._checkpoints) == 2
+    monkeypatch.undo()
+    segments = len(list(host.directory.glob("log/*.log")))
+
+    def no_room(_target: Any, _blobs: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    monkeypatch.setattr(checkpoint._Target, "write", no_room)
+    monkeypatch.setattr(type(host.log), "checkpoint_due", True)
+    seconds_pass(host, housekeeping, 20)
+    assert len(list(host.directory.glob("log/*.log"))) < segments

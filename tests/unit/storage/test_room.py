@@ -212,6 +212,26 @@ def test_a_checkpoint_without_room_is_lent_some_of_the_reserve(
     scribe.log.close()
 
 
+def test_room_is_kept_for_two_checkpoints_of_what_is_known_before_the_first(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    """Nothing is freed before there are two, and a state of many small facts is a large one."""
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    facts = 1_000
+    for number in range(facts):
+        assert scribe.log.has_room(0, now_ms=0, fact=True)
+        scribe.fact(number)
+        scribe.commit()
+    scribe.reopen()  # it is known as well after a restart
+    assert fill(scribe) > 50
+    small.others = small.free_bytes("")
+    for _ in range(2):
+        assert scribe.log.room.lend()
+        scribe.checkpoint(b"s" * 40 * facts)
+        assert scribe.log.has_room(8_000, now_ms=9_000, fact=True)  # cursors that move meanwhile
+    scribe.log.close()
+
+
 def test_where_there_is_little_room_segments_are_small(
     tmp_path: Path, make_scribe: Any, quick_disk: Any
 ) -> None:
