@@ -380,7 +380,11 @@ def _small(options: Options) -> Generator[None]:
     """Sizes that make rare paths common, for as long as a world lives."""
     small: list[tuple[ModuleType, str, object]] = [
         (outbox, "ROTATE_BYTES", options.rotate_bytes),
-        (outbox, "_OPTIONS", LogOptions(allocate_bytes=2048, reserve_bytes=1024, checkpoints=False)),
+        (
+            outbox,
+            "_OPTIONS",
+            LogOptions(allocate_bytes=2048, reserve_bytes=1024, checkpoints=False),
+        ),
         (housekeeping, "CAPTURED_A_TURN", 2),
         (housekeeping, "UPKEEP_MICROS", 150_000),
         (leases, "LEASE_MS_MIN", LEASE_MS_MIN),
