@@ -206,7 +206,9 @@ def test_new_numbers_find_room_on_a_full_disk(world) -> None:
 def test_numbers_that_found_no_room_are_not_used_and_the_client_comes_out_of_it(
     world, monkeypatch
 ) -> None:
-    nothing_held_back = outbox.LogOptions(1 << 30, allocate_bytes=1, reserve_bytes=0)
+    nothing_held_back = outbox.LogOptions(
+        1 << 30, allocate_bytes=1, reserve_bytes=0, checkpoints=False
+    )
     monkeypatch.setattr(outbox, "_OPTIONS", nothing_held_back)
     full = FullDisk(world, spare=0)
     full.disk.kill()

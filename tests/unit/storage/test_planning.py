@@ -171,7 +171,9 @@ def test_an_index_that_is_damaged_does_not_stop_a_compaction(roomy: Any) -> None
 def test_room_is_taken_in_large_steps_up_to_the_end_of_a_segment(
     tmp_path: Path, make_scribe: Any, quick_disk: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = LogOptions(segment_bytes=30_000, allocate_bytes=8_000, reserve_bytes=5_000)
+    options = LogOptions(
+        segment_bytes=30_000, allocate_bytes=8_000, reserve_bytes=5_000, checkpoints=False
+    )
     scribe = make_scribe(tmp_path / "data", quick_disk, options)
     asked: list[int] = []
     kind = type(scribe.log._current.file)
