@@ -44,6 +44,7 @@ class Mutant(NamedTuple):
 
     path: str
     line: int
+    column: int
     start: int  # bytes into the file
     end: int
     text: str
@@ -54,7 +55,7 @@ class Mutant(NamedTuple):
     @property
     def name(self) -> str:
         """As a report names it."""
-        return f"{self.path}:{self.line} {self.what}"
+        return f"{self.path}:{self.line}:{self.column} {self.what}"
 
     def applied(self, source: bytes) -> bytes:
         """The file with this change."""
@@ -166,7 +167,7 @@ class _Finder(ast.NodeVisitor):
     def _instead(self, node: ast.expr | ast.stmt, text: str, what: str) -> Mutant:
         start, end = self._place(node)
         return Mutant(
-            self._path, node.lineno, start, end, text, what,
+            self._path, node.lineno, node.col_offset + 1, start, end, text, what,
             statement=self._statement, on_loading=not self._functions,
         )  # fmt: skip
 

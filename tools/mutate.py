@@ -1,7 +1,8 @@
 """Mutation testing, on demand: break one statement at a time, and see which test notices.
 
-    python -m tools.mutate cover              which tests run which lines (once for each commit)
+    python -m tools.mutate cover              which tests run which lines (those that changed)
     python -m tools.mutate run --count 200    so many mutants, drawn from --seed
+    python -m tools.mutate run --all ...      who survives them meets every test that runs its line
     python -m tools.mutate run --syncs        every sync left out, one at a time
     python -m tools.mutate run --only core/owners.py:116 [--tests tests/unit/core/test_new.py]
 
@@ -17,28 +18,24 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-import msgspec
-
 from tools import pytests
-from tools.covering import PLACE, Covered
+from tools.covering import PLACE
+from tools.covers import Coverage, cover
 from tools.mutants import AREAS, Mutant, files_of, mutants_of
 
 TESTS_FIRST = 25  # most mutants are killed by them
-TESTS_MAX = 400  # of those that run a line: more of them say the same
-SECONDS_OF_TESTS = 20.0  # as long as they took when they were covered; the quickest in any case
-SECONDS_OF_A_QUICK_ONE = 1.0  # the others come last, if there is time left
-SECONDS_OF_A_TEST = 30  # over it, it hangs, which is noticed too
+SECONDS_OF_A_TEST = 60  # over it, a quick one hangs, which is noticed too
+SECONDS_OF_A_LONG_TEST = 300
 SECONDS_MAX = 300  # for all tests of one mutant
+SECONDS_MAX_OF_ALL = 900  # for every test that runs its line
 SECONDS_MAX_UNBROKEN = 1800
 COPIED = (
     "src", "tests", "tools", "benchmarks", "fuzz", "models", "examples", "docs",
@@ -47,7 +44,7 @@ COPIED = (
 
 
 class Verdict(NamedTuple):
-    """How one mutant fared: `killed`, `survived`, `hangs`, or `unmet` by any test."""
+    """How a mutant fared: `killed`, by a `timeout`, `hangs`, `survived`, or `unmet` by any test."""
 
     mutant: Mutant
     word: str
@@ -55,45 +52,37 @@ class Verdict(NamedTuple):
     met: int = 0  # so many tests, and none failed
 
 
-class Coverage:
-    """Which tests run which lines."""
+class Stage(NamedTuple):
+    """Tests that run together, and for how long they may."""
 
-    def __init__(self, places: Iterable[Path]) -> None:
-        self._lines: dict[str, dict[int, set[str]]] = {}
-        self._seconds: dict[str, float] = {}
-        for place in places:
-            covered = msgspec.json.decode(place.read_bytes(), type=Covered)
-            self._seconds |= covered.seconds
-            tests = list(covered.seconds)
-            for path, lines in covered.lines.items():
-                known = self._lines.setdefault(path, {})
-                for line, numbers in lines.items():
-                    ran = {tests[number] for number in numbers if number >= 0}
-                    known.setdefault(line, set()).update(ran)
+    tests: list[str]
+    seconds: int = SECONDS_MAX
+    are_long: bool = False
 
-    def tests_of(self, mutant: Mutant) -> list[str]:
-        """The tests that meet a mutant, the quickest first."""
-        lines = self._lines.get(mutant.path, {})
-        tests = lines.get(mutant.line) or lines.get(mutant.statement, set[str]())
-        if not tests and mutant.on_loading:  # a file of nothing but names: anything may use them
-            tests = set[str]().union(*lines.values()) or set(self._seconds)
-        return sorted(self._affordable(tests), key=self._seconds.__getitem__)
+    def without(self, tests: set[str]) -> "Stage":
+        """The same, but for these."""
+        return self._replace(tests=[each for each in self.tests if each not in tests])
 
-    def _affordable(self, tests: set[str]) -> list[str]:
-        """Some of every file, the quickest of each: those of one file say much the same."""
-        ranks: Counter[str] = Counter()
-        ranked: list[tuple[bool, int, float, str]] = []
-        for seconds, test in sorted((self._seconds[test], test) for test in tests):
-            file = test.partition("::")[0]
-            ranked.append((seconds > SECONDS_OF_A_QUICK_ONE, ranks[file], seconds, test))
-            ranks[file] += 1
-        chosen: list[str] = []
-        left = SECONDS_OF_TESTS
-        for _, _, seconds, test in sorted(ranked):
-            if seconds <= left or not chosen:
-                chosen.append(test)
-                left -= seconds
-        return chosen[:TESTS_MAX]
+
+class Kept:
+    """The verdicts so far, in a file: a run that was ended goes on where it was."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path and path.exists() else []
+        self._words = {words[0]: words[1:] for words in (line.split("\t") for line in lines)}
+
+    def verdict(self, mutant: Mutant) -> Verdict | None:
+        """What was found before."""
+        words = self._words.get(mutant.name)
+        return Verdict(mutant, words[0], words[1], int(words[2])) if words else None
+
+    def add(self, verdict: Verdict) -> None:
+        """One more; a later one of the same mutant counts."""
+        if self._path:
+            with self._path.open("a") as file:
+                words = (verdict.mutant.name, verdict.word, verdict.by, str(verdict.met))
+                file.write("\t".join(words) + "\n")
 
 
 class Trees:
@@ -113,9 +102,9 @@ class Trees:
                     shutil.copy(source, copy / name)
             self._free.put(copy)
 
-    def collect(self, tests: Iterable[str]) -> None:
+    def collect(self, tests: set[str]) -> None:
         """With nothing broken, every test is found; and all that they import is compiled."""
-        for _ in range(self._free.qsize()):
+        for _ in range(self._free.qsize() if tests else 0):  # pytest without a name runs all
             copy = self._free.get()
             done = _run_tests(copy, sorted(tests), "--collect-only")
             self._free.put(copy)
@@ -127,19 +116,24 @@ class Trees:
         while not self._free.empty():
             shutil.rmtree(self._free.get())
 
-    def judge(self, mutant: Mutant, tests: list[str]) -> Verdict:
+    def judge(self, mutant: Mutant, stages: list[Stage]) -> Verdict:
         """Break one copy, run the tests, mend it again."""
-        if not tests:
-            return Verdict(mutant, "unmet", "")
         copy = self._free.get()
         path = copy / mutant.path
         source = path.read_bytes()
+        verdict = Verdict(mutant, "unmet")
+        met = 0
         try:
             self._write(path, mutant.applied(source))
-            return _run_both(copy, mutant, tests)
+            for stage in stages:
+                met += len(stage.tests)
+                verdict = _try(copy, mutant, stage)._replace(met=met)
+                if verdict.word != "survived":
+                    break
         finally:
             self._write(path, source)
             self._free.put(copy)
+        return verdict
 
     def _write(self, path: Path, source: bytes) -> None:
         """Never at a moment that was there before: Python tells by it whether to compile again."""
@@ -147,32 +141,45 @@ class Trees:
         moment = next(self._moments)
         os.utime(path, (moment, moment))
 
-    def failing(self, tests: Iterable[str]) -> set[str]:
+    def failing(self, tests: set[str]) -> set[str]:
         """Those that fail when nothing is broken: that they failed says nothing."""
         copy = self._free.get()
         try:
-            done = _run_tests(copy, sorted(tests), "--maxfail=1000")
+            done = (
+                _run_tests(copy, sorted(tests), "--maxfail=1000") if tests else pytests.Done(0, "")
+            )
             return _failed(done.report) if done else set(tests)
         finally:
             self._free.put(copy)
 
 
-def _run_both(copy: Path, mutant: Mutant, tests: list[str]) -> Verdict:
+def _stages(coverage: Coverage, mutant: Mutant, *, every: bool) -> list[Stage]:
     """First the quickest tests: most mutants go no further, and the others are not imported."""
-    verdict = _try(copy, mutant, tests[:TESTS_FIRST])
-    if verdict.word == "survived" and tests[TESTS_FIRST:]:
-        return _try(copy, mutant, tests[TESTS_FIRST:])._replace(met=len(tests))
-    return verdict
+    chosen = [each for each in coverage.tests_of(mutant) if not coverage.is_long(each)]
+    stages = [Stage(chosen[:TESTS_FIRST]), Stage(chosen[TESTS_FIRST:])]
+    if every or not chosen:
+        others = [each for each in coverage.all_of(mutant) if each not in set(chosen)]
+        quick = [each for each in others if not coverage.is_long(each)]
+        long = [each for each in others if coverage.is_long(each)]
+        stages += [Stage(quick, SECONDS_MAX_OF_ALL), Stage(long, SECONDS_MAX_OF_ALL, are_long=True)]
+    return [stage for stage in stages if stage.tests]
 
 
-def _try(copy: Path, mutant: Mutant, tests: list[str]) -> Verdict:
-    done = _run_tests(copy, tests, "-x")
+def _try(copy: Path, mutant: Mutant, stage: Stage) -> Verdict:
+    each = SECONDS_OF_A_LONG_TEST if stage.are_long else SECONDS_OF_A_TEST
+    done = _run_tests(copy, stage.tests, "-x", each, stage.seconds)
     if done is None:
-        return Verdict(mutant, "hangs", f"over {SECONDS_MAX} s")
+        slow = stage.seconds > SECONDS_MAX  # so many tests that the time says nothing
+        return Verdict(mutant, "survived" if slow else "hangs", f"over {stage.seconds} s")
     if done.code == 0:
-        return Verdict(mutant, "survived", met=len(tests))
+        return Verdict(mutant, "survived")
     failed = _failed(done.report)  # none, when the tests cannot be imported
-    return Verdict(mutant, "killed", min(failed, default=_last_line(done)))
+    timeout = "Failed: Timeout" in done.report
+    if timeout and stage.are_long:
+        return Verdict(mutant, "survived", "out of time")
+    return Verdict(
+        mutant, "timeout" if timeout else "killed", min(failed, default=_last_line(done))
+    )
 
 
 def _failed(report: str) -> set[str]:
@@ -185,21 +192,14 @@ def _last_line(done: pytests.Done | None) -> str:
     return done.report.strip().rpartition("\n")[2] if done else f"over {SECONDS_MAX} s"
 
 
-def _run_tests(copy: Path, tests: list[str], option: str) -> pytests.Done | None:
-    if not tests:  # else pytest runs all there are
-        return pytests.Done(0, "")
-    seconds = SECONDS_MAX if option == "-x" else SECONDS_MAX_UNBROKEN
-    return pytests.run(copy, ["--timeout", str(SECONDS_OF_A_TEST), option, *tests], seconds)
-
-
-def cover(processes: int) -> int:
-    """Run the fast tests, noting which lines each of them runs."""
-    shutil.rmtree(PLACE, ignore_errors=True)
-    command = [
-        sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "tools.covering",
-        "-n", str(processes), "--dist", "worksteal",
-    ]  # fmt: skip
-    return subprocess.run(command, check=False).returncode
+def _run_tests(
+    copy: Path,
+    tests: list[str],
+    option: str,
+    each: int = SECONDS_OF_A_LONG_TEST,
+    seconds: int = SECONDS_MAX_UNBROKEN,
+) -> pytests.Done | None:
+    return pytests.run(copy, ["--timeout", str(each), option, *tests], seconds)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -216,31 +216,42 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = sorted(random.Random(arguments.seed).sample(everything, arguments.count))
     coverage = Coverage((root / PLACE).glob("*.json"))
     print(f"{len(chosen)} of {len(everything)} mutants, seed {arguments.seed}", flush=True)
+    kept = Kept(arguments.keep)
+    before = [verdict for each in chosen if (verdict := kept.verdict(each))]
+    if arguments.all:  # who survived a selection meets all
+        before = [each for each in before if each.word not in ("survived", "unmet")]
+    left = set(chosen) - {each.mutant for each in before}
+    given = [Stage(arguments.tests)] if arguments.tests else []
+    stages = {
+        each: given or _stages(coverage, each, every=arguments.all)
+        for each in chosen
+        if each in left
+    }
     trees = Trees(root, arguments.processes)
-    tests = {each: arguments.tests or coverage.tests_of(each) for each in chosen}
-    trees.collect(set().union(*tests.values()))
-    verdicts = _judge(trees, tests, arguments.processes, root)
+    trees.collect({test for each in stages.values() for stage in each for test in stage.tests})
+    verdicts = _judge(trees, stages, arguments.processes, root, kept)
     failing = trees.failing({each.by for each in verdicts if "::" in each.by})
     again = {each.mutant for each in verdicts if each.by in failing}
     if again:
         print(f"again, without what fails with nothing broken: {', '.join(failing)}", flush=True)
-        left = {each: [test for test in tests[each] if test not in failing] for each in again}
+        less = {each: [stage.without(failing) for stage in stages[each]] for each in again}
         verdicts = [each for each in verdicts if each.mutant not in again]
-        verdicts += _judge(trees, left, arguments.processes, root)
+        verdicts += _judge(trees, less, arguments.processes, root, kept)
     trees.remove()
-    counts = Counter(each.word for each in verdicts)
+    counts = Counter(each.word for each in before + verdicts)
     print("  ".join(f"{word} {number}" for word, number in sorted(counts.items())))
     return 1 if counts.keys() & {"survived", "unmet"} else 0
 
 
 def _judge(
-    trees: Trees, tests: dict[Mutant, list[str]], processes: int, root: Path
+    trees: Trees, stages: dict[Mutant, list[Stage]], processes: int, root: Path, kept: Kept
 ) -> list[Verdict]:
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(processes) as pool:
-        judged = [pool.submit(trees.judge, each, tests[each]) for each in tests]
+        judged = [pool.submit(trees.judge, each, stages[each]) for each in stages]
         for verdict in (each.result() for each in as_completed(judged)):
             verdicts.append(verdict)
+            kept.add(verdict)
             by = verdict.by or f"{verdict.met} tests"
             print(f"{verdict.word:9} {verdict.mutant.name}  {by}", flush=True)
             if verdict.word in ("survived", "unmet"):
@@ -273,6 +284,8 @@ def main() -> int:
     second.add_argument("--syncs", action="store_true", help="every sync, and nothing else")
     second.add_argument("--only", default="", help="those whose name contains this")
     second.add_argument("--tests", nargs="+", help="meet these, whichever run the line")
+    second.add_argument("--all", action="store_true", help="survivors meet all that run the line")
+    second.add_argument("--keep", type=Path, help="a file of verdicts, to go on from")
     second.add_argument("--area", action="append", choices=sorted(AREAS))
     arguments = parser.parse_args()
     return cover(arguments.processes) if arguments.command == "cover" else run(arguments)

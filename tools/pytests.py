@@ -6,6 +6,7 @@ Most of a short run is importing them. The package itself is imported by each ru
 import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -17,6 +18,8 @@ LIBRARIES = (
     "hypothesis.stateful", "asyncio", "zmq.asyncio", "msgspec", "click", "psutil",
     "asyncpg", "psycopg", "sqlalchemy.ext.asyncio", "pyarrow", "pyspark.sql",
 )  # fmt: skip
+
+MEMORY_MAX = 6 * 2**30  # the machine has other work
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(list(LIBRARIES))
@@ -45,6 +48,7 @@ def run(tree: Path, arguments: list[str], seconds: float) -> Done | None:
 
 def _run(tree: Path, arguments: list[str], report: Path) -> None:
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))  # a loop without an end
     with report.open("w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

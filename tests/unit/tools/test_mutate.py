@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from tools.covering import Covered
+from tools.covers import SECONDS_OF_TESTS, Coverage, moved_lines
 from tools.mutants import Mutant, mutants_of
-from tools.mutate import SECONDS_OF_TESTS, Coverage
+from tools.mutate import Kept, Verdict
 
 TEXT = """\
 LIMIT = 5
@@ -72,3 +73,23 @@ def test_of_too_many_the_quickest_of_every_file(tmp_path: Path, mutants: dict[in
     assert known.tests_of(mutants[6]) == ["a::1", "b::1", "a::2"]
     only = coverage(tmp_path, {"a::1": 2 * SECONDS_OF_TESTS}, {6: [0]})
     assert only.tests_of(mutants[6]) == ["a::1"]
+
+
+def test_a_line_is_looked_for_where_it_stands_now() -> None:
+    before = ["a", "b", "c", "d", "e"]
+    now = ["new", "a", "changed", "c", "e"]
+    assert moved_lines(before, now) == {1: 2, 2: 3, 3: 4, 5: 5}
+
+
+def test_the_last_verdict_of_a_mutant_is_kept(tmp_path: Path, mutants: dict[int, Mutant]) -> None:
+    place = tmp_path / "verdicts.txt"
+    for word in ("survived", "killed"):
+        Kept(place).add(Verdict(mutants[6], word, "a::one", 3))
+    assert Kept(place).verdict(mutants[6]) == Verdict(mutants[6], "killed", "a::one", 3)
+    assert Kept(place).verdict(mutants[11]) is None
+
+
+def test_mutants_of_one_line_have_names_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("a = b == c or c == d\n")
+    found = mutants_of(tmp_path / "module.py", tmp_path, syncs=False)
+    assert len({each.name for each in found}) == len(found) == 3
