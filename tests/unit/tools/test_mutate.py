@@ -66,6 +66,16 @@ def test_what_runs_on_loading_is_met_by_the_tests_of_the_file_or_by_all(
     assert coverage(tmp_path, seconds, {1: [-1]}).tests_of(mutants[1]) == ["a::one", "b::two"]
 
 
+def test_what_runs_on_loading_is_met_by_those_that_name_the_module(
+    tmp_path: Path, mutants: dict[int, Mutant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").write_text("from module import LIMIT")
+    known = coverage(tmp_path, {"a::one": 1.0, "b::two": 2.0}, {1: [-1], 5: [0]})
+    assert known.tests_of(mutants[1]) == known.all_of(mutants[1])[::-1] == ["b::two", "a::one"]
+    assert known.tests_of(mutants[6]) == ["a::one"]
+
+
 def test_of_too_many_the_quickest_of_every_file(tmp_path: Path, mutants: dict[int, Mutant]) -> None:
     third = SECONDS_OF_TESTS / 3
     seconds = {"a::1": 0.1, "a::2": third, "a::3": third, "b::1": third, "b::2": 2 * third}
