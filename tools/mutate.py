@@ -37,6 +37,7 @@ SECONDS_OF_A_LONG_TEST = 300
 SECONDS_MAX = 300  # for all tests of one mutant
 SECONDS_MAX_OF_ALL = 900  # for every test that runs its line
 SECONDS_MAX_UNBROKEN = 1800
+TIMED_OUT = "++ Timeout ++"
 COPIED = (
     "src", "tests", "tools", "benchmarks", "fuzz", "models", "examples", "docs",
     "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml",
@@ -173,13 +174,16 @@ def _try(copy: Path, mutant: Mutant, stage: Stage) -> Verdict:
         return Verdict(mutant, "survived" if slow else "hangs", f"over {stage.seconds} s")
     if done.code == 0:
         return Verdict(mutant, "survived")
+    if TIMED_OUT in done.report:
+        return Verdict(mutant, "survived" if stage.are_long else "timeout", _hanging(done.report))
     failed = _failed(done.report)  # none, when the tests cannot be imported
-    timeout = "Failed: Timeout" in done.report
-    if timeout and stage.are_long:
-        return Verdict(mutant, "survived", "out of time")
-    return Verdict(
-        mutant, "timeout" if timeout else "killed", min(failed, default=_last_line(done))
-    )
+    return Verdict(mutant, "killed", min(failed, default=_last_line(done)))
+
+
+def _hanging(report: str) -> str:
+    """The test in which the time ran out."""
+    found = re.findall(r'/(tests/[^"]*)", line \d+, in (test_\w+)', report)
+    return "::".join(found[-1]) if found else "out of time"
 
 
 def _failed(report: str) -> set[str]:
@@ -199,7 +203,10 @@ def _run_tests(
     each: int = SECONDS_OF_A_LONG_TEST,
     seconds: int = SECONDS_MAX_UNBROKEN,
 ) -> pytests.Done | None:
-    return pytests.run(copy, ["--timeout", str(each), option, *tests], seconds)
+    # By a thread, which ends the process: Hypothesis would take the exception for a finding of its
+    # own, and go on without a limit.
+    limit = ["--timeout", str(each), "--timeout-method", "thread"]
+    return pytests.run(copy, [*limit, option, *tests], seconds)
 
 
 def run(arguments: argparse.Namespace) -> int:

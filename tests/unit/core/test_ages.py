@@ -79,6 +79,7 @@ def test_a_step_is_noted_once_behind_the_newest_timestamp(desk) -> None:
     ]
     assert keep_time(desk, 8 * DAY, 8 * DAY) == []
     assert keep_time(desk, 8 * DAY + 9, 8 * DAY + NOTED_MICROS - 1) == []
+    assert len(keep_time(desk, 8 * DAY + 9, 8 * DAY + NOTED_MICROS)) == 1
 
 
 def test_after_a_restart_nothing_is_older_for_a_step_that_was_made_before(desk) -> None:

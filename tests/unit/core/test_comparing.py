@@ -303,6 +303,8 @@ def test_clients_are_listed_a_page_at_a_time(desk) -> None:
     assert first.more
     rest = desk.ask(ListClients("b", 2))
     assert ([each.client for each in rest.clients], rest.more) == (["c"], False)
+    least = desk.ask(ListClients(limit=0))
+    assert ([each.client for each in least.clients], least.more) == (["a"], True)
 
 
 ONE, OTHER = continued(1, 9), continued(1, 5)  # of one state

@@ -269,7 +269,23 @@ def test_a_number_used_for_other_bytes_is_refused_for_good_though_it_is_there() 
     office = Office(first)
     office.send()
     office.refuse(first, "payload_conflict")
+    plan = office.publisher.plan(office.lane, MINE, Resumed(ID, Sequence(1)))
+    assert plan.is_change  # the numbers are the same: the disk is to know that the put is gone
     assert office.resume(1) == [first]
+
+
+def test_only_what_changes_something_is_a_change() -> None:
+    first, second = parcel(2), parcel()
+    office = Office(first, second)
+    office.send()
+    office.accept(first)
+    plan = office.publisher.plan(office.lane, MINE, Resumed(ID, Sequence(2)))
+    assert not plan.is_change
+    assert office.publisher.plan(office.lane, MINE, Resumed(OTHER, Sequence(2))).is_change
+    assert office.publisher.plan(office.lane, MINE, Resumed(ID, Sequence(1))).is_change
+    was_there = Resumed(ID, Sequence(3), deleted_after=Sequence(3))
+    stored = office.publisher.plan(office.lane, MINE, was_there)
+    assert (stored.stored, stored.next, stored.is_change) == ([second], 4, True)
 
 
 def test_idle_numbers_of_a_deleted_topic_are_forgotten_and_asked_for_when_needed_again() -> None:

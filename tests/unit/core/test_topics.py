@@ -266,6 +266,7 @@ def test_subscriptions_are_listed_by_topic_and_client_a_page_at_a_time(desk) -> 
     assert listed(limit=3) == (["a/x", "a/y", "b/x"], True)
     assert listed(limit=3, after=("b", "x")) == (["b/z"], False)
     assert listed(limit=4) == (["a/x", "a/y", "b/x", "b/z"], False)
+    assert listed(limit=0) == listed(limit=1) == (["a/x"], True)
     assert listed(topic="a") == (["a/x", "a/y"], False)
     assert listed(client="x") == (["a/x", "b/x"], False)
     assert listed(topic="b", client="y") == ([], False)
