@@ -158,7 +158,7 @@ def _stages(coverage: Coverage, mutant: Mutant, *, every: bool) -> list[Stage]:
     """First the quickest tests: most mutants go no further, and the others are not imported."""
     chosen = [each for each in coverage.tests_of(mutant) if not coverage.is_long(each)]
     stages = [Stage(chosen[:TESTS_FIRST]), Stage(chosen[TESTS_FIRST:])]
-    if every or not chosen:
+    if (every and not mutant.on_loading) or not chosen:  # on loading, nearly all tests run it
         others = [each for each in coverage.all_of(mutant) if each not in set(chosen)]
         quick = [each for each in others if not coverage.is_long(each)]
         long = [each for each in others if coverage.is_long(each)]

@@ -208,11 +208,20 @@ def replayed(opened: Opened) -> list[tuple[int, Record]]:
     return list(opened.replay)
 
 
+def still_open(directory: Path) -> list[str]:
+    """The files there that this process has open (on Linux, where the system tells)."""
+    links = Path("/proc/self/fd").iterdir() if Path("/proc/self/fd").exists() else ()
+    paths = [str(link.readlink()) for link in list(links) if link.is_symlink()]
+    return [path for path in paths if path.startswith(str(directory))]
+
+
 @pytest.fixture
 def scribe(tmp_path: Path) -> Iterator[Scribe]:
+    """Whatever a test does with it, nothing stays open: a server runs for months."""
     scribe = Scribe(tmp_path / "data", QuickDisk())
     yield scribe
     scribe.log.close()
+    assert still_open(scribe.directory) == []
 
 
 @pytest.fixture

@@ -287,13 +287,15 @@ def test_the_unproven_tail_is_written_again_before_anything_is_served(
     path = scribe.segments[-1]
     scribe.kill()
     written: list[tuple[int, int]] = []
-    write: Callable[..., None] = type(scribe.disk.open(str(path))).write
+    file = scribe.disk.open(str(path))
+    file.close()
+    write: Callable[..., None] = type(file).write
 
     def note(self: Any, buffers: list[bytes], position: int) -> None:
         written.append((position, position + sum(map(len, buffers))))
         write(self, buffers, position)
 
-    monkeypatch.setattr(type(scribe.disk.open(str(path))), "write", note)
+    monkeypatch.setattr(type(file), "write", note)
     scribe.open()
     # the durable mark of frame 5 proves serial 4; frame 5 itself nothing proves
     assert written == [(scribe.log.find(1, 4).position, scribe.log._current.end)]
