@@ -95,7 +95,7 @@ def cover(processes: int) -> int:
     now = _git("rev-parse", "HEAD")
     tests = ["tests"]
     if last.exists():
-        before = last.read_text()
+        before = last.read_text().strip()
         tests = [each for each in _changed(before) if Path(each).exists()]
         carry(before, set(_changed(before)))
     else:
