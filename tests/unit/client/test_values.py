@@ -1,12 +1,32 @@
 """Messages as users hold them: what was stored is given, whatever it is."""
 
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
 from struct import pack
+from typing import Any
+
+import pytest
 
 from oncemq.cli.message import as_object
-from oncemq.client.values import Message, messages_of
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, SubscriptionId, TopicId
+from oncemq.client.paths import directory_name, pipeline_directory, state_directory
+from oncemq.client.values import Message, Receipt, Receipts, messages_of, must_be_of
+from oncemq.client.verbs import start_of
+from oncemq.core.greeting import NO_LOG
+from oncemq.core.names import (
+    Epoch,
+    Generation,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
 from oncemq.core.records import Run
 from oncemq.core.replies import BatchHead, Messages
+from oncemq.core.requests import START_OFFSET, START_TIME, Start
+from oncemq.errors import HistoryLost, InvalidRequest
 from oncemq.wire import batch
 
 PRODUCER = ProducerId(b"p" * 16)
@@ -36,3 +56,88 @@ def test_headers_that_are_none_are_given_as_they_are_and_hide_nothing_else() -> 
 def test_a_message_without_headers_has_none() -> None:
     (message,) = given(batch.encode_payloads([b"a"]), 1, 0)
     assert (message.headers, message.odd_headers) == ({}, None)
+
+
+def test_messages_are_the_same_when_topic_offset_and_payload_are() -> None:
+    one, other = given(batch.encode_payloads([b"a", b"b"]), 2, 0)
+    (again,) = given(batch.encode_payloads([b"a"]), 1, 0)
+    assert one == again
+    assert hash(one) == hash(again)
+    assert one != other
+    assert one != "orders@7"
+
+
+def test_each_message_is_of_its_run_and_numbered_in_it() -> None:
+    runs = (
+        Run(2, PRODUCER, Epoch(1), Sequence(5), Micros(1_000_000)),
+        Run(1, ProducerId(b"q" * 16), Epoch(1), Sequence(9), Micros(2_000_000)),
+        Run(2, PRODUCER, Epoch(1), Sequence(7), Micros(3_000_000)),
+    )
+    body = batch.encode_payloads([b"a", b"b", b"c", b"d", b"e"])
+    checksum = batch.checksum(body, batch.seed("orders", PRODUCER, 5, 5))
+    head = BatchHead("orders", TopicId(1), SubscriptionId(2), Offset(7), 5, 0, checksum, runs)
+    messages = messages_of(Messages((head,), more=False), [body])
+    assert [each.sequence for each in messages] == [5, 6, 9, 7, 8]
+    assert [each.timestamp.timestamp() for each in messages] == [1, 1, 2, 3, 3]
+    mine, others = PRODUCER.hex(), (b"q" * 16).hex()
+    assert [each.producer for each in messages] == [mine, mine, others, mine, mine]
+
+
+def test_receipts_are_looked_at_like_a_list() -> None:
+    first = Receipt("orders", Offset(7), stored=True, duplicate=False)
+    receipts = Receipts(first, 3)
+    assert [each.offset for each in receipts] == [7, 8, 9]
+    assert (receipts[0].offset, receipts[2].offset, receipts[-3].offset) == (7, 9, 7)
+    assert [each.offset for each in receipts[1:]] == [8, 9]
+    assert [each.offset for each in receipts.part(1, 2)] == [8, 9]
+    assert len(receipts.part(1, 0)) == 0
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"receipt {index} of 3"):
+            receipts[index]
+
+
+@pytest.mark.parametrize(
+    ("where", "start"),
+    [
+        ("new", Start("new")),
+        ("earliest", Start("earliest")),
+        (0, Start(START_OFFSET, 0)),
+        (7, Start(START_OFFSET, 7)),
+        (datetime.fromtimestamp(2.5, UTC), Start(START_TIME, 2_500_000)),
+    ],
+)
+def test_a_subscription_starts_where_it_is_told_to(where: Any, start: Start) -> None:
+    assert start_of(where) == start
+
+
+@pytest.mark.parametrize("where", ["", "newest", -1, None, 2.5])
+def test_no_other_word_is_a_start(where: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        start_of(where)
+
+
+def test_what_came_before_the_log_went_back_is_not_settled() -> None:
+    messages = given(batch.encode_payloads([b"a"]), 1, 0)
+    must_be_of(messages, NO_LOG.generation)
+    must_be_of([], Generation(2))
+    with pytest.raises(HistoryLost, match="generation 2, before"):
+        must_be_of(messages, Generation(2))
+
+
+def test_a_state_is_in_a_directory_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_directory("shop", None) == tmp_path / "oncemq" / "shop"
+    assert state_directory("shop", "here") == Path("here")
+    assert pipeline_directory("shop") == tmp_path / "oncemq-pipelines" / "shop"
+    monkeypatch.setenv("XDG_STATE_HOME", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert state_directory("shop", None) == tmp_path / ".local" / "state" / "oncemq" / "shop"
+
+
+def test_ids_that_are_no_file_names_get_a_digest_and_stay_apart() -> None:
+    long = directory_name("/" * 60)
+    assert (long[:41], len(long)) == ("_" * 40 + "~", 40 + 1 + 16)
+    assert directory_name("a/b") == "a_b~" + blake2b(b"a/b", digest_size=8).hexdigest()
+    assert len({directory_name(each) for each in ("a/b", "a_b", "a?b", "..", ".", "A/b")}) == 6

@@ -45,6 +45,13 @@ def test_a_step_that_is_known_changes_nothing() -> None:
     assert ages.capture() == ((50, 1_000),)
 
 
+def test_the_oldest_two_of_too_many_steps_become_one() -> None:
+    steps = [(after, 10 + after) for after in range(1, STEPS_MAX + 1)]
+    assert stepped(*steps).capture() == tuple(steps)
+    more = stepped(*steps, (STEPS_MAX + 1, 7)).capture()
+    assert more == ((2, 11 + 12), *steps[2:], (STEPS_MAX + 1, 7))
+
+
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9)), max_size=3 * STEPS_MAX))
 def test_nothing_is_taken_for_older_than_it_is_however_many_steps_there_were(spans) -> None:
     ages, stamp, passed = Ages(), 0, 0
