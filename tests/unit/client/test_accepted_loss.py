@@ -10,9 +10,9 @@ import pytest
 
 from oncemq.client import accepting, verbs
 from oncemq.client.accepting import ClientFiles, Loss
+from oncemq.core.client_replies import LostCursor, LostNumbers
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence
-from oncemq.core.replies import LostCursor, LostNumbers
 from oncemq.errors import HistoryLost, Locked, StorageRefused
 from oncemq.storage.layout import raise_generation
 
@@ -172,6 +172,7 @@ def test_a_state_that_is_not_there_or_in_use_is_refused(world: Any) -> None:
             pass
 
 
+PARTED = "another branch of history"
 ONE, OTHER = b"1" * 16, b"2" * 16
 CURSOR = LostCursor("orders", Offset(9), Offset(7), Offset(7), Offset(7))
 NUMBERS = LostNumbers("orders", ProducerId(b"p" * 16), Sequence(9), Sequence(7))
@@ -183,9 +184,9 @@ NUMBERS = LostNumbers("orders", ProducerId(b"p" * 16), Sequence(9), Sequence(7))
         ((ONE, 2), (ONE, 2), 5, 5, (), True, False),
         ((ONE, 1), (ONE, 2), 5, 6, (), True, False),
         ((b"", 0), (ONE, 2), 5, 5, (), True, False),
-        ((ONE, 3), (ONE, 2), 5, 5, (), False, False),
         ((ONE, 2), (ONE, 2), 6, 5, (), False, False),
         ((OTHER, 2), (ONE, 2), 5, 5, (), False, True),
+        ((ONE, 2), (ONE, 2), 5, 5, (PARTED,), False, False),
         ((ONE, 2), (ONE, 2), 5, 5, (CURSOR,), False, False),
         ((ONE, 2), (ONE, 2), 5, 5, (NUMBERS,), False, False),
     ],
@@ -206,5 +207,6 @@ def test_nothing_is_lost_only_when_nothing_at_all_is(
         Epoch(granted),
         [each for each in lost if isinstance(each, LostCursor)],
         [each for each in lost if isinstance(each, LostNumbers)],
+        PARTED in lost,
     )
     assert (loss.is_nothing, loss.is_another_log) == (nothing, another)

@@ -14,9 +14,10 @@ from oncemq.client.lost import (
     numbers_in_words,
     what_is_lost,
 )
+from oncemq.core.client_replies import LostCommits, LostCursor
 from oncemq.core.names import Offset
 from oncemq.core.publisher import GUEST_MICROS
-from oncemq.core.replies import NO_OFFSET, LostCommits, LostCursor
+from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import HistoryLost
 
 
