@@ -29,7 +29,7 @@ class Office:
             settings=SimpleNamespace(outbox_bytes_max=OUTBOX_BYTES),
         )
         self.states: Iterator[tuple[int, bool]] = iter(())
-        self.client = kind.__new__(kind)
+        self.client: Any = object.__new__(kind)
         self.client._engine = self.engine
         self.client._turns = SimpleNamespace(wait_until=self._waiter(kind))
 
