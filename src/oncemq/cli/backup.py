@@ -31,7 +31,7 @@ def backup(session: Session, backup: Path) -> None:
     if not data.is_dir():
         raise StorageRefused(f"there is no directory {data}; name it with --data")
     copied = 0
-    with Progress("bytes copied", sys.stderr) as progress:
+    with Progress("copied", sys.stderr, unit="byte") as progress:
 
         def note(_: str, size: int) -> None:
             nonlocal copied

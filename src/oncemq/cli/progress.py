@@ -19,12 +19,18 @@ BAR_CELLS = 20
 
 
 class Progress:
-    """Counts messages; `stream` None shows nothing."""
+    """Counts messages, or something else; `stream` None shows nothing."""
 
     def __init__(
-        self, verb: str, stream: TextIO | None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        verb: str,
+        stream: TextIO | None,
+        *,
+        unit: str = "message",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._verb = verb
+        self._unit = unit
         self._stream = stream
         self._clock = clock
         self._started = clock()
@@ -46,7 +52,7 @@ class Progress:
             self._stream.flush()
 
     def update(self, count: int, part: float | None) -> None:
-        """`count` messages are done, which is `part` (0 to 1) of all, if that is known."""
+        """So many are done, which is `part` (0 to 1) of all, if that is known."""
         now = self._clock()
         if self._stream is None or now < self._next:
             return
@@ -61,7 +67,7 @@ class Progress:
         self._stream.flush()
 
     def _line(self, count: int, part: float | None, seconds: float) -> str:
-        done = f"{self._verb} {output.counted(count, 'message')}, {count / seconds:,.0f}/s"
+        done = f"{self._verb} {output.counted(count, self._unit)}, {count / seconds:,.0f}/s"
         if not part:
             return done
         part = min(part, 1.0)

@@ -29,7 +29,7 @@ def restore(session: Session, backup: Path) -> None:
 
     data = session.config.data
     copied = 0
-    with Progress("bytes restored", sys.stderr) as progress:
+    with Progress("restored", sys.stderr, unit="byte") as progress:
 
         def note(_: str, size: int) -> None:
             nonlocal copied

@@ -9,12 +9,14 @@ copied: the chain of a segment leads to the next one's header. What a backup is 
 Laws: the manifest is written last, so a backup that was cut off leaves the one before as it was.
 It is written only for a set of files that a server would start on: the copy is looked at as a
 whole, its older files too, as `once repair` looks at a directory. A file that two manifests name
-only grew: the older one knows how much of it was its own. A set of files counts only if nothing
-vanished while it was copied: compaction replaces segments by others.
+only grew: the older one knows how much of it was its own. The files are those of one moment, held
+open: compaction may replace segments by others while they are copied, however often. Where there
+are too many to be held, nothing may have vanished while they were copied.
 """
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -42,7 +44,8 @@ from oncemq.storage.manifest import (
 from oncemq.storage.segment import COLD, read_header, scan_cold
 from oncemq.storage.verify import is_blank, verify
 
-PASSES_MAX = 20  # each is followed by another only when compaction took a file away meanwhile
+PASSES_MAX = 100  # each is followed by another only when compaction took a file away meanwhile
+HELD_MAX = 200  # files held open; where a process may open few, it may open 256
 FAULTS_TOLD = 5
 HEAD_BYTES = 4096  # more than the header of a segment or a checkpoint, where it has few sources
 
@@ -103,6 +106,9 @@ class _BackUp:
         self.replaced: list[str] = []
         self.chain = 0  # of the file that was copied last
         self.logs: list[str] = []  # of this pass, in order
+        self.held: dict[str, File] = {}  # new files of this pass
+        self.all_held = False
+        self.done: dict[str, Copied | None] = {}  # what is sealed, and was looked at
 
     def run(self, judge: Judge) -> Report:
         end = read_end(self.disk, self.directory)  # before the copy: which goes at least as far
@@ -131,21 +137,49 @@ class _BackUp:
                 self.disk.remove(f"{self.backup}/files/{name}")
 
     def _copy_all(self) -> list[Copied]:
-        """Copy until nothing vanished while we did."""
+        """Copy until it is the log of one moment; what was copied once stays."""
         for _ in range(PASSES_MAX):
             try:
-                names = self._names()
+                names = self._hold()
                 found = [self._copy(folder, name, last=last) for folder, name, last in names]
                 still = {name for _, name, _ in self._names()}
             except FileNotFoundError:
                 continue
+            finally:
+                self._let_go()
             files = [each for each in found if each is not None]
-            if all(each.name in still for each in files):
+            if self.all_held or all(each.name in still for each in files):
                 return files
         raise StorageRefused(
             f"files of {self.directory} were replaced in each of {PASSES_MAX} passes; back up "
             "again when the server has less to compact"
         )
+
+    def _hold(self) -> list[tuple[str, str, bool]]:
+        """The files of one moment; those that are new are open, and can be read to their end."""
+        names = self._names()
+        new = [(folder, name) for folder, name, last in names if last or name not in self.done]
+        for folder, name in new[:HELD_MAX]:
+            self.held[name] = self.disk.open(f"{self.directory}/{folder}/{name}")
+        self.all_held = len(new) <= HELD_MAX
+        if self._names() != names:  # while a directory is read, names may come and go unseen
+            raise FileNotFoundError(self.directory)
+        return names
+
+    def _let_go(self) -> None:
+        for file in self.held.values():
+            file.close()
+        self.held.clear()
+
+    @contextmanager
+    def _reading(self, folder: str, name: str) -> Iterator[File]:
+        held = self.held.get(name)
+        file = held or self.disk.open(f"{self.directory}/{folder}/{name}")
+        try:
+            yield file
+        finally:
+            if held is None:
+                file.close()
 
     def _names(self) -> list[tuple[str, str, bool]]:
         """Checkpoints first: the log that is copied after them goes further than they do."""
@@ -192,17 +226,20 @@ class _BackUp:
         if not known.name.endswith(".log"):
             return True
         following = self.logs[self.logs.index(known.name) + 1]
-        after = self.disk.open(f"{self.directory}/log/{following}")
-        try:
+        with self._reading("log", following) as after:
             header = read_header(after)
-        finally:
-            after.close()
         return header is not None and header.chain == known.chain
 
     def _copy(self, folder: str, name: str, *, last: bool) -> Copied | None:
         """A file of the log in the backup; None for a checkpoint that does not hold."""
-        source = self.disk.open(f"{self.directory}/{folder}/{name}")
-        try:
+        if last:
+            return self._copy_now(folder, name, last=True)
+        if name not in self.done:
+            self.done[name] = self._copy_now(folder, name, last=False)
+        return self.done[name]
+
+    def _copy_now(self, folder: str, name: str, *, last: bool) -> Copied | None:
+        with self._reading(folder, name) as source:
             known = self.known.get(name)
             if known is not None and known.size == source.size() and not last:
                 if not holds(self.disk, self.backup, known):
@@ -220,8 +257,6 @@ class _BackUp:
                 checksum = checksum_of(copy, size)
             finally:
                 copy.close()
-        finally:
-            source.close()
         self.disk.rename(f"{target}.tmp", target)
         copied = self.known[name] = Copied(folder, name, size, checksum, self.chain)
         self.copied_files += 1
