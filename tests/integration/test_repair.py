@@ -71,14 +71,26 @@ def fill(data: Path, count: int) -> None:
     opened.log.close()
 
 
-def test_a_lost_segment_is_a_hole_that_readers_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = tmp_path / "data"
-    fill(data, 150)
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory that was filled."""
+    fill(tmp_path / "data", 150)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def holed(data: Path) -> Path:
+    """The same, without a segment that the checkpoints cover, and without its index."""
     victim = sorted((data / "log").glob("*.log"))[1]
     victim.unlink()
     victim.with_suffix(".idx").unlink()
+    return data
+
+
+def test_a_lost_segment_is_a_hole_that_readers_are_told_of(
+    holed: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = holed
     with pytest.raises(Corrupt, match="is in no segment"), testing.server(data=data, options=SMALL):
         raise AssertionError("it serves with a hole that nobody agreed to")
     found = examine(LocalDisk(), str(data))
@@ -189,10 +201,9 @@ def test_without_a_segment_nobody_knows_whose_log_it_was(tmp_path: Path) -> None
         examine(LocalDisk(), str(tmp_path))
 
 
-def test_a_restore_agrees_to_no_hole(tmp_path: Path) -> None:
+def test_a_restore_agrees_to_no_hole(data: Path, tmp_path: Path) -> None:
     """Files of the restored directory are missing, and its generation is raised all the same."""
-    data, backup, again = tmp_path / "data", tmp_path / "backup", tmp_path / "again"
-    fill(data, 150)
+    backup, again = tmp_path / "backup", tmp_path / "again"
     save(data, backup)
     bring_back(backup, again)
     sorted((again / "log").glob("*.log"))[1].unlink()
@@ -203,12 +214,8 @@ def test_a_restore_agrees_to_no_hole(tmp_path: Path) -> None:
         raise AssertionError("it serves with a hole that nobody agreed to")
 
 
-def test_a_hole_is_not_backed_up_before_a_person_agreed_to_it(tmp_path: Path) -> None:
-    data, backup, again = tmp_path / "data", tmp_path / "backup", tmp_path / "again"
-    fill(data, 150)
-    victim = sorted((data / "log").glob("*.log"))[1]
-    victim.unlink()
-    victim.with_suffix(".idx").unlink()
+def test_a_hole_is_not_backed_up_before_a_person_agreed_to_it(holed: Path, tmp_path: Path) -> None:
+    data, backup, again = holed, tmp_path / "backup", tmp_path / "again"
     with pytest.raises(Corrupt, match=r"no server would start .*orders@\d+ up to"):
         save(data, backup)
     assert not (backup / "MANIFEST").exists()
@@ -221,13 +228,9 @@ def test_a_hole_is_not_backed_up_before_a_person_agreed_to_it(tmp_path: Path) ->
 
 
 def test_a_server_that_finds_no_room_for_a_hole_leaves_nothing_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    holed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = tmp_path / "data"
-    fill(data, 150)
-    victim = sorted((data / "log").glob("*.log"))[1]
-    victim.unlink()
-    victim.with_suffix(".idx").unlink()
+    data = holed
     accept_loss(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
     bind = f"ipc://{tmp_path}/socket"
 

@@ -63,6 +63,34 @@ class LockingDisk(Disk, Protocol):
     def lock(self, path: str) -> Lock: ...
 
 
+class DiskView:
+    """Another disk, seen through: whoever inherits says what looks otherwise."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def open(self, path: str, create: bool = False) -> File:
+        return self._disk.open(path, create)
+
+    def names(self, directory: str) -> list[str]:
+        return self._disk.names(directory)
+
+    def rename(self, source: str, target: str) -> None:
+        self._disk.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._disk.remove(path)
+
+    def make_directory(self, path: str) -> None:
+        self._disk.make_directory(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._disk.sync_directory(path)
+
+    def free_bytes(self, directory: str) -> int:
+        return self._disk.free_bytes(directory)
+
+
 class LocalFile:
     """A file of the local file system."""
 

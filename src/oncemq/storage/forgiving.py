@@ -5,7 +5,7 @@ Law: an unreadable block reads as zeros and is remembered, so that nobody takes 
 
 from collections.abc import Sequence
 
-from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.disk import Buffer, DiskView, File
 
 BLOCK_BYTES = 4096  # what a disk fails to give, at least
 
@@ -53,17 +53,8 @@ class ForgivingFile:
         self._file.close()
 
 
-class ForgivingDisk:
+class ForgivingDisk(DiskView):
     """A disk whose files are read so; everything else is the disk's own."""
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self.names = disk.names
-        self.rename = disk.rename
-        self.remove = disk.remove
-        self.make_directory = disk.make_directory
-        self.sync_directory = disk.sync_directory
-        self.free_bytes = disk.free_bytes
 
     def open(self, path: str, create: bool = False) -> ForgivingFile:
         return ForgivingFile(self._disk.open(path, create))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from oncemq.errors import Corrupt, Locked
-from oncemq.storage.disk import Disk, File, Lock, LockingDisk
+from oncemq.storage.disk import Disk, DiskView, File, Lock, LockingDisk
 from oncemq.storage.framing import STRETCH_BYTES
 from oncemq.storage.layout import Format
 
@@ -100,19 +100,14 @@ def stretches(file: File, size: int) -> Iterator[tuple[int, bytes]]:
         position += len(stretch)
 
 
-class BackupView:
+class BackupView(DiskView):
     """The files of a backup under the names that they have in the data directory. To be read."""
 
     def __init__(self, disk: Disk, directory: str, backup: str, files: Sequence[Copied]) -> None:
-        self._disk = disk
+        super().__init__(disk)
         self._directory = directory
         self._backup = backup
         self._files = files
-        self.rename = disk.rename
-        self.remove = disk.remove
-        self.make_directory = disk.make_directory
-        self.sync_directory = disk.sync_directory
-        self.free_bytes = disk.free_bytes
 
     def names(self, directory: str) -> list[str]:
         if directory == self._directory:

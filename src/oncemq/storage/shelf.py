@@ -104,7 +104,11 @@ def _header(disk: Disk, folder: str, name: str, identity: bytes) -> Header | Non
 
 
 def _drop_blank(disk: Disk, directory: str, name: str, identity: bytes) -> None:
-    """A segment the log was about to go on in: remove it, keeping a copy if it is not zeros."""
+    """A segment the log was about to go on in: remove it, keeping a copy if it is not zeros.
+
+    Should a power cut bring it back, it is removed again; the opening syncs the directory before
+    the log goes on, so it never stands before a segment that was begun.
+    """
     path = f"{directory}/log/{name}"
     file = disk.open(path)
     try:
@@ -118,7 +122,6 @@ def _drop_blank(disk: Disk, directory: str, name: str, identity: bytes) -> None:
     finally:
         file.close()
     remove_segment(disk, path)
-    disk.sync_directory(f"{directory}/log")
 
 
 def _drop_orphans(disk: Disk, folder: str, shelf: Shelf, replaced: set[str]) -> None:
