@@ -15,7 +15,7 @@ are too many to be held, nothing may have vanished while they were copied.
 """
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -172,7 +172,7 @@ class _BackUp:
         self.held.clear()
 
     @contextmanager
-    def _reading(self, folder: str, name: str) -> Iterator[File]:
+    def _reading(self, folder: str, name: str) -> Generator[File]:
         held = self.held.get(name)
         file = held or self.disk.open(f"{self.directory}/{folder}/{name}")
         try:
