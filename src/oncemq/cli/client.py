@@ -1,4 +1,4 @@
-"""`once client list|accept|forget`."""
+"""`once client list|accept|forget|repair`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncemq.cli import output
+from oncemq.cli.client_repair import repair
 from oncemq.cli.command import OnceGroup, command
 from oncemq.cli.session import Session
 
@@ -19,7 +20,7 @@ PAGE = 1_000
 
 @click.group("client", cls=OnceGroup)
 def client() -> None:
-    """List clients, accept what a server has lost, or forget an id."""
+    """List clients, accept what a server has lost, forget an id, or repair an outbox."""
 
 
 @command("list")
@@ -166,5 +167,5 @@ def _object(client_id: str, loss: "Loss", *, accepted: bool) -> dict[str, object
     }
 
 
-for _command in (list_, accept, forget):
+for _command in (list_, accept, forget, repair):
     client.add_command(_command)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from oncemq.client.asking import asking
+from oncemq.client.damage import naming_repair
 from oncemq.client.journal import Journal
 from oncemq.client.lost import goes_on_at
 from oncemq.client.outbox import RandomBytes, Slot
@@ -183,7 +184,8 @@ class ClientFiles:
         names = disk.names(outbox) if (self.path / "outbox").is_dir() else []
         for name in sorted(name for name in names if name.isdigit()):
             try:
-                self._slots.append(Slot(disk, f"{outbox}/{name}", random_bytes))
+                with naming_repair(self.client, str(self.path)):
+                    self._slots.append(Slot(disk, f"{outbox}/{name}", random_bytes))
             except Locked as error:
                 raise Locked(
                     f"client {self.client!r} is running on {self.path}: end it first, then accept "

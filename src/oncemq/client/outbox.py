@@ -23,6 +23,7 @@ from oncemq.core.outbox_records import (
     OutboxBatch,
     OutboxDone,
     OutboxLane,
+    OutboxLost,
     OutboxOpened,
     OutboxResumed,
 )
@@ -99,7 +100,7 @@ class Slot:
                 raise OSError(DISK_FULL[0], "no room left")
             self._need(sum(_room_for(put.topic, put.body) for put in puts), fact=False)
         for put in puts:
-            self._append(self._log, put)
+            _append(self._log, put)
         self._commit("a put was recorded: the next start may send it, or not have it")
         self._recorded = True
         self._live_bytes += sum(map(_size, puts))
@@ -201,12 +202,6 @@ class Slot:
             self._log.append(OutboxDone(topic, next_sequence))
             del self._answered[topic]
 
-    def _append(self, log: Log, put: Unsent) -> None:
-        record = OutboxBatch(
-            put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required
-        )
-        log.append(record, put.body, checksum=zlib.crc32(put.body))
-
     def _commit(self, when: str) -> None:
         """What was appended is durable after this, or nothing is recorded here any more."""
         try:
@@ -286,15 +281,7 @@ class Slot:
         log: Log | None = None
         try:
             log = self._new_log(self._last_edition)
-            for put in pending:
-                if not log.has_room(_room_for(put.topic, put.body), now_ms=0):
-                    raise OSError(DISK_FULL[0], "no room left")
-                self._append(log, put)
-            for topic, (topic_id, next_sequence) in lanes.items():
-                if not log.has_room(_room_for(topic), now_ms=0):
-                    raise OSError(DISK_FULL[0], "no room left")
-                log.append(OutboxLane(topic, topic_id, next_sequence))
-            log.append(OutboxOpened(self.producer))
+            fill(log, self.producer, lanes, pending)
             written = True
             _write(log)
         except (OSError, StorageRefused) as error:
@@ -311,6 +298,52 @@ class Slot:
         except OSError:
             if written:  # it may be whole all the same: what is recorded now would be passed over
                 self.failure = self._failed(error)
+
+
+def write_edition(
+    disk: LockingDisk,
+    path: str,
+    random_bytes: RandomBytes,
+    *,
+    producer: ProducerId,
+    lanes: dict[str, tuple[TopicId, Sequence]],
+    pending: Iterable[Unsent],
+) -> None:
+    """Make a whole edition, durably; until its last record it counts as never begun."""
+    log = open_log(disk, path, _OPTIONS, random_bytes=random_bytes).log
+    try:
+        fill(log, producer, lanes, pending)
+        _write(log)
+    finally:
+        log.close()
+
+
+def fill(
+    log: Log,
+    producer: ProducerId,
+    lanes: dict[str, tuple[TopicId, Sequence]],
+    pending: Iterable[Unsent],
+) -> None:
+    """Everything that an outbox has, into a new log."""
+    for put in pending:
+        if not log.has_room(_room_for(put.topic, put.body), now_ms=0):
+            raise OSError(DISK_FULL[0], "no room left")
+        _append(log, put)
+    for topic, (topic_id, next_sequence) in lanes.items():
+        if not log.has_room(_room_for(topic), now_ms=0):
+            raise OSError(DISK_FULL[0], "no room left")
+        log.append(OutboxLane(topic, topic_id, next_sequence))
+    log.append(OutboxOpened(producer))
+
+
+def _append(log: Log, put: Unsent) -> None:
+    if put.lost:
+        log.append(OutboxLost(put.topic, put.topic_id, put.first_sequence, put.count))
+        return
+    record = OutboxBatch(
+        put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required
+    )
+    log.append(record, put.body, checksum=zlib.crc32(put.body))
 
 
 def _write(log: Log) -> None:

@@ -17,6 +17,7 @@ from oncemq.core.outbox_records import (
     OutboxBatch,
     OutboxDone,
     OutboxLane,
+    OutboxLost,
     OutboxOpened,
     OutboxPut,
     OutboxResumed,
@@ -31,12 +32,12 @@ Batches = deque[tuple[int, Unsent]]  # each with the serial it was recorded unde
 class Contents:
     """The batches without an answer, and where the producer's numbers go on."""
 
-    def __init__(self, frames: Iterable[Frame]) -> None:
+    def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.producer: ProducerId | None = None  # None: the edition was never completed
         self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
         self._batches: dict[str, Batches] = {}
         for frame in frames:
-            self._apply(frame)
+            self.apply(frame)
 
     @property
     def pending(self) -> list[Unsent]:
@@ -44,16 +45,22 @@ class Contents:
         pending = sorted(chain.from_iterable(self._batches.values()), key=itemgetter(0))
         return [batch for _, batch in pending]
 
-    def _apply(self, frame: Frame) -> None:
+    def add(self, serial: int, batch: Unsent) -> None:
+        """A batch was recorded."""
+        self._drop_answered(batch)
+        self._of(batch.topic).append((serial, batch))
+        self.lanes[batch.topic] = (batch.topic_id, batch.end)
+
+    def apply(self, frame: Frame) -> None:
+        """One record more, which holds, as its body does."""
         record = frame.record()
         match record:
             case OutboxLane():
                 self.lanes[record.topic] = (record.topic_id, record.next_sequence)
             case OutboxBatch() | OutboxPut():
-                batch = _unsent(record, frame.body)
-                self._drop_answered(batch)
-                self._of(batch.topic).append((frame.serial, batch))
-                self.lanes[batch.topic] = (batch.topic_id, batch.end)
+                self.add(frame.serial, _unsent(record, frame.body))
+            case OutboxLost():
+                self.add(frame.serial, lost_batch(record))
             case OutboxDone():
                 batches = self._of(record.topic)
                 while batches and batches[0][1].first_sequence < record.next_sequence:
@@ -98,6 +105,12 @@ def _was_answered(batch: Unsent, record: OutboxResumed) -> bool:
     Its answer was not noted when the others were renumbered: the disk was full, or a kill came.
     """
     return batch.first_sequence < record.kept_below and batch.end > record.first
+
+
+def lost_batch(record: OutboxBatch | OutboxLost) -> Unsent:
+    """The place of a batch whose body is damaged."""
+    first = record.first_sequence
+    return Unsent(record.topic, record.topic_id, first, record.count, 0, b"", lost=True)
 
 
 def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:

@@ -16,7 +16,7 @@ from oncemq.client.lost import numbers_in_words, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.unseen import Unseen
-from oncemq.client.unsent import Unsent, sign, unsent
+from oncemq.client.unsent import Unsent, parcel_of, sign, unsent
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
@@ -183,12 +183,7 @@ class Outflow:
                 numbers = self._publisher.numbers(topic, slot.producer)
                 numbers.topic_id, numbers.next = topic_id, next_sequence
             for put in slot.pending:
-                parcel = Parcel(
-                    put.topic, slot.producer, True, put.count, put.columns, put.body,
-                    put.first_sequence, tried=True, required=put.required,
-                )  # fmt: skip
-                sign(parcel)
-                self._publisher.add(parcel)
+                self._publisher.add(parcel_of(put, slot.producer))
                 self.unsent_bytes += len(put.body)
             slot.pending, slot.lanes = [], {}  # the publisher has them from here on
         if unsent := self._publisher.unacknowledged:

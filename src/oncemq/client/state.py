@@ -151,6 +151,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
     if fault:
         raise InvalidRequest(fault, code="name_invalid")
     # Loaded here: an anonymous `once put` needs neither SQLite nor the storage package.
+    from oncemq.client.damage import naming_repair
     from oncemq.client.journal import Journal
     from oncemq.client.outbox import in_words, open_slots
     from oncemq.storage.disk import LocalDisk
@@ -165,7 +166,8 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         raise in_words(error, f"the state directory {path} could not be opened") from error
     try:
         journal.cursors()  # damage is told by the constructor, and not by the first verb
-        slots = open_slots(disk, str(path / "outbox"), random_bytes)
+        with naming_repair(client, str(path)):
+            slots = open_slots(disk, str(path / "outbox"), random_bytes)
     except BaseException:
         journal.close()
         raise

@@ -2,10 +2,17 @@
 
 import msgspec
 
-from oncemq.core.names import Sequence, TopicId
-from oncemq.core.publisher import Parcel
+from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.publisher import DAMAGED, Parcel
+from oncemq.core.replies import Refused
 from oncemq.core.step import Body
 from oncemq.wire import batch
+
+LOST = Refused(
+    DAMAGED,
+    "this put was damaged on the disk of the client that made it, before the server had it: it is "
+    "lost, as a person agreed (`once client repair`)",
+)
 
 
 class Unsent(msgspec.Struct, frozen=True):
@@ -18,6 +25,7 @@ class Unsent(msgspec.Struct, frozen=True):
     columns: int
     body: Body
     required: bool = False
+    lost: bool = False  # its body was damaged on the client's disk
 
     @property
     def end(self) -> Sequence:
@@ -29,7 +37,7 @@ def unsent(parcel: Parcel, topic_id: TopicId) -> Unsent:
     """What the outbox keeps of a parcel."""
     return Unsent(
         parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns, parcel.body,
-        parcel.required,
+        parcel.required, parcel.refusal == LOST,
     )  # fmt: skip
 
 
@@ -37,3 +45,13 @@ def sign(parcel: Parcel) -> None:
     """The checksum covers whose it is and which numbers it has."""
     seed = batch.seed(parcel.topic, parcel.producer, parcel.first_sequence, parcel.count)
     parcel.checksum = batch.checksum(parcel.body, seed)
+
+
+def parcel_of(put: Unsent, producer: ProducerId) -> Parcel:
+    """What an earlier start left: it may have reached the server."""
+    parcel = Parcel(
+        put.topic, producer, True, put.count, put.columns, put.body, put.first_sequence,
+        tried=True, required=put.required, refusal=LOST if put.lost else None,
+    )  # fmt: skip
+    sign(parcel)
+    return parcel

@@ -53,6 +53,19 @@ class OutboxBatch(Record, frozen=True, array_like=True):
     required: bool = False
 
 
+class OutboxLost(Record, frozen=True, array_like=True):
+    """In a client's outbox: a batch that was damaged. Its numbers were given, and perhaps used.
+
+    So the server is asked whether it has it; if not, it is refused, and those behind it move up.
+    """
+
+    kind = 70
+    topic: str
+    topic_id: TopicId
+    first_sequence: Sequence
+    count: int
+
+
 class OutboxResumed(Record, frozen=True, array_like=True):
     """In a client's outbox: how its batches for a topic are numbered from here on.
 

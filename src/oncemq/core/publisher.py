@@ -33,6 +33,8 @@ GUEST_MICROS = 43_200_000_000  # half of the day after which a server forgets a 
 # beyond any that it may name: what has one was not sent, also to a start that finds it on a disk.
 PROVISIONAL = Sequence(1 << 62)
 
+DAMAGED = "lost_by_damage"  # the refusal of a put that the client's own disk does not have whole
+
 
 @dataclass(slots=True)
 class Parcel:
@@ -258,8 +260,11 @@ class Publisher:
             end = parcel.first_sequence + parcel.count - 1
             was_there = parcel.tried and end <= reply.deleted_after
             is_there = same_topic and parcel.tried and end <= reply.last_sequence
+            is_damaged = parcel.refusal is not None and parcel.refusal.code == DAMAGED
             if was_there and (parcel.refusal is None or parcel.refusal.code in LATER):
                 stored.append(parcel)
+            elif is_damaged and (was_there or is_there):
+                stored.append(parcel)  # it cannot be sent again for a receipt of its own
             elif parcel.refusal is not None and not (is_there and parcel.refusal.code in LATER):
                 gone.append(parcel)
             elif is_there:

@@ -31,6 +31,7 @@ from oncemq.core.outbox_records import (
     OutboxBatch,
     OutboxDone,
     OutboxLane,
+    OutboxLost,
     OutboxOpened,
     OutboxPut,
     OutboxResumed,
@@ -314,5 +315,6 @@ RECORDS: dict[int, type[Record]] = {
         OutboxOpened,
         OutboxBatch,
         OutboxResumed,
+        OutboxLost,
     )
 }

@@ -17,6 +17,7 @@ from oncemq.storage.disk import LockingDisk
 from oncemq.storage.findings import Contents, Diagnosis
 from oncemq.storage.gaps import gaps
 from oncemq.storage.layout import Hole
+from oncemq.storage.ownership import must_be_a_servers
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class _Shelves:
 
 def examine(disk: LockingDisk, directory: str) -> Examination:
     """Verify every byte, then compare what is left with what the state says is kept."""
+    must_be_a_servers(disk, directory)
     return _compare(repair.diagnose(disk, directory))
 
 

@@ -1,0 +1,164 @@
+"""A damaged outbox: what is whole goes on, once and in order; what is lost is said."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
+
+from oncemq.client import verbs
+from oncemq.client.salvage import Damaged, Outboxes
+from oncemq.client.state import open_state
+from oncemq.core.records import Retention
+from oncemq.errors import Corrupt, Locked, OnceMQError, StorageRefused
+from oncemq.server.examination import accept_loss, examine
+from oncemq.storage.disk import LocalDisk
+
+UNSENT = [b"unsent%d" % number for number in range(4)]
+
+
+@pytest.fixture
+def state(world: World) -> Path:
+    """Where a client has put one message, and then four that the server did not get."""
+    admin = world.client()
+    admin.run(verbs.create_topic(admin.engine, "orders", Retention(forever=True)))
+    shop = world.client("shop")
+    shop.put("orders", b"first")
+    shop.turn()
+    shop.wire.cut()
+    for payload in UNSENT:
+        shop.put("orders", payload)
+    shop.close()
+    return world.directory / "shop"
+
+
+def log_of(state: Path) -> Path:
+    (path,) = (state / "outbox").rglob("*.log")
+    return path
+
+
+def flip(state: Path, payload: bytes, before: int = 0) -> None:
+    """One bit of a put, or of what lies so many bytes before it."""
+    path = log_of(state)
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(payload) - before] ^= 1
+    path.write_bytes(raw)
+
+
+def mend(state: Path) -> Damaged:
+    (damaged,) = Outboxes(QuickDisk(), state, random_bytes).mend()
+    return damaged
+
+
+def start(world: World) -> Node:
+    shop = world.client("shop")
+    shop.turn(20)
+    assert shop.engine.failure is None
+    assert shop.engine.outflow.idle
+    return shop
+
+
+def test_a_damaged_put_is_lost_and_the_others_are_sent_once_in_order(world, state) -> None:
+    flip(state, UNSENT[1])
+    damaged = mend(state)
+    assert [each.body[-7:] for each in damaged.kept] == [UNSENT[0], UNSENT[2], UNSENT[3]]
+    assert ([each.topic for each in damaged.lost], damaged.unreadable) == (["orders"], 0)
+    shop = start(world)
+    assert world.server.stored("orders") == [b"first", UNSENT[0], UNSENT[2], UNSENT[3]]
+    failure = shop.engine.outflow.take_failure()
+    assert isinstance(failure, OnceMQError)
+    assert "damaged on the disk of the client" in failure.detail
+    shop.put("orders", b"later")
+    shop.turn(20)
+    shop.close()
+    start(world)
+    assert world.server.stored("orders")[4:] == [b"later"]
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_whichever_put_is_damaged_the_server_lost_nothing(world, state, lost) -> None:
+    flip(state, UNSENT[lost])
+    mend(state)
+    start(world)
+    whole = [each for number, each in enumerate(UNSENT) if number != lost]
+    assert world.server.stored("orders") == [b"first", *whole]
+
+
+def test_a_damaged_put_that_the_server_has_is_not_lost(world, state) -> None:
+    sender = world.crashed("shop")  # sends everything; the answers are not noted on `state`
+    sender.turn(20)
+    stored = [b"first", *UNSENT]
+    assert world.server.stored("orders") == stored
+    sender.close()
+    flip(state, UNSENT[1])
+    (state / "state.db").write_bytes((sender_state(world) / "state.db").read_bytes())
+    mend(state)
+    shop = start(world)
+    assert world.server.stored("orders") == stored
+    assert shop.engine.outflow.take_failure() is None
+
+
+def sender_state(world: World) -> Path:
+    (copy,) = world.directory.glob("shop-*")
+    return copy
+
+
+def test_numbers_of_a_record_that_cannot_be_read_at_all_are_not_taken_for_acknowledged(
+    world, state
+) -> None:
+    flip(state, UNSENT[1], before=40)
+    damaged = mend(state)
+    assert damaged.unreadable == 1
+    assert [(each.topic, each.count) for each in damaged.lost] == [("orders", 1)]
+    start(world)
+    assert world.server.stored("orders") == [b"first", UNSENT[0], UNSENT[2], UNSENT[3]]
+
+
+def test_looking_changes_nothing_and_mending_keeps_the_damaged_log(world, state) -> None:
+    flip(state, UNSENT[1])
+    before = log_of(state).read_bytes()
+    outboxes = Outboxes(QuickDisk(), state, random_bytes)
+    assert outboxes.look() == outboxes.look()
+    assert log_of(state).read_bytes() == before
+    outboxes.mend()
+    (kept,) = (state / "quarantine").rglob("*.log")
+    assert kept.read_bytes() == before
+    assert outboxes.look() == []
+
+
+def test_the_outbox_of_a_client_that_runs_is_left_alone(world, state) -> None:
+    world.client("shop")
+    with pytest.raises(Locked, match="end it first"):
+        mend(state)
+
+
+def test_an_outbox_that_does_not_say_whose_it_is_sends_nothing(world, state) -> None:
+    path = log_of(state)
+    raw = bytearray(path.read_bytes())
+    at = raw.index(b"first")
+    raw[4096 : at - 200] = bytes(at - 200 - 4096) if at > 4296 else b""
+    header = raw.index(b"orders")
+    for place in range(header - 160, header - 60):
+        raw[place] ^= 1
+    path.write_bytes(raw)
+    damaged = mend(state)
+    assert (damaged.is_known, damaged.kept) == (False, [])
+    start(world)
+    assert world.server.stored("orders") == [b"first"]
+
+
+def test_the_error_names_the_command_with_its_arguments(world, state) -> None:
+    flip(state, UNSENT[1])
+    with pytest.raises(Corrupt) as refused:
+        open_state("shop", state)
+    assert f"once client repair --id shop --state {state}" in refused.value.detail
+    assert "`once repair`" not in refused.value.detail
+
+
+@pytest.mark.parametrize("look", [examine, lambda *to: accept_loss(*to, random_bytes=random_bytes)])
+@pytest.mark.parametrize("place", ["outbox/1/1", "outbox/1"])
+def test_a_servers_repair_refuses_an_outbox_in_words(world, state, place, look) -> None:
+    flip(state, UNSENT[1])
+    before = log_of(state).read_bytes()
+    with pytest.raises(StorageRefused, match=r"outbox of a client.*once client repair"):
+        look(LocalDisk(), str(state / place))
+    assert log_of(state).read_bytes() == before
