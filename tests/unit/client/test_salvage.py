@@ -1,18 +1,30 @@
 """A damaged outbox: what is whole goes on, once and in order; what is lost is said."""
 
+import sqlite3
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
 
-from oncemq.client import verbs
+from oncemq.client import outbox, verbs
+from oncemq.client.accepting import ClientFiles
+from oncemq.client.outbox import Slot
 from oncemq.client.salvage import Damaged, Outboxes
 from oncemq.client.state import open_state
+from oncemq.client.unsent import Unsent
+from oncemq.core.names import Sequence, TopicId
+from oncemq.core.publisher import PROVISIONAL
 from oncemq.core.records import Retention
 from oncemq.errors import Corrupt, Locked, OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
+from oncemq.storage.log import LogOptions
+from oncemq.testing.crash_points import CrashPoints
+from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.wire import batch
 
+SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)
 UNSENT = [b"unsent%d" % number for number in range(4)]
 
 
@@ -162,3 +174,86 @@ def test_a_servers_repair_refuses_an_outbox_in_words(world, state, place, look) 
     with pytest.raises(StorageRefused, match=r"outbox of a client.*once client repair"):
         look(LocalDisk(), str(state / place))
     assert log_of(state).read_bytes() == before
+
+
+# ------------------------------------------------------------------ one slot by itself
+
+T = TopicId(7)
+
+
+def recorded(disk: FaultyDisk, *firsts: int, topic_id: TopicId = T) -> None:
+    """A slot whose puts, one message each, begin with these numbers."""
+    slot = Slot(disk, "/state/outbox/1", random_bytes)
+    slot.record(put(first, topic_id) for first in firsts)
+    slot.close()
+
+
+def put(first: int, topic_id: TopicId) -> Unsent:
+    body = batch.encode_payloads([b"number %020d" % first])
+    return Unsent("orders", topic_id, Sequence(first), 1, 0, body)
+
+
+def change(disk: FaultyDisk, part: bytes, before: int = 0) -> None:
+    """One bit of the log, durably."""
+    (name,) = (each for each in disk.names("/state/outbox/1/1/log") if each.endswith(".log"))
+    file = disk.open(f"/state/outbox/1/1/log/{name}")
+    disk.flip_bit(f"/state/outbox/1/1/log/{name}", file.read(0, file.size()).index(part) - before)
+
+
+def outboxes(disk: FaultyDisk) -> Outboxes:
+    return Outboxes(disk, Path("/state"), random_bytes)
+
+
+def test_numbers_that_were_provisional_leave_no_hole_before_them() -> None:
+    """Between the last number of a topic and the first provisional one nothing was put."""
+    disk = FaultyDisk(Random(1))
+    recorded(disk, 1, 2, PROVISIONAL, topic_id=TopicId(0))
+    change(disk, b"number %020d" % 1, before=40)
+    (damaged,) = outboxes(disk).mend()
+    assert damaged.unreadable == 1
+    assert (damaged.lost, [each.first_sequence for each in damaged.kept]) == ([], [2, PROVISIONAL])
+
+
+def test_no_power_cut_while_it_is_mended_loses_a_whole_put(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outbox, "_OPTIONS", SMALL)
+    disk = FaultyDisk(Random(1))
+    recorded(disk, 1, 2, 3, 4)
+    change(disk, b"number %020d" % 2)
+    expected = [(1, False), (2, True), (3, False), (4, False)]
+
+    def verify(crashed: FaultyDisk, _: Random) -> int:
+        outboxes(crashed).mend()
+        slot = Slot(crashed, "/state/outbox/1", random_bytes)
+        assert [(each.first_sequence, each.lost) for each in slot.pending] == expected
+        slot.close()
+        return 1
+
+    points = CrashPoints(disk, verify)
+    outboxes(disk).mend()
+    points.crash_here()
+    assert points.recoveries > 100
+
+
+def test_an_older_outbox_of_which_nothing_is_left_but_a_mark_is_still_no_servers() -> None:
+    disk = FaultyDisk(Random(1))
+    recorded(disk, 1)
+    change(disk, b"number %020d" % 1, before=40)
+    with pytest.raises(StorageRefused, match="outbox of a client"):
+        examine(disk, "/state/outbox/1/1")
+
+
+def test_a_damaged_journal_is_not_taken_for_a_damaged_outbox(world: World, state: Path) -> None:
+    with sqlite3.connect(state / "state.db") as journal:
+        journal.execute("INSERT INTO cursors VALUES ('orders', 1, 5, 12345)")
+    journal.close()
+    with pytest.raises(Corrupt) as refused:
+        open_state("shop", state)
+    assert "once client repair" not in refused.value.detail
+
+
+def test_who_accepts_a_loss_is_told_of_a_damaged_outbox_too(world: World, state: Path) -> None:
+    flip(state, UNSENT[1])
+    with pytest.raises(Corrupt, match="once client repair --id shop --state"):
+        ClientFiles("shop", state, random_bytes)
