@@ -20,6 +20,7 @@ from oncemq.errors import Corrupt, Locked, OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log import LogOptions
+from oncemq.storage.segment import HEADER_BYTES, log_name
 from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
@@ -236,10 +237,12 @@ def test_no_power_cut_while_it_is_mended_loses_a_whole_put(
     assert points.recoveries > 100
 
 
-def test_an_older_outbox_of_which_nothing_is_left_but_a_mark_is_still_no_servers() -> None:
+def test_an_outbox_is_known_by_any_record_that_only_an_outbox_has() -> None:
     disk = FaultyDisk(Random(1))
     recorded(disk, 1)
+    recorded(disk, 2)
     change(disk, b"number %020d" % 1, before=40)
+    disk.flip_bit(f"/state/outbox/1/1/log/{log_name(1)}", HEADER_BYTES + 8)
     with pytest.raises(StorageRefused, match="outbox of a client"):
         examine(disk, "/state/outbox/1/1")
 
