@@ -84,6 +84,7 @@ def test_after_a_crash_the_same_rows_are_sent_under_the_same_numbers(last: int) 
         (Resumed(0, 0), "deleted, or made again"),
         (Resumed(0, 0, lost=True), "messages are missing there"),
         (Resumed(8, 0, lost=True), "messages are missing there"),
+        (Resumed(8, 0, deleted_after=9), "had numbers up to 9"),
     ],
 )
 def test_what_does_not_fit_stops_the_topic(reply: Resumed, words: str) -> None:
@@ -124,8 +125,18 @@ def test_rows_that_the_deleted_topic_did_not_have_go_into_the_new_one() -> None:
 def test_a_topic_that_the_server_lost_stops_though_nothing_is_under_way() -> None:
     errand = Errand(Standing("orders", b"p", topic_id=7, acknowledged=10))
     errand.resumed(Resumed(8, 0, lost=True))
-    assert "10 messages of this outbox" in committed(errand).stopped
+    assert "messages of this outbox that it has acknowledged, 10 in it" in committed(errand).stopped
     assert errand.next() is None
+
+
+@pytest.mark.parametrize(("last_place", "stops"), [(3, True), (0, False)])
+def test_a_lost_topic_without_rows_stops_where_one_of_its_name_had_some(
+    last_place: int, stops: bool
+) -> None:
+    """Those may be lost as well: the topic before is there again, as it was then."""
+    errand = Errand(Standing("orders", b"p", topic_id=7, last_place=last_place))
+    errand.resumed(Resumed(6, 0, lost=True))
+    assert bool(committed(errand).stopped) is stops
 
 
 def test_rows_that_met_the_new_topic_first_go_into_it() -> None:

@@ -228,7 +228,10 @@ class World:
         standing = relay.errand.standing
         if what is None:
             number = next(iter(relay.numbers))
-            resume = Resume(relay.client, relay.client_epoch, TOPIC, standing.producer, number)
+            resume = Resume(
+                relay.client, relay.client_epoch, TOPIC, standing.producer, number,
+                standing.topic_id,
+            )  # fmt: skip
             relay.request = (resume, None)
         else:
             first, payloads = what

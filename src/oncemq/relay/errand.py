@@ -65,6 +65,11 @@ class Standing(msgspec.Struct, frozen=True):
         return self.stopped.startswith(UNWANTED)
 
     @property
+    def has_published(self) -> bool:
+        """Whether rows have a receipt: on this topic, or on one that had its name before."""
+        return self.acknowledged > 0 or self.last_place > 0
+
+    @property
     def first_sequence(self) -> Sequence:
         """The number of the first planned row."""
         return Sequence(self.acknowledged + 1)
@@ -180,10 +185,16 @@ class Errand:
         if standing.planned and reply.deleted_after == standing.last_sequence:
             self._published(reply.topic_id, reply.last_sequence)  # on the topic that was deleted
             self.sure = True
-        elif reply.lost and standing.acknowledged:
+        elif reply.lost and standing.has_published:
             self._stop(
-                f"the server lost the topic, and {standing.acknowledged} messages of this outbox "
-                f"with it that it has acknowledged: {AN_OLDER_COPY}"
+                "the server lost the topic, and messages of this outbox that it has acknowledged, "
+                f"{standing.acknowledged} in it, or in an earlier one of its name: {AN_OLDER_COPY}"
+            )
+        elif 0 < reply.deleted_after < standing.acknowledged:
+            self._stop(
+                f"the topic was deleted, and had numbers up to {reply.deleted_after} of this "
+                f"outbox then, but the server has acknowledged {standing.acknowledged}: before "
+                f"that, {AN_OLDER_COPY}"
             )
         elif standing.topic_id and reply.topic_id != standing.topic_id:
             self._another_topic(reply)
