@@ -63,9 +63,10 @@ class Person:
             for question in questions(ClientId(client.name), client.journal, slots):
                 verb = verbs.ask(own.engine, lambda _, question=question: question)
                 answers.append((yield from carry_out(verb)))
-            move(client.journal, slots, loss_of(client.journal, answers))
+            loss = loss_of(client.journal, answers)
+            move(client.journal, slots, loss)
         finally:
             disk.die()
-        client.accepted += 1
+        own.history.back.accept(client.name, parted=loss.parted)
         self.accepted += 1
         own.world.tell("loss accepted")

@@ -32,10 +32,11 @@ from oncemq.wire import batch
 
 BACKUP = "/backup"
 TRIES = 20  # to find a place whose damage shows
+TWICE = 0.4  # how often one backup is restored twice: what was stored in between is a branch
 
 
 def back_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
-    """A backup or two, and later one going back."""
+    """A backup or two, and later one going back; to the same backup once more, sometimes."""
     if not cast.options.back:
         return
     chaos_ms = cast.options.chaos_ms
@@ -47,10 +48,13 @@ def back_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
     at = draw.randrange(backed_up + 50, chaos_ms)
     do = "damage" if draw.random() < 0.3 else "go_back"
     yield Step(at, do, "", {"down_ms": draw.choice((20, 500, 2_000))})
+    if draw.random() < TWICE:
+        at = draw.randrange(at, chaos_ms)
+        yield Step(at, "go_back", "", {"down_ms": draw.choice((20, 500, 2_000))})
 
 
 class GoingBack:
-    """The one going back of a world."""
+    """The going back of a world: once, or twice to one backup."""
 
     def __init__(self, lives: ServerLives, history: History, world: World, seed: int) -> None:
         self._lives = lives
@@ -59,6 +63,8 @@ class GoingBack:
         self._seed = seed
         self._backed_up: int | None = None  # when the newest backup was begun
         self._since: int | None = None  # it went back to what was there at that moment
+        self._times = 0
+        self._noted = 0  # of those, the ones that the checker was told of
         self._before: list[tuple[int, int, int]] = []  # what was stored: see `_stored`
         lives.came_up = self._came_up
 
@@ -83,19 +89,20 @@ class GoingBack:
 
     def restore(self, down_ms: int) -> None:
         """What `once restore` does, in place of what the server had."""
-        if self._backed_up is None or self._since is not None:
+        if self._backed_up is None or self._since == 0 or self._times == 2:
             return
+        self._times += 1
         self._lives.take_down(down_ms)
         self._mend()
         assert read_manifest(self._disk, BACKUP) is not None
-        self._before = list(_stored(self._disk))
-        self._disk.rename(DIRECTORY, f"{DIRECTORY}-before")
-        random = stream(self._seed, "restore")
+        self._before += _stored(self._disk)
+        self._disk.rename(DIRECTORY, f"{DIRECTORY}-before-{self._times}")
+        random = stream(self._seed, f"restore {self._times}")
         restore(self._disk, BACKUP, DIRECTORY, random_bytes=random.randbytes, progress=_silent)
         if not examine(self._disk, DIRECTORY).sound:
             self._history.trouble("lost: the restored backup is not whole")
         self._since = self._backed_up
-        self._world.tell("backup restored")
+        self._world.tell("backup restored" if self._times == 1 else "backup restored twice")
 
     def damage(self, down_ms: int) -> None:
         """A byte of the log changes, and a person accepts what that costs."""
@@ -113,6 +120,7 @@ class GoingBack:
         if not examine(self._disk, DIRECTORY).sound:
             self._history.trouble("lost: the log is not whole after its repair")
         self._since = 0
+        self._times += 1
         self._world.tell("damage taken out")
 
     def _place(self, draw: Random) -> tuple[str, int] | None:
@@ -139,15 +147,16 @@ class GoingBack:
 
     def _came_up(self, server: SimulatedServer) -> None:
         """The first time since: this is what is left."""
-        if self._since is None or self._history.back.went_back is not None:
+        if self._since is None or self._noted == self._times:
             return
+        self._noted = self._times
         assert server.driver is not None
         for each in self._history.several():
             each.learn(self._history.moment())
         shard, log = server.driver.broker.shard, server.driver.log
         topics = shard.topics.values()
         names = {topic.id: topic.name for topic in topics}
-        self._history.back.went_back = WentBack(
+        went_back = WentBack(
             self._since,
             self._history.moment(),
             log.generation,
@@ -168,6 +177,7 @@ class GoingBack:
                 if topic_id not in names or offset >= shard.topics[TopicId(topic_id)].end
             },
         )
+        self._history.back.begin(went_back)
 
 
 def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, int]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from oncemq.testing.world import SimulatedClient
 
 MISSED = ("lost_prefix", "lost_middle", "lost_tail")
+AGAIN = ("redelivered", "reordered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,31 @@ class WentBack:
 
 
 class LostFuture:
-    """What was lost by going back, once in a world; nothing, in most of them."""
+    """What was lost by going back; nothing, in most worlds.
+
+    Where one backup is restored twice, all since it was made is lost the second time, the branch
+    in between as well: the last time counts. Who was let in on that branch cannot say up to where
+    it agrees with the next, goes on from the server's cursor, and may get again what it had.
+    """
 
     def __init__(self, history: "History") -> None:
         self.went_back: WentBack | None = None
         self._history = history
         self._let_in: set[str] = set()  # clients that the server has let in since
+        self._accepted: set[str] = set()  # those for whom a person accepted the loss since
+        self._parted: set[str] = set()  # and those of them that were of another branch
+
+    def begin(self, back: WentBack) -> None:
+        """The server is up again, for the first time since."""
+        self.went_back = back
+        self._let_in.clear()
+        self._accepted.clear()
+
+    def accept(self, client: str, *, parted: bool) -> None:
+        """A person accepted what the server lost of what a client knows."""
+        self._accepted.add(client)
+        if parted:
+            self._parted.add(client)
 
     # What is left
 
@@ -74,7 +94,7 @@ class LostFuture:
             there = back.subscriptions.get((seen.client, seen.topic)) == seen.subscription
             return there or not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
-        return generation >= back.generation or self._is_kept(cast("Given", seen))
+        return generation == back.generation or self._is_kept(cast("Given", seen))
 
     def _is_kept(self, given: "Given") -> bool:
         """Whether the message, and the subscription that it was given to, are still there."""
@@ -103,8 +123,10 @@ class LostFuture:
         return {_place(each) for each in self._history.given() if each.moment > moment}
 
     def excuses(self, finding: Finding) -> bool:
-        """Whether what was missed lies in a hole that a person agreed to."""
+        """Whether what was missed lies in a hole that a person agreed to, or may come again."""
         end = finding.offset + finding.count
+        if finding.kind in AGAIN and self._parted and self.went_back:
+            return end <= self.went_back.ends.get(finding.topic, 0)
         return finding.kind in MISSED and any(
             finding.topic == topic and low <= finding.offset and end <= high
             for topic, low, high in (self.went_back.holes if self.went_back else ())
@@ -115,15 +137,16 @@ class LostFuture:
     def let_in(self, client: "SimulatedClient", generation: int, process: int) -> None:
         """The server let a client in: for the first time since, it must not know more."""
         back = self.went_back
-        if back is None or generation < back.generation:
+        if back is None or generation != back.generation:
             return
         self._must_have_its_transactions(process)
         if client.name in self._let_in:
             return
         self._let_in.add(client.name)
+        accepted = client.name in self._accepted
         for topic, (subscription, cursor) in client.journal.cursors().items():
             theirs = back.subscriptions.get((client.name, topic))
-            if not client.accepted and theirs == subscription and cursor > back.ends[topic]:
+            if not accepted and theirs == subscription and cursor > back.ends[topic]:
                 end = f"{topic} ended @{back.ends[topic]}"
                 self._history.trouble(f"went on: {client.name} with cursor @{cursor}, but {end}")
 
@@ -142,7 +165,7 @@ class LostFuture:
         Another process may not have heard of that receipt, and puts it again.
         """
         back, history = self.went_back, self._history
-        if back is None or not story.lasting or client.accepted:
+        if back is None or not story.lasting or client.name in self._accepted:
             return
         for other in history.puts.values():
             mine = (other.process, other.topic) == (story.process, story.topic) and other.lasting

@@ -42,6 +42,7 @@ SOMETIMES: dict[str, str] = {
     "staged unwanted": "a required commit to a topic without subscribers was refused",
     "backup made": "a backup was made beside a running server",
     "backup restored": "the server went on from a backup",
+    "backup restored twice": "the server went on from the same backup once more",
     "damage taken out": "the server went on without what was damaged",
     "client history_lost": "a client was told that the server lost what it knows",
     "loss accepted": "a person accepted that for a client, and it went on",

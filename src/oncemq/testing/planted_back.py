@@ -10,6 +10,7 @@ from oncemq.client.engine import Engine
 from oncemq.client.lost import Lost
 from oncemq.client.outflow import Outflow
 from oncemq.client.transactions import Transactions
+from oncemq.core import comparing
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
 from oncemq.storage import backup
@@ -72,3 +73,11 @@ def _takes_an_answer_to_its_older_epoch_for_its_own(_: Any) -> Any:
         return False
 
     return is_of_before
+
+
+@instead(comparing, "_has_parted", "back")
+def _takes_another_branch_of_history_for_its_own(_: Any) -> Any:
+    def has_parted(shard: Any, question: Any) -> bool:
+        return False
+
+    return has_parted

@@ -59,7 +59,6 @@ class SimulatedClient:
         self.newest = 0  # the process that was started last
         self.leased_until = 0  # its subscriptions hold for sure; 0: they are not leased
         self.accepting = False  # a person works on its state: nothing is started
-        self.accepted = 0  # how often a person accepted what the server lost
 
     @property
     def marks(self) -> list[str]:
