@@ -13,12 +13,12 @@ from oncemq.client.transactions import Transactions
 from oncemq.core import comparing
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
-from oncemq.storage import backup
+from oncemq.storage import restore
 from oncemq.storage.layout import replace_file
 from oncemq.testing.planting import instead
 
 
-@instead(backup, "continue_format", "back")
+@instead(restore, "continue_format", "back")
 def _restores_without_raising_the_generation(_: Any) -> Any:
     def continue_format(disk: Any, directory: str, old: Any, random_bytes: Any) -> Any:
         replace_file(disk, f"{directory}/FORMAT", msgspec.json.encode(old))
