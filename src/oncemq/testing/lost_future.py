@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from oncemq.core.audit.facts import Joined
+from oncemq.core.audit.facts import Joined, Opened
 from oncemq.core.audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -90,11 +90,27 @@ class LostFuture:
         back = self.went_back
         if back is None:
             return True
+        if isinstance(seen, Opened):
+            return not self._was_overtaken(seen, back)
         if isinstance(seen, Joined):
             there = back.subscriptions.get((seen.client, seen.topic)) == seen.subscription
             return there or not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
         return generation == back.generation or self._is_kept(cast("Given", seen))
+
+    def _was_overtaken(self, opened: Opened, back: WentBack) -> bool:
+        """Whether it learned of its epoch when another process had a higher one already.
+
+        All say hello anew then, an older process perhaps after a newer, which is fenced.
+        """
+        return any(
+            isinstance(each, Opened)
+            and each.client == opened.client
+            and each.client_epoch > opened.client_epoch
+            and each.moment < opened.moment
+            and (each.moment > back.moment) == (opened.moment > back.moment)
+            for each in self._history.seen
+        )
 
     def _is_kept(self, given: "Given") -> bool:
         """Whether the message, and the subscription that it was given to, are still there."""
