@@ -9,6 +9,7 @@ from oncemq.client.journal import Journal
 from oncemq.client.state import Memory
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 from oncemq.testing.memory_journal import MemoryJournal
 
@@ -27,7 +28,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
 
 
 def test_a_new_one_knows_nothing(memory: Memory) -> None:
-    assert (memory.last_epoch(), memory.cursors()) == (0, {})
+    assert (memory.last_epoch(), memory.known().cursors) == (0, {})
     assert memory.claim(7) == (0, (), NO_LOG)
 
 
@@ -38,7 +39,7 @@ def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
         (0, (30,)),
         (0, (30, 10)),
     ]  # what stood before each
-    assert memory.granted(Epoch(4), 10) == (NO_LOG, {})
+    assert memory.granted(Epoch(4), 10) == (NO_LOG, {}, ())
     assert memory.claim(40) == (4, (20,), NO_LOG)
     memory.granted(Epoch(3), 99)
     assert memory.claim(50) == (4, (20, 40), NO_LOG)
@@ -55,7 +56,7 @@ def test_cursors_are_moved_by_the_current_epoch_only(memory: Memory) -> None:
             memory.settle(Epoch(other), [("a", SubscriptionId(7), Offset(9))])
         with pytest.raises(Fenced):
             memory.settle(Epoch(other), [("a", SubscriptionId(7), Offset(9))] * 2)
-    assert memory.cursors() == {"a": (7, 3), "b": (8, 1)}
+    assert memory.known().cursors == {"a": (7, 3), "b": (8, 1)}
 
 
 def test_the_log_that_a_state_is_about_is_found_by_the_next_claim(memory: Memory) -> None:
@@ -72,7 +73,7 @@ def test_a_grant_gives_the_log_and_the_cursors_as_they_are_by_then(memory: Memor
     memory.claim(2)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
     memory.know(here)
-    assert memory.granted(Epoch(2), 2) == (here, {"a": (7, 3)})
+    assert memory.granted(Epoch(2), 2) == (here, {"a": (7, 3)}, ())
 
 
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
@@ -80,11 +81,12 @@ def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
     memory.forget(Epoch(1), ["a", "unknown"])
     memory.forget(Epoch(1), ["unknown"])
-    assert memory.cursors() == {}
+    ended = Settled("a", SubscriptionId(7), Offset(3))
+    assert memory.known() == (NO_LOG, {}, (ended,))  # a server that goes back has it again
 
 
 def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:
     memory.granted(Epoch(2), 1)
     memory.settle(Epoch(2), [("a", SubscriptionId(7), Offset(3))])
     memory.forget(Epoch(1), ["a"])
-    assert memory.cursors() == {"a": (7, 3)}
+    assert memory.known().cursors == {"a": (7, 3)}

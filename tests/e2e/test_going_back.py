@@ -270,6 +270,36 @@ def test_of_a_copy_that_was_gone_back_to_twice_everything_is_given(
     assert site.take() == ["kept 0", "end 0"]
 
 
+@pytest.mark.parametrize("subscribes_again", [True, False])
+def test_what_was_taken_before_a_subscription_ended_does_not_come_again(
+    site: Site, subscribes_again: bool
+) -> None:
+    """It ended in the future that was lost, and is there again."""
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+        site.put(9, "old")
+        assert len(reader.get("t", limit=3)) == 3
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    site.start()
+    assert len(site.take()) == 6
+    with site.client("reader") as reader:
+        reader.unsubscribe("t")
+        if subscribes_again:
+            reader.subscribe("t")
+            site.put(2, "lost", "other")
+            assert len(reader.get("t", limit=9)) == 2
+    restore(site, 7)
+    site.put(2, "new", "another")
+    with pytest.raises(HistoryLost, match="had ended are there again: 't'"):
+        site.take()
+    shown = site.accept("reader", "--yes")
+    assert shown.code == 0
+    assert "t: the client had ended this subscription, and the server has it again" in shown.text
+    assert "it goes on from 9 (once unsubscribe t ends it)" in shown.text
+    assert site.take() == ["new 0", "new 1"]
+
+
 def test_a_process_of_a_lost_future_is_fenced_by_who_replaces_it(site: Site) -> None:
     with site.client("job") as job:
         job.subscribe("t")

@@ -8,7 +8,7 @@ put since is passed over. Where nobody can say, it goes on from the server's own
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -16,10 +16,10 @@ from typing import Protocol, Self
 from oncemq.client.asking import asking
 from oncemq.client.damage import naming_repair
 from oncemq.client.journal import Journal
-from oncemq.client.lost import goes_on_at
+from oncemq.client.lost import goes_on_again_at, goes_on_at
 from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
-from oncemq.core.client_replies import LostCursor, LostNumbers
+from oncemq.core.client_replies import LostCursor, LostNumbers, ThereAgain
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import ClientId, Epoch, Offset, Sequence, SubscriptionId
@@ -42,6 +42,7 @@ class Loss:
     cursors: list[LostCursor]
     numbers: list[LostNumbers]
     parted: bool = False  # the client knows another branch of the log's history
+    again: list[ThereAgain] = field(default_factory=list[ThereAgain])  # they had ended
 
     @property
     def is_another_log(self) -> bool:
@@ -52,7 +53,8 @@ class Loss:
     def is_nothing(self) -> bool:
         """Whether the client can go on as it is."""
         more = self.last_epoch > self.granted or self.parted
-        return not (self.cursors or self.numbers or more or self.is_another_log)
+        lost = self.cursors or self.numbers or self.again
+        return not (lost or more or self.is_another_log)
 
 
 class Accepting(Protocol):
@@ -61,7 +63,13 @@ class Accepting(Protocol):
     def log(self) -> LogSeen: ...
     def last_epoch(self) -> Epoch: ...
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
-    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None: ...
+    def ended(self) -> tuple[Settled, ...]: ...
+    def accept(
+        self,
+        log: LogSeen,
+        cursors: Iterable[tuple[str, Offset | None]],
+        again: Iterable[Settled] = (),
+    ) -> None: ...
 
 
 def questions(client: ClientId, journal: Accepting, slots: Iterable[Slot]) -> list[Compare]:
@@ -73,10 +81,13 @@ def questions(client: ClientId, journal: Accepting, slots: Iterable[Slot]) -> li
         slice(first, first + PAGE) for first in range(0, max(len(cursors), len(numbers), 1), PAGE)
     ]
     generation, last_epoch = journal.log().generation, journal.last_epoch()
-    return [
+    asked = [
         Compare(client, generation, last_epoch, tuple(cursors[page]), tuple(numbers[page]))
         for page in pages
     ]
+    if ended := journal.ended():
+        asked.append(Compare(client, generation, last_epoch, ended=ended))
+    return asked
 
 
 def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
@@ -89,6 +100,7 @@ def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
         [lost for each in answers for lost in each.cursors],
         [lost for each in answers for lost in each.numbers],
         answers[0].parted,
+        [each for answer in answers for each in answer.again],
     )
 
 
@@ -110,7 +122,10 @@ def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
             first=Sequence(lost.last_sequence + 1),
             gone=(),
         )
-    journal.accept(loss.here, [(lost.topic, goes_on_at(lost)) for lost in loss.cursors])
+    again = [
+        Settled(each.topic, each.subscription_id, goes_on_again_at(each)) for each in loss.again
+    ]
+    journal.accept(loss.here, [(lost.topic, goes_on_at(lost)) for lost in loss.cursors], again)
 
 
 def _numbers(slot: Slot) -> list[Numbers]:

@@ -93,7 +93,7 @@ class Arrival:
         elif reply.code == "stale_state" and self._was_overtaken(greeting):
             self._claim_anew(greeting)
         elif reply.code == "history_lost":
-            known = Known(greeting.log, engine.state.cursors())
+            known = engine.state.known()._replace(log=greeting.log)
             self._compare(known, lambda lost: self._lost(reply.detail, lost))
         else:
             engine.fail(error_of(reply))
@@ -109,7 +109,7 @@ class Arrival:
             return
 
         def compared(lost: Lost) -> None:
-            if lost.cursors or lost.commits:
+            if any(lost):
                 self._lost(went_back(known.log, here), lost)
                 return
             if greeting.recorded:  # a new state knows nothing of what was there before
@@ -130,10 +130,11 @@ class Arrival:
         last_epoch = journal.last_epoch() if journal else ANONYMOUS_EPOCH
         places = engine.subscriber.known_with(known.cursors)
         commits = list(engine.transactions.acknowledged())
-        lost = Lost([], [])
+        ended = list(known.ended)
+        lost = Lost([], [], [])
 
         def ask() -> None:
-            if not places and not commits:
+            if not places and not commits and not ended:
                 then(lost)
                 return
             question = Compare(
@@ -142,7 +143,10 @@ class Arrival:
                 last_epoch,
                 tuple(places[:COMPARED_MAX]),
                 commits=tuple(commits),
+                ended=() if places else tuple(ended[:COMPARED_MAX]),
             )
+            if not places:
+                del ended[:COMPARED_MAX]
             del places[:COMPARED_MAX]
             commits.clear()
             self.token = engine.begin(lambda: (question, None), answered)
@@ -156,6 +160,7 @@ class Arrival:
             assert isinstance(reply, Compared)
             lost.cursors.extend(reply.cursors)
             lost.commits.extend(reply.commits)
+            lost.again.extend(reply.again)
             with self._own_disk():
                 ask()
 

@@ -18,59 +18,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
+from oncemq.client.journal_schema import (
+    CHECKSUMS,
+    END,
+    ENDED,
+    ENDED_KEPT,
+    FORMAT,
+    SETTLE,
+    STRANGE,
+    TABLES,
+)
 from oncemq.client.state import Known, Standing
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
 T = TypeVar("T")
 
-FORMAT = 3
 BUSY_SECONDS = 10
 # What SQLite says before it has written a commit: nothing of it is on the disk.
 SURELY_NOT = (
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 )  # fmt: skip
-
-_CLIENT = """
-CREATE TABLE IF NOT EXISTS client (
-    one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL, epoch INTEGER NOT NULL
-)
-"""
-_CLAIMS = """
-CREATE TABLE IF NOT EXISTS claims (number INTEGER PRIMARY KEY, nonce INTEGER NOT NULL)
-"""
-_CURSORS = """
-CREATE TABLE IF NOT EXISTS cursors (
-    topic TEXT PRIMARY KEY, subscription_id INTEGER NOT NULL, cursor INTEGER NOT NULL
-) WITHOUT ROWID
-"""
-# Format 2: which log the state is about.
-_LOG = """
-CREATE TABLE IF NOT EXISTS log (
-    one INTEGER PRIMARY KEY CHECK (one = 1), log_id BLOB NOT NULL, generation INTEGER NOT NULL
-)
-"""
-# Format 3: checksums. What an older version wrote is taken for right, once.
-_CHECKSUMS = {
-    "client": "row_checksum(CAST(id AS BLOB), epoch)",
-    "cursors": "row_checksum(CAST(topic AS BLOB), subscription_id, cursor)",
-    "log": "row_checksum(log_id, generation)",
-}
-# SQLite keeps what it is given: a damaged page may hold text where there was a number.
-_STRANGE = """
-SELECT 1 FROM client WHERE typeof(epoch) <> 'integer' OR typeof(id) <> 'text'
-UNION ALL SELECT 1 FROM claims WHERE typeof(nonce) <> 'integer'
-"""
-_SETTLE = """
-INSERT INTO cursors (topic, subscription_id, cursor, checksum)
-SELECT name, id, place, row_checksum(CAST(name AS BLOB), id, place)
-FROM (SELECT ? AS name, ? AS id, ? AS place) WHERE (SELECT epoch FROM client) = ?
-ON CONFLICT (topic) DO UPDATE
-SET subscription_id = excluded.subscription_id, cursor = excluded.cursor,
-    checksum = excluded.checksum
-"""
 
 
 class Journal:
@@ -114,7 +87,8 @@ class Journal:
         if version < FORMAT:  # a new one, or an older one: what it has stays as it is
             with self._transaction():
                 self._bring_up_to_date()
-        if self._rows(_STRANGE):
+        self._rows(ENDED)
+        if self._rows(STRANGE):
             raise self._damaged("a value is not of its type")
         self._rows(
             "INSERT OR IGNORE INTO client VALUES (1, ?, 0, row_checksum(CAST(? AS BLOB), 0))",
@@ -134,16 +108,16 @@ class Journal:
         """The tables of this format; a twin that started at the same moment may have made them."""
         if self._rows("PRAGMA user_version") == [(FORMAT,)]:
             return
-        for statement in (_CLIENT, _CLAIMS, _CURSORS, _LOG):
+        for statement in TABLES:
             self._rows(statement)
-        for table, checksum in _CHECKSUMS.items():
+        for table, checksum in CHECKSUMS.items():
             self._rows(f"ALTER TABLE {table} ADD COLUMN checksum INTEGER")
             self._rows(f"UPDATE {table} SET checksum = {checksum}")
         self._rows(f"PRAGMA user_version = {FORMAT}")
 
     def _verify(self, table: str) -> None:
         """Every row of it is as it was written, or Corrupt."""
-        checksum = _CHECKSUMS[table]
+        checksum = CHECKSUMS["cursors" if table == "ended" else table]
         if self._rows(f"SELECT 1 FROM {table} WHERE checksum IS NOT {checksum} LIMIT 1"):
             raise self._damaged(f"the checksum of a row of {table} does not hold")
 
@@ -185,9 +159,13 @@ class Journal:
                 "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
                 claim,
             )
-            return Known(self.log(), self.cursors())
+            return self.known()
 
         return self._write(body)
+
+    def known(self) -> Known:
+        """All that this state knows of its server's log."""
+        return Known(self.log(), self.cursors(), self.ended())
 
     def log(self) -> LogSeen:
         """The log that this state is about."""
@@ -201,24 +179,34 @@ class Journal:
     def _know(self, log: LogSeen) -> None:
         self._rows("INSERT OR REPLACE INTO log VALUES (1, ?, ?, row_checksum(?, ?))", *log, *log)
 
-    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
+    def accept(
+        self,
+        log: LogSeen,
+        cursors: Iterable[tuple[str, Offset | None]],
+        again: Iterable[Settled] = (),
+    ) -> None:
         """A person said so: go on with what the server has. No process may use the state now.
 
         The epoch begins anew, and so do the claims: this state takes its id over again. A cursor
-        is moved to where its topic agrees, or forgotten with its subscription (None).
+        is moved to where its topic agrees, or forgotten with its subscription (None). `again`:
+        of subscriptions that had ended, and that the server has.
         """
-        moved = list(cursors)
+        moved, restored = list(cursors), list(again)
 
         def body() -> None:
             self._rows("UPDATE client SET epoch = 0")
-            self._rows(f"UPDATE client SET checksum = {_CHECKSUMS['client']}")
+            self._rows(f"UPDATE client SET checksum = {CHECKSUMS['client']}")
             self._rows("DELETE FROM claims")
             for topic, cursor in moved:
                 if cursor is None:
                     self._rows("DELETE FROM cursors WHERE topic = ?", topic)
                 else:
                     self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
-            self._rows(f"UPDATE cursors SET checksum = {_CHECKSUMS['cursors']}")
+            for topic, subscription_id, cursor in map(msgspec.structs.astuple, restored):
+                row = (topic, subscription_id, cursor)
+                self._rows("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, 0)", *row)
+                self._rows("DELETE FROM ended WHERE subscription_id = ?", subscription_id)
+            self._rows(f"UPDATE cursors SET checksum = {CHECKSUMS['cursors']}")
             self._know(log)
 
         self._write(body)
@@ -252,7 +240,7 @@ class Journal:
         rows = [(*each, client_epoch) for each in moved]
 
         def body() -> None:
-            _all_moved(sum(self._run(_SETTLE, *row)[1] for row in rows), rows)
+            _all_moved(sum(self._run(SETTLE, *row)[1] for row in rows), rows)
 
         self._write(body, alone=len(rows) == 1)
 
@@ -262,13 +250,23 @@ class Journal:
 
         def body() -> None:
             for topic in ended:
+                self._rows(END, topic, client_epoch)
                 self._rows(
                     "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
                     topic,
                     client_epoch,
                 )
+            self._rows(
+                "DELETE FROM ended WHERE number <= (SELECT MAX(number) FROM ended) - ?", ENDED_KEPT
+            )
 
         self._write(body)
+
+    def ended(self) -> tuple[Settled, ...]:
+        """Subscriptions that ended, the last ones: a server that goes back has them again."""
+        self._verify("ended")
+        rows = self._rows("SELECT topic, subscription_id, cursor FROM ended ORDER BY number")
+        return tuple(Settled(topic, SubscriptionId(id), Offset(at)) for topic, id, at in rows)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -3,7 +3,7 @@
 import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncemq.core.client_replies import LostCommits, LostCursor
+from oncemq.core.client_replies import LostCommits, LostCursor, ThereAgain
 from oncemq.core.generations import in_words
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Offset
@@ -49,6 +49,7 @@ class Lost(NamedTuple):
 
     cursors: list[LostCursor]
     commits: list[LostCommits]
+    again: list[ThereAgain]
 
 
 def what_is_lost(lost: Lost) -> str:
@@ -62,6 +63,9 @@ def what_is_lost(lost: Lost) -> str:
     if lost.commits:
         count = sum(each.acknowledged - each.last for each in lost.commits)
         words += f". It does not have up to {count} transactions of this client that had ended well"
+    if lost.again:
+        topics = ", ".join(repr(each.topic) for each in lost.again[:NAMED_MAX])
+        words += f". Subscriptions that this client had ended are there again: {topics}"
     return words
 
 
@@ -90,3 +94,8 @@ def goes_on_at(lost: LostCursor) -> Offset | None:
     if lost.cursor == NO_OFFSET:
         return None
     return lost.cursor if lost.agreed == NO_OFFSET else lost.agreed
+
+
+def goes_on_again_at(again: ThereAgain) -> Offset:
+    """Where the subscription goes on that had ended: nothing that the client took comes again."""
+    return again.cursor if again.agreed == NO_OFFSET else min(again.agreed, again.known)

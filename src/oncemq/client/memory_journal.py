@@ -7,9 +7,11 @@ its epoch anew with each start, and fences the one before.
 import secrets
 from collections.abc import Iterable
 
+from oncemq.client.journal_schema import ENDED_KEPT
 from oncemq.client.state import Known, Standing, State
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 
 
@@ -21,6 +23,7 @@ class MemoryJournal:
         self._claims: list[int] = []
         self._log = NO_LOG
         self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
+        self._ended: tuple[Settled, ...] = ()
 
     def last_epoch(self) -> Epoch:
         """The newest epoch this state has seen granted."""
@@ -37,7 +40,11 @@ class MemoryJournal:
         self._client_epoch = max(self._client_epoch, client_epoch)
         if claim in self._claims:
             del self._claims[: self._claims.index(claim) + 1]
-        return Known(self._log, self.cursors())
+        return self.known()
+
+    def known(self) -> Known:
+        """All that this client knows of its server's log."""
+        return Known(self._log, self.cursors(), self._ended)
 
     def know(self, log: LogSeen) -> None:
         """The log that the cursors are of."""
@@ -64,7 +71,13 @@ class MemoryJournal:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
         if client_epoch == self._client_epoch:
             for topic in topics:
-                self._cursors.pop(topic, None)
+                if topic in self._cursors:
+                    ended = Settled(topic, *self._cursors.pop(topic))
+                    self._ended = (*self._ended, ended)[-ENDED_KEPT:]
+
+    def ended(self) -> tuple[Settled, ...]:
+        """Subscriptions that ended, the last ones: a server that goes back has them again."""
+        return self._ended
 
 
 def state_in_memory(client: str) -> State:

@@ -20,7 +20,7 @@ from oncemq.core.names import (
     is_system,
     name_fault,
 )
-from oncemq.core.requests import Compare, Hello, Request
+from oncemq.core.requests import Compare, Hello, Request, Settled
 from oncemq.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ class Standing(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a state knows of its server's log, all as of one moment: the log, and the cursors."""
+    """What a state knows of its server's log, all as of one moment."""
 
     log: LogSeen
     cursors: dict[str, tuple[SubscriptionId, Offset]]
+    ended: tuple[Settled, ...] = ()  # subscriptions that ended since
 
 
 class Memory(Protocol):
@@ -51,7 +52,7 @@ class Memory(Protocol):
     def claim(self, nonce: int) -> Standing: ...
     def granted(self, client_epoch: Epoch, claim: int) -> Known: ...
     def know(self, log: LogSeen) -> None: ...
-    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
+    def known(self) -> Known: ...
     def settle(
         self,
         client_epoch: Epoch,
@@ -119,7 +120,11 @@ class State:
 
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         """Where the last start stopped."""
-        return self.journal.cursors() if self.journal is not None else {}
+        return self.known().cursors
+
+    def known(self) -> Known:
+        """What the last start knew of the server's log."""
+        return self.journal.known() if self.journal is not None else Known(NO_LOG, {})
 
     def opens(self, request: Request) -> bool:
         """Whether a request may be sent before the client has its epoch."""
@@ -165,7 +170,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
     except OSError as error:
         raise in_words(error, f"the state directory {path} could not be opened") from error
     try:
-        journal.cursors()  # damage is told by the constructor, and not by the first verb
+        journal.known()  # damage is told by the constructor, and not by the first verb
         with naming_repair(client, str(path)):
             slots = open_slots(disk, str(path / "outbox"), random_bytes)
     except BaseException:

@@ -2,7 +2,16 @@
 
 import msgspec
 
-from oncemq.core.names import ClientId, Epoch, Generation, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.names import (
+    ClientId,
+    Epoch,
+    Generation,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
 from oncemq.core.reply import Reply
 
 
@@ -40,6 +49,19 @@ class LostCommits(msgspec.Struct, frozen=True, array_like=True):
     last: int  # that it has
 
 
+class ThereAgain(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription that ended in the future that was lost, and that the server has again.
+
+    `known`, `agreed`, `cursor`: as in LostCursor.
+    """
+
+    topic: str
+    subscription_id: SubscriptionId
+    known: Offset
+    agreed: Offset
+    cursor: Offset
+
+
 class Compared(Reply, frozen=True, array_like=True):
     """What the client knows and this server does not have; `client_epoch` is the one granted.
 
@@ -57,6 +79,7 @@ class Compared(Reply, frozen=True, array_like=True):
     deleted: tuple[TopicId, ...] = ()
     commits: tuple[LostCommits, ...] = ()
     parted: bool = False
+    again: tuple[ThereAgain, ...] = ()
 
 
 class ClientInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -26,7 +26,8 @@ class Compare(Request, frozen=True, array_like=True):
     """What of all that a client knows does this server not have? Changes nothing.
 
     `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
-    `commits`: of its transactions, as far as the server still has to know them.
+    `commits`: of its transactions, as far as the server still has to know them. `ended`: of
+    subscriptions that it knows to have ended.
     """
 
     opcode = 25
@@ -36,6 +37,7 @@ class Compare(Request, frozen=True, array_like=True):
     cursors: tuple[Settled, ...] = ()
     numbers: tuple[Numbers, ...] = ()
     commits: tuple[Commits, ...] = ()
+    ended: tuple[Settled, ...] = ()
 
 
 class ForgetClient(Request, frozen=True, array_like=True):

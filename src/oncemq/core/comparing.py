@@ -11,7 +11,9 @@ Laws: a client that knows no more than the server goes on by itself; one that kn
 so, each topic by name, and nothing is moved for it. Nothing here changes the state.
 """
 
-from oncemq.core.client_replies import LostCommits, LostCursor, LostNumbers
+from collections.abc import Iterator
+
+from oncemq.core.client_replies import LostCommits, LostCursor, LostNumbers, ThereAgain
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.generations import in_words
 from oncemq.core.names import Offset, Sequence
@@ -41,6 +43,7 @@ def compare(shard: Shard, question: Compare) -> Compared:
             if (last := shard.owners.last_number(each.owner)) < each.acknowledged
         ),
         parted,
+        tuple(_there_again(shard, question, parted=parted)),
     )
 
 
@@ -111,6 +114,19 @@ def _parted_cursor(shard: Shard, question: Compare, known: Settled) -> LostCurso
     if known.cursor == subscription.cursor:
         return None
     return LostCursor(known.topic, known.cursor, NO_OFFSET, subscription.cursor, topic.end)
+
+
+def _there_again(shard: Shard, question: Compare, *, parted: bool) -> Iterator[ThereAgain]:
+    """Subscriptions that ended in the future that was lost: they give what was taken before."""
+    is_sure = not parted and question.generation < shard.generation
+    for known in question.ended:
+        found = _subscribed(shard, question, known)
+        if found is not None:
+            topic, subscription = found
+            agreed = topic.agreed(question.generation) if is_sure else NO_OFFSET
+            yield ThereAgain(
+                known.topic, subscription.id, known.cursor, agreed, subscription.cursor
+            )
 
 
 def _subscribed(

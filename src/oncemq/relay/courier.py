@@ -53,13 +53,13 @@ class Presence:
     def granted(self, client_epoch: Epoch, claim: int) -> Known:
         self._client_epoch = client_epoch
         self._claims = ()
+        return self.known()
+
+    def known(self) -> Known:
         return Known(self._log, {})
 
     def know(self, log: LogSeen) -> None:
         self._log = log
-
-    def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
-        return {}
 
     def settle(
         self,

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from oncemq.client import memory_journal
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.request import Settled
 
 
 class MemoryJournal(memory_journal.MemoryJournal):
@@ -22,7 +23,12 @@ class MemoryJournal(memory_journal.MemoryJournal):
         """The log that this state is about."""
         return self._log
 
-    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
+    def accept(
+        self,
+        log: LogSeen,
+        cursors: Iterable[tuple[str, Offset | None]],
+        again: Iterable[Settled] = (),
+    ) -> None:
         """A person said so: go on with what the server has, as `client.journal` does it."""
         self._client_epoch = Epoch(0)
         self._claims.clear()
@@ -31,6 +37,11 @@ class MemoryJournal(memory_journal.MemoryJournal):
                 del self._cursors[topic]
             else:
                 self._cursors[topic] = self._cursors[topic][0], cursor
+        for each in again:
+            self._cursors[each.topic] = each.subscription_id, each.cursor
+            self._ended = tuple(
+                one for one in self._ended if one.subscription_id != each.subscription_id
+            )
         self._synced = self.cursors()
         self.know(log)
 
@@ -62,5 +73,6 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._claims = list(self._claims)
         other._log = self._log
         other._cursors = dict(self._cursors)
+        other._ended = self._ended
         other._synced = dict(self._cursors)
         return other

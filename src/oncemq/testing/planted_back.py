@@ -30,7 +30,7 @@ def _restores_without_raising_the_generation(_: Any) -> Any:
 @instead(Arrival, "_compare", "back")
 def _does_not_compare_its_cursors(_: Any) -> Any:
     def compare(self: Any, log: Any, then: Any) -> None:
-        then(Lost([], []))
+        then(Lost([], [], []))
 
     return compare
 

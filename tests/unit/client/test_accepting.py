@@ -4,16 +4,18 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from oncemq.client.accepting import Loss, loss_of, move
+from oncemq.client.accepting import Loss, loss_of, move, questions
 from oncemq.client.outbox import Slot
 from oncemq.client.unsent import Unsent
-from oncemq.core.client_replies import LostNumbers
+from oncemq.core.client_replies import LostNumbers, ThereAgain
 from oncemq.core.generations import continued
 from oncemq.core.greeting import LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, Sequence, SubscriptionId, TopicId
+from oncemq.core.names import ClientId, Epoch, Generation, Offset, Sequence, SubscriptionId, TopicId
 from oncemq.core.replies import Compared
+from oncemq.core.request import Settled
 from oncemq.storage.disk import LocalDisk
 
 KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
@@ -34,8 +36,16 @@ class State:
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]:
         return {}
 
-    def accept(self, log: LogSeen, cursors: Iterable[tuple[str, Offset | None]]) -> None:
-        self.moved += [log, *cursors]
+    def ended(self) -> tuple[Settled, ...]:
+        return (Settled("old", SubscriptionId(4), Offset(8)),)
+
+    def accept(
+        self,
+        log: LogSeen,
+        cursors: Iterable[tuple[str, Offset | None]],
+        again: Iterable[Settled] = (),
+    ) -> None:
+        self.moved += [log, *cursors, *again]
 
 
 def compared(*, parted: bool, granted: int = 7) -> Compared:
@@ -73,3 +83,21 @@ def test_numbers_go_on_behind_those_that_the_server_has(
     slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
     assert tuple(each.first_sequence for each in slot.pending) == numbers
     slot.close()
+
+
+@pytest.mark.parametrize(
+    ("known", "agreed", "goes_on"), [(8, 6, 6), (8, 9, 8), (8, -1, 5)],
+    ids=["some is lost", "all is there", "nobody can say"],
+)  # fmt: skip
+def test_a_subscription_that_had_ended_goes_on_where_nothing_comes_again(
+    known: int, agreed: int, goes_on: int
+) -> None:
+    state = State(7)
+    asked = questions(ClientId("billing"), state, [])
+    assert [each.ended for each in asked] == [(), state.ended()]
+    again = ThereAgain("old", SubscriptionId(4), Offset(known), Offset(agreed), Offset(5))
+    answer = msgspec.structs.replace(compared(parted=False), again=(again,))
+    loss = loss_of(state, [compared(parted=False), answer])
+    assert not loss.is_nothing
+    move(state, [], loss)
+    assert state.moved == [HERE, Settled("old", SubscriptionId(4), Offset(goes_on))]

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import oncemq
+from oncemq.client import journal as journal_module
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
 ID = SubscriptionId((1 << 62) + 5)
@@ -315,6 +317,35 @@ def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
     after.close()
 
 
+def test_subscriptions_that_ended_are_known_the_last_ones_until_they_are_there_again(
+    journal, directory, monkeypatch
+) -> None:
+    monkeypatch.setattr(journal_module, "ENDED_KEPT", 2)
+    journal.granted(Epoch(3), 0)
+    journal.settle(Epoch(3), [place(name, 7) for name in ("a", "b", "c", "d")])
+    journal.forget(Epoch(2), ["d"])  # a newer one is current
+    journal.forget(Epoch(3), ["a", "b"])
+    journal.forget(Epoch(3), ["c", "never"])
+    assert journal.ended() == (Settled("b", ID, Offset(7)), Settled("c", ID, Offset(7)))
+    assert journal.granted(Epoch(3), 0).ended == journal.ended()
+    journal.accept(LogSeen(b"log", Generation(2)), [], [Settled("b", ID, Offset(5))])
+    after = crashed(directory)
+    assert after.cursors() == {"b": (ID, 5), "d": (ID, 7)}
+    assert after.ended() == ()  # of the same id, in this test
+    after.close()
+
+
+def test_a_damaged_row_of_a_subscription_that_ended_is_told(journal, directory) -> None:
+    journal.granted(Epoch(3), 0)
+    journal.settle(Epoch(3), [place("a", 7)])
+    journal.forget(Epoch(3), ["a"])
+    with closing(sqlite3.connect(directory / "state.db")) as db:
+        db.execute("UPDATE ended SET cursor = 9")
+        db.commit()
+    with pytest.raises(Corrupt, match="a row of ended"):
+        journal.ended()
+
+
 def test_values_of_statements_have_no_numbers() -> None:
     """`?1` with a sequence is deprecated from Python 3.12 on, and an error in 3.14."""
     numbered = [
@@ -386,7 +417,7 @@ def sicken(journal: Journal, often: int, *, kept: bool, code: int = FSYNC) -> Do
 
 def everything(directory: Path) -> list[object]:
     with closing(sqlite3.connect(directory / "state.db")) as db:
-        tables = ("client", "claims", "cursors", "log")
+        tables = ("client", "claims", "cursors", "log", "ended")
         return [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 

@@ -56,13 +56,13 @@ def test_topics_are_named_up_to_a_number_and_the_others_counted() -> None:
     topics = [cursor(f"t{number}") for number in range(NAMED_MAX + 2)]
     named = "; ".join(f"t{number}@7 to t{number}@8" for number in range(NAMED_MAX))
     before = ". It does not have what this client took: "
-    assert what_is_lost(Lost(topics[:NAMED_MAX], [])) == before + named
-    assert what_is_lost(Lost(topics, [])) == f"{before}{named}; and 2 topics more"
-    assert what_is_lost(Lost([], [])) == ""
+    assert what_is_lost(Lost(topics[:NAMED_MAX], [], [])) == before + named
+    assert what_is_lost(Lost(topics, [], [])) == f"{before}{named}; and 2 topics more"
+    assert what_is_lost(Lost([], [], [])) == ""
 
 
 def test_transactions_are_counted_over_all_owners() -> None:
-    lost = Lost([], [LostCommits("a", 9, 7), LostCommits("b", 4, 3)])
+    lost = Lost([], [LostCommits("a", 9, 7), LostCommits("b", 4, 3)], [])
     assert "up to 3 transactions" in what_is_lost(lost)
     assert "what this client took" not in what_is_lost(lost)
 

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.core.conftest import Desk
 
 from oncemq.core import snapshot
-from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers
+from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers, ThereAgain
 from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
 from oncemq.core.generations import KEPT, Generations, continued, in_words
 from oncemq.core.names import (
@@ -355,6 +355,28 @@ def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
         assert isinstance(answer, Compared)
         told = LostNumbers("orders", P, Sequence(acknowledged), Sequence(5))
         assert answer.numbers == ((told,) if is_lost else ())
+
+
+def test_a_subscription_that_ended_in_the_lost_future_is_told_when_it_is_there_again(desk) -> None:
+    subscription = desk.subscription("orders")
+    desk.put("orders", *[b"old"] * 5)
+    upto = len(desk.records)
+    desk.put("orders", *[b"lost"] * 3)
+    ended = (desk.settled("orders", subscription, 8),)
+    desk.unsubscribe("orders")
+
+    def again(server: Desk, generation: int) -> "tuple[ThereAgain, ...]":
+        answer = server.ask(Compare(BILLING, Generation(generation), ended=ended))
+        assert isinstance(answer, Compared)
+        return answer.again
+
+    assert again(desk, 1) == ()
+    after = gone_back(desk, upto, generation=ONE)
+    told = ThereAgain("orders", subscription, Offset(8), Offset(5), Offset(0))
+    assert again(after, 1) == (told,)
+    assert again(after, OTHER) == (msgspec.structs.replace(told, agreed=Offset(-1)),)
+    later = gone_back(desk, len(desk.records), generation=ONE)  # it ended there as well
+    assert again(later, 1) == ()
 
 
 def test_no_epoch_is_granted_in_two_branches(desk) -> None:
