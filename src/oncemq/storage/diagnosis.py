@@ -108,7 +108,7 @@ class _Examination:
             self._covered(name)
         self._chain(logs[start:])
         self._bring_home()
-        self._look_at_end(int(logs[-1][:20]) if logs else 0)
+        self._look_at_end(logs)
         self._judge(int(logs[0][:20]) if logs else 0)
         if self.found.mendable:
             self.found.contents = self._contents()
@@ -281,9 +281,13 @@ class _Examination:
             finally:
                 file.close()
 
-    def _look_at_end(self, last_segment: int) -> None:
-        """Whether the log ends where it is known to have been durable."""
+    def _look_at_end(self, logs: list[str]) -> None:
+        """Whether what is left of the log ends where it is known to have been durable."""
         last, end = self.found.last_serial, self.end
+        cut = {each.path for each in self.found.damages if not (each.covered or each.position)}
+        gone = {*cut, *(f"{self.folder}/{name}" for name in self.found.beyond)}
+        left = [name for name in logs if f"{self.folder}/{name}" not in gone]
+        last_segment = int(left[-1][:20]) if left else 0
         path = f"{self.found.directory}/{END}"
         fits = last >= end.serial and last_segment >= end.segment
         if not fits and any(not damage.covered for damage in self.found.damages):

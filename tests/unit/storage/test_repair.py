@@ -326,6 +326,20 @@ def test_a_damaged_header_where_the_newest_checkpoint_begins_costs_what_comes_af
     assert sorted(scribe.payloads(1, 20)) == list(range(20, found.last_serial))
 
 
+def test_a_damaged_header_of_a_segment_that_was_just_begun_is_mended_in_one_go(
+    scribe: Any,
+) -> None:
+    """What is noted of the end then names a segment that the repair takes out."""
+    while len(scribe.segments) < 2:
+        scribe.store(1, b"x" * 100)
+    scribe.kill()
+    damage(scribe.segments[-1], 10)
+    found = mend(scribe)
+    assert [Path(path).name for path in found.checkpoints] == ["END"]
+    assert diagnose(scribe.disk, str(scribe.directory)).healthy
+    assert scribe.open().log.last_serial == found.last_serial
+
+
 def test_damage_that_the_older_checkpoint_does_not_cover_ends_the_log_there(scribe: Any) -> None:
     """The newest is lost with the end of the log, and the one before needs what lies between."""
     segments = with_two_checkpoints(scribe)
