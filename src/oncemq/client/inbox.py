@@ -62,10 +62,11 @@ def open_block(
             left = max(0, (deadline - engine.now()) // 1000)
             messages = yield from verbs.take(engine, topic, limit, left)
         misfits = inbox.misfits(spans_of(messages))
-        if not misfits:
+        if not misfits and (not messages or inbox.is_of(engine.generation)):
             yield Bound.BEGIN
             return messages
-        # Subscribed again since, or taken past the inbox by a plain get: look where all stand.
+        # Subscribed again since, taken past the inbox by a plain get, or the server went back in
+        # time while it was waited for: look where all stand.
         engine.subscriber.put_back(topic)
         inbox.forget(misfits)
     raise DatabaseRefused(
@@ -160,11 +161,12 @@ def _take_over(engine: Engine, places: list[Place]) -> InboxVerb[list[tuple[str,
     one after the rows were read; and if they change before we take them, all begins anew.
     """
     for _ in range(TAKES_MAX):
+        generation = engine.generation  # under which they are compared
         rows = yield from table.read(engine.client, places)
         yield from verbs.confirm(engine)
         yield from _compare(engine, places, rows)
         with contextlib.suppress(table.Overtaken):
-            return (yield from table.take(engine.client, places, rows, engine.generation))
+            return (yield from table.take(engine.client, places, rows, generation))
     raise DatabaseRefused(
         f"other processes of client {engine.client!r} change its rows in {table.TABLE} all the "
         "time; let one of them run"
@@ -208,7 +210,7 @@ def _row_lost(client: str, place: Place, lost: LostCursor) -> str:
     return (
         f"{what}\nUPDATE {table.TABLE} SET cursor = {then or 0} WHERE "
         f"client = '{table.quoted(client)}' AND topic = '{table.quoted(place.topic)}' "
-        f"AND subscription_id = {place.subscription_id};"
+        f"AND subscription_id = {place.subscription_id} AND cursor = {lost.known};"
     )
 
 
@@ -278,5 +280,5 @@ def _gap(client: str, topic: str, mark: Mark, low: Offset) -> str:
         "restored from a backup, or messages were taken past it, and some of them are gone. To "
         f"go on without them:\nUPDATE {table.TABLE} SET cursor = {kept} WHERE "
         f"client = '{table.quoted(client)}' AND topic = '{table.quoted(topic)}' "
-        f"AND subscription_id = {mark.subscription_id};"
+        f"AND subscription_id = {mark.subscription_id} AND cursor = {mark.cursor};"
     )

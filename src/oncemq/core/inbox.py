@@ -69,6 +69,10 @@ class Inbox:
             self._generation = generation
             self.forget(list(self.marks))
 
+    def is_of(self, generation: Generation) -> bool:
+        """Whether what is known is of this generation; another may have begun during a wait."""
+        return generation == self._generation
+
     def surveyed(self) -> None:
         """Every subscription there is has been taken over."""
         self._surveyed = True

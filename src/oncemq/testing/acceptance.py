@@ -13,7 +13,8 @@ from oncemq.client.outbox import Slot
 from oncemq.core.names import ClientId
 from oncemq.core.replies import Compared
 from oncemq.testing.calls import Work, carry_out
-from oncemq.testing.clock import MILLISECOND
+from oncemq.testing.clock import MILLISECOND, Clock
+from oncemq.testing.fake_database import FakeDatabase
 from oncemq.testing.machine import ProcessDisk
 from oncemq.testing.simulated_client import Process
 from oncemq.testing.world import SimulatedClient
@@ -27,6 +28,7 @@ class Person:
     def __init__(self, start: Callable[[SimulatedClient], None], chance: Random) -> None:
         self.client = SimulatedClient(NAME, lasting=False, random=Random(0), topics=[])
         self.accepted = 0  # of all clients
+        self.rows = 0  # of databases that it is about to move
         self._start = start
         self._chance = chance
 
@@ -37,6 +39,19 @@ class Person:
             client.accepting = True
             delay = self._chance.choice((5, 200, 2_000)) * MILLISECOND
             process.clock.after(delay, lambda: self._see_to(client))
+
+    def told_of_row(self, clock: Clock, database: FakeDatabase, told: str) -> None:
+        """A database stands beyond what the server has: the command that is shown moves it."""
+        self.rows += 1
+        delay = self._chance.choice((5, 200, 2_000)) * MILLISECOND
+        clock.after(delay, lambda: self._move_row(clock, database, told))
+
+    def _move_row(self, clock: Clock, database: FakeDatabase, told: str) -> None:
+        if not database.by_hand(told):
+            clock.after(MILLISECOND, lambda: self._move_row(clock, database, told))
+            return
+        self.rows -= 1
+        self.accepted += 1
 
     def _see_to(self, client: SimulatedClient) -> None:
         for process in client.live():

@@ -6,6 +6,7 @@ the user wrote, the effects, is committed with it, and each commit is judged: an
 twice, or not in order, or past a gap, is trouble whatever else happened (G5).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
@@ -25,6 +26,11 @@ from oncemq.errors import OnceMQError
 
 Key = tuple[Any, ...]
 Effect = tuple[str, int, int]  # topic, subscription, offset
+WAY_OUT = re.compile(
+    r"UPDATE oncemq_inbox SET cursor = (?P<cursor>\d+) WHERE client = '(?P<client>.*)' "
+    r"AND topic = '(?P<topic>.*)' AND subscription_id = (?P<number>\d+) "
+    r"AND cursor = (?P<known>\d+);"
+)
 
 
 class Busy(OnceMQError):
@@ -37,17 +43,41 @@ class Busy(OnceMQError):
 class FakeDatabase:
     """What is committed."""
 
-    def __init__(self, trouble: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        trouble: Callable[[str], None],
+        is_hole: Callable[[str, int, int], bool] = lambda topic, low, high: False,
+    ) -> None:
         self.rows: dict[Key, tuple[int, int]] = {}  # cursor and fence
         self.writers: dict[Key, FakeConnection] = {}
         self._trouble = trouble
+        self._is_hole = is_hole
         self._next: dict[tuple[str, int], int] = {}
+
+    def by_hand(self, told: str) -> bool:
+        """A person runs the command that an error names; False while the row is being written.
+
+        An error that names none says to start the client again: the next call does as well.
+        """
+        if (found := WAY_OUT.search(told)) is None:
+            return True
+        client, topic = found["client"], found["topic"]
+        cursor, known, number = (int(found[name]) for name in ("cursor", "known", "number"))
+        key = (client, topic, number)
+        if key in self.writers:
+            return False
+        if self.rows[key][0] == known:
+            if cursor > known and not self._is_hole(topic, known, cursor):
+                self._trouble(f"effect: {topic}@{known} up to @{cursor} would never come: {told}")
+            self.rows[key] = cursor, self.rows[key][1]
+            self._next[topic, number] = cursor
+        return True
 
     def judge(self, effects: list[Effect]) -> None:
         """These took effect, in this order."""
         for topic, subscription, offset in effects:
             expected = self._next.get((topic, subscription), offset)
-            if offset != expected:
+            if offset != expected and not self._is_hole(topic, expected, offset):
                 what = "twice" if offset < expected else "past a gap"
                 self._trouble(f"effect: {topic}@{offset} came {what}, after @{expected - 1}")
             self._next[topic, subscription] = max(expected, offset + 1)
@@ -62,7 +92,7 @@ class FakeConnection:
     has_written = False
 
     def __init__(self, database: FakeDatabase) -> None:
-        self._database = database
+        self.database = database
         self._rows: dict[Key, tuple[int, int] | None] = {}  # written, not committed
         self._effects: list[Effect] = []
         self._then: list[Callable[[], None]] = []
@@ -95,10 +125,10 @@ class FakeConnection:
     def _commit(self) -> None:
         for key, row in self._rows.items():
             if row is None:
-                self._database.rows.pop(key, None)
+                self.database.rows.pop(key, None)
             else:
-                self._database.rows[key] = row
-        self._database.judge(self._effects)
+                self.database.rows[key] = row
+        self.database.judge(self._effects)
         then = self._then
         self._end()
         for call in then:
@@ -106,7 +136,7 @@ class FakeConnection:
 
     def _end(self) -> None:
         for key in self._rows:
-            self._database.writers.pop(key, None)
+            self.database.writers.pop(key, None)
         self._rows, self._effects, self._then = {}, [], []
         self.in_transaction = False
 
@@ -119,7 +149,7 @@ class FakeConnection:
         if sql == table.PRUNE:
             return self._prune(parameters)
         key = (parameters["client"], parameters["topic"], parameters["subscription_id"])
-        row = self._rows.get(key, self._database.rows.get(key))
+        row = self._rows.get(key, self.database.rows.get(key))
         if sql == table.READ:
             return [] if row is None else [row]
         if sql == table.ADD:
@@ -135,13 +165,13 @@ class FakeConnection:
     def _prune(self, parameters: Parameters) -> int:
         own = (parameters["client"], parameters["topic"])
         log, most = _number(parameters["log"]), _number(parameters["subscription_id"])
-        old = [key for key in self._database.rows if key[:2] == own and log <= key[2] < most]
+        old = [key for key in self.database.rows if key[:2] == own and log <= key[2] < most]
         for key in old:
             self._write(key, None)
         return len(old)
 
     def _write(self, key: Key, row: tuple[int, int] | None) -> None:
-        if self._database.writers.setdefault(key, self) is not self:
+        if self.database.writers.setdefault(key, self) is not self:
             raise Busy(f"another transaction has {key}")
         self._rows[key] = row
 

@@ -116,7 +116,8 @@ class Healing:
         return all(process.idle and process.failure is None for process in client.live())
 
     def _all_idle(self) -> bool:
-        return self._lives.beyond_help or all(map(self._is_idle, self._clients.values()))
+        idle = not self._world.person.rows and all(map(self._is_idle, self._clients.values()))
+        return self._lives.beyond_help or idle
 
     def _started(self) -> Callable[[], bool]:
         def done() -> bool:

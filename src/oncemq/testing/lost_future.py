@@ -143,10 +143,13 @@ class LostFuture:
         end = finding.offset + finding.count
         if finding.kind in AGAIN and self._parted and self.went_back:
             return end <= self.went_back.ends.get(finding.topic, 0)
-        return finding.kind in MISSED and any(
-            finding.topic == topic and low <= finding.offset and end <= high
-            for topic, low, high in (self.went_back.holes if self.went_back else ())
-        )
+        return finding.kind in MISSED and self.is_hole(finding.topic, finding.offset, end)
+
+    def is_hole(self, topic: str, start: int, end: int) -> bool:
+        """Whether a person agreed to lose all of these offsets."""
+        holes = self.went_back.holes if self.went_back else ()
+        lost = {offset for name, *hole in holes if name == topic for offset in range(*hole)}
+        return start < end and lost.issuperset(range(start, end))
 
     # Who knows of it is told
 

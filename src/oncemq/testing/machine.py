@@ -5,7 +5,7 @@ waited for a sync. A trap springs before the disk call it counted down to, or af
 effect; nothing of the process runs any more then.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -28,6 +28,14 @@ class Trap:
     down_ms: int  # how long until it is started again
     again: bool = False  # set another one for the way back
     silent: bool = False  # whoever set it sees to the rest
+
+
+def trap_of(args: Mapping[str, int | str | bool]) -> Trap:
+    """The trap that a step describes."""
+    calls = (str(args["calls"]),) if args["calls"] else ()
+    return Trap(
+        calls, int(args["left"]), str(args["mode"]), int(args["down_ms"]), bool(args["again"])
+    )
 
 
 @dataclass(slots=True)

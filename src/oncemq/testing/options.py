@@ -38,7 +38,7 @@ LISTENING = "listening"  # subscribers listen, to a feed that loses some; drawn 
 # What would leave nobody knowing who lost what, where the server goes back in time.
 NOT_BACK = ("stale", "moving", "forgery")
 CLIENT_DISK = "client_disk"  # disks of publishers fail, or fill up; in some worlds of their own
-BESIDE_BACK = ("deals", CLIENT_DISK)  # each in some of the worlds that go back in time
+BESIDE_BACK = ("deals", CLIENT_DISK, "inbox")  # each in some of the worlds that go back in time
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def options_of(seed: int) -> Options:
         checkpoint_records=draw.choice((15, 50, 1_000)),
         checkpoint_bytes=draw.choice((4, 16, 1_000)) << 10,
         rotate_bytes=draw.choice((1, 4, 1_000)) << 10,
-        inbox=seed % 6 == 5,
+        inbox=seed % 6 == 5 or "inbox" in beside,
         deals=stream(seed, "deals option").choice((15, 40) if back else (0, 15, 40))
         if not back or "deals" in beside
         else 0,

@@ -13,6 +13,7 @@ from oncemq.client.transactions import Transactions
 from oncemq.core import comparing
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
+from oncemq.core.inbox import Inbox
 from oncemq.storage import restore
 from oncemq.storage.layout import replace_file
 from oncemq.testing.planting import instead
@@ -65,6 +66,14 @@ def _hands_out_what_it_fetched_before_the_server_went_back(_: Any) -> Any:
         self.generation = generation
 
     return meet
+
+
+@instead(Inbox, "is_of", "back and inbox")
+def _believes_the_database_of_before_the_server_went_back(_: Any) -> Any:
+    def is_of(self: Inbox, generation: Any) -> bool:
+        return True
+
+    return is_of
 
 
 @instead(Exchanges, "is_of_before", "back")

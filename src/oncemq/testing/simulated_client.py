@@ -39,6 +39,7 @@ UNSURE = Fenced, HistoryLost, StorageUnsure  # what a put meets that may be stor
 
 subscription_of = attrgetter("_origin.head.subscription_id")
 topic_id_of = attrgetter("_origin.head.topic_id")
+generation_of = attrgetter("_origin.generation")
 
 
 class Process:
@@ -267,7 +268,7 @@ class Process:
             given = saw.Given(
                 self.client.name, self.number, self._life(message), subscription_of(message),
                 message.offset, message.payload, message.key, asked, self.history.moment(),
-                self.engine.generation,
+                generation_of(message),
             )  # fmt: skip
             self.history.seen.append(given)
 

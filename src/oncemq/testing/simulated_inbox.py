@@ -11,7 +11,7 @@ from oncemq.client.inbox import InboxVerb
 from oncemq.client.values import Message
 from oncemq.core.inbox import Inbox
 from oncemq.databases.statements import Bound, Step
-from oncemq.errors import OnceMQError
+from oncemq.errors import HistoryLost, InboxGap, OnceMQError
 from oncemq.testing.calls import Busy, T, Waiting, Work
 from oncemq.testing.clock import MILLISECOND
 from oncemq.testing.fake_database import FakeConnection, FakeDatabase
@@ -26,7 +26,7 @@ class SimulatedInbox:
     ) -> None:
         self._engine = engine
         self._connection = FakeConnection(database)
-        self._inbox = Inbox()
+        self._inbox = Inbox(engine.losses.over)
         self._world = world
         self._wake = wake
 
@@ -57,8 +57,10 @@ class SimulatedInbox:
                 connection.write(effects, lambda: given(messages))
                 yield from self._carry_out(rules.close_block(engine, self._inbox, messages))
                 return
-        except BaseException:
+        except BaseException as error:
             self._put_back(topic)
+            if isinstance(error, HistoryLost | InboxGap) and engine.failure is None:
+                self._world.lost_row(connection.database, error.detail)
             raise
         self._put_back(topic)
 

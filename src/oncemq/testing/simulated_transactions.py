@@ -13,7 +13,7 @@ from oncemq.testing.calls import Work, carry_out
 from oncemq.testing.clock import MILLISECOND
 from oncemq.testing.dealings import Attempt, Deal, Dealings, offsets_of
 from oncemq.testing.history import Given, PutStory
-from oncemq.testing.simulated_client import Process, subscription_of
+from oncemq.testing.simulated_client import Process, generation_of, subscription_of
 from oncemq.wire import batch
 
 
@@ -152,5 +152,5 @@ def _given(process: Process, message: Message, asked: int) -> Given:
     return Given(
         process.client.name, process.number, message.topic, subscription_of(message),
         message.offset, message.payload, message.key, asked, process.history.moment(),
-        process.engine.generation,
+        generation_of(message),
     )  # fmt: skip

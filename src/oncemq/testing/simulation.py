@@ -6,6 +6,7 @@ Law: one schedule gives one history, to the last bit (`Outcome.trace`).
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 
 from oncemq.client import outbox
@@ -24,7 +25,7 @@ from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
 from oncemq.testing.leasing import GRACE_MICROS, LEASE_MS_MIN, lease
 from oncemq.testing.lives import ServerLives
-from oncemq.testing.machine import DiskFault, Trap
+from oncemq.testing.machine import DiskFault, Trap, trap_of
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
 from oncemq.testing.schedule import Schedule
@@ -91,7 +92,9 @@ class Simulation:
                 lasting=name in cast.lasting,
                 random=stream(seed, f"disk {name}"),
                 topics=[*cast.topics, *cast.wild_topics, *cast.late_topics],
-                database=FakeDatabase(self.history.trouble) if name in cast.inboxes else None,
+                database=FakeDatabase(self.history.trouble, self.history.back.is_hole)
+                if name in cast.inboxes
+                else None,
             )
             for name in (*cast.lasting, *cast.guests)
         }
@@ -127,6 +130,7 @@ class Simulation:
         if options.back:
             self.clients[self.person.client.name] = self.person.client
             self.world.lost_history = self.person.told
+            self.world.lost_row = partial(self.person.told_of_row, self.clock)
         self.going_back = GoingBack(self.lives, self.history, self.world, options.seed)
 
     def live(self) -> None:
@@ -159,7 +163,7 @@ class Simulation:
             case "kill_server":
                 self.lives.kill(int(args["down_ms"]))
             case "trap_server":
-                self.lives.set_trap(_trap_of(step))
+                self.lives.set_trap(trap_of(step.args))
             case "fail_sync":
                 self.lives.fail_sync(int(args["down_ms"]))
             case "slow_disk":
@@ -287,7 +291,7 @@ class Simulation:
 
     def _trap(self, step: Step, client: SimulatedClient) -> None:
         if client.live():
-            client.live()[-1].disk.trap = _trap_of(step)
+            client.live()[-1].disk.trap = trap_of(step.args)
 
     def _sprung(self, client: SimulatedClient, trap: Trap) -> None:
         self.world.tell("client trapped")
@@ -365,14 +369,6 @@ class Simulation:
     def _double(self, step: Step, client: SimulatedClient) -> None:
         delays = [int(step.args["delay_ms"]) * MILLISECOND] * int(step.args["count"])
         self.network.weather_of(client.name).doubles.extend(delays)
-
-
-def _trap_of(step: Step) -> Trap:
-    args = step.args
-    calls = (str(args["calls"]),) if args["calls"] else ()
-    return Trap(
-        calls, int(args["left"]), str(args["mode"]), int(args["down_ms"]), bool(args["again"])
-    )
 
 
 @contextmanager

@@ -29,6 +29,7 @@ class World:
         self.is_steady = True  # the server's clock is never set
         self.told: dict[str, int] = {}  # what clients were told, counted
         self.lost_history: Callable[[Process], None] = lambda process: None  # who sees to it
+        self.lost_row: Callable[[FakeDatabase, str], None] = lambda database, told: None  # likewise
 
     def tell(self, what: str) -> None:
         """Count it, for the marks."""
