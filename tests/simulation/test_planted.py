@@ -66,7 +66,7 @@ CAUGHT_BY = {
     "ignores_the_renewal_of_a_lease": 54,
     "judges_what_is_required_before_its_commit": 133,
     "restores_without_raising_the_generation": 338,
-    "does_not_compare_its_cursors": 8,
+    "does_not_compare_its_cursors": 68,
     "does_not_compare_its_numbers": 68,
     "does_not_compare_its_transactions": 168,
     "believes_the_database_of_before_the_server_went_back": 78,

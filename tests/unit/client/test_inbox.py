@@ -5,7 +5,7 @@ from tests.unit.client.conftest import Node, World
 from oncemq.client import inbox as rules
 from oncemq.client import verbs
 from oncemq.core.inbox import Inbox
-from oncemq.core.names import Micros
+from oncemq.core.names import Micros, Offset
 from oncemq.databases.inbox import Standing, generation_of
 from oncemq.databases.statements import Step
 from oncemq.testing.fake_database import FakeConnection, FakeDatabase
@@ -78,7 +78,7 @@ def test_what_comes_after_the_server_went_back_during_a_wait_is_of_the_new_gener
     assert shop.consume(goes_back, wait_ms=5_000) == [b"b"]
     assert waited
     ((cursor, fence),) = shop.database.rows.values()
-    assert (cursor, generation_of(Standing(cursor, fence))) == (2, 2)
+    assert (cursor, generation_of(Standing(Offset(cursor), fence))) == (2, 2)
     publisher.put("orders", b"c", lasting=False)
     publisher.turn()
     assert shop.consume() == [b"c"]  # and nobody is told that b was lost
