@@ -48,7 +48,8 @@ def back_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
     at = draw.randrange(backed_up + 50, chaos_ms)
     do = "damage" if draw.random() < 0.3 else "go_back"
     yield Step(at, do, "", {"down_ms": draw.choice((20, 500, 2_000))})
-    if draw.random() < TWICE:
+    # A database may take effects of another branch again: nobody could judge those.
+    if draw.random() < TWICE and not cast.options.inbox:
         at = draw.randrange(at, chaos_ms)
         yield Step(at, "go_back", "", {"down_ms": draw.choice((20, 500, 2_000))})
 

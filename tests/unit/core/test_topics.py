@@ -8,7 +8,7 @@ import pytest
 from oncemq.core.ages import Ages
 from oncemq.core.catalog import Counters
 from oncemq.core.names import Micros, Offset, Serial, TopicId
-from oncemq.core.records import Retention, TopicConfigured, TopicDeleted, TopicTrimmed
+from oncemq.core.records import Retention, TopicConfigured, TopicCreated, TopicDeleted, TopicTrimmed
 from oncemq.core.replies import (
     Done,
     Refused,
@@ -22,7 +22,7 @@ from oncemq.core.replies import (
 from oncemq.core.requests import ListSubscriptions, ListTopics, ShowTopic, Start, Status
 from oncemq.core.rules import Rules
 from oncemq.core.step import Write
-from oncemq.core.topic import Topic, describe_retention
+from oncemq.core.topic import Topic, describe_retention, made
 from oncemq.core.upkeep import retained_from
 
 TAG = 7 << 32
@@ -329,3 +329,8 @@ def test_a_topic_cannot_keep_less_than_nothing(desk, retention: Retention) -> No
     desk.create("kept")
     assert desk.configure("kept", retention).code == "malformed"
     assert names(desk.ask(ListTopics())) == (["kept"], False)
+
+
+def test_a_new_topic_has_the_record_that_made_it_and_skips_it_when_it_is_replayed() -> None:
+    topic = made(TopicCreated(TopicId(1), "orders", Retention(), Micros(5)), Serial(7))
+    assert (topic.last_serial, topic.configured) == (7, 7)

@@ -9,7 +9,7 @@ import pytest
 from oncemq.core import snapshot, transactions
 from oncemq.core.names import PIPELINES, Micros, Serial, owner_producer
 from oncemq.core.owners import RECENT_MAX
-from oncemq.core.records import Committed, OwnersForgotten, Retention, StageDropped
+from oncemq.core.records import Committed, MessagesStaged, OwnersForgotten, Retention, StageDropped
 from oncemq.core.replies import CommitDone, Done, Refused, Staged
 from oncemq.core.requests import DropStage, Status
 from oncemq.core.rules import Rules
@@ -495,3 +495,23 @@ def test_limits_of_a_stage(two, monkeypatch: pytest.MonkeyPatch) -> None:
     assert code(two.commit(("a", b"s", 0, 1), ("b", b"s", 0, 1))) == "limit"
     assert code(two.stage(b"s", b"3", b"4", b"5")) == "limit"
     assert results(two.commit(("a", b"s", 0, 2))) == (False, [("a", 0, 2)])
+
+
+def test_what_a_commit_puts_to_a_topic_that_nobody_wants_is_counted_as_discarded(desk) -> None:
+    desk.stage(b"s", b"1", b"2")
+    desk.commit(("nobody", b"s", 0, 2))
+    assert desk.ask(Status()).facts["discarded"] == 2
+
+
+def test_a_staged_batch_that_is_replayed_over_a_checkpoint_is_known_and_one_of_no_stage_is_not(
+    two,
+) -> None:
+    two.stage(b"s", b"1")
+    staged = next(each for each in two.records if isinstance(each, MessagesStaged))
+    stages = two.shard.stages
+    (stage,) = stages.by_id.values()
+    before = stage.end, stage.tail_bytes, stage.last_serial
+    assert stages.stored(staged, stage.last_serial) is True
+    assert (stage.end, stage.tail_bytes, stage.last_serial) == before
+    unknown = msgspec.structs.replace(staged, topic_id=staged.topic_id + 999)
+    assert stages.stored(unknown, Serial(stage.last_serial + 1)) is False
