@@ -26,6 +26,7 @@ from oncemq.testing.simulated_sink import OWN, drive
 from oncemq.testing.world import SimulatedClient
 
 PATIENCE = 150 * SECOND  # longer than any retry waits
+ROUNDS_MAX = 50  # of accepting: each client and each row needs one, or two
 
 
 class Healed(Protocol):
@@ -74,12 +75,14 @@ class Healing:
 
     def _through(self, what: str, phase: Callable[[], Callable[[], bool]]) -> bool:
         """Once more for all, when somebody learned only then that history was lost."""
-        accepted = -1
-        while accepted != self._world.person.accepted:
+        for _ in range(ROUNDS_MAX):
             accepted = self._world.person.accepted
             if not self._wait(what, phase()):
                 return False
-        return True
+            if accepted == self._world.person.accepted:
+                return True
+        self._world.history.trouble(f"stuck: nobody could {what}: what is accepted is lost again")
+        return False
 
     def _one_process(self, client: SimulatedClient) -> None:
         """One process that is the newest, and holds every slot of the outbox."""
