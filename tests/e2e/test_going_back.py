@@ -300,6 +300,38 @@ def test_what_was_taken_before_a_subscription_ended_does_not_come_again(
     assert site.take() == ["new 0", "new 1"]
 
 
+def test_puts_recorded_on_another_branch_are_not_taken_for_those_that_have_their_numbers(
+    site: Site,
+) -> None:
+    """A backup is restored and used, then people go back to the directory that was there before."""
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+    site.put(10, "old")
+    site.stop()
+    shutil.copytree(site.data, site.home / "copy")
+    site.start()
+    site.put(20, "original")
+    site.stop()
+    shutil.copytree(site.data, site.home / "original")
+    restore(site)
+    assert site.accept("shop", "--yes").code == 0
+    site.put(2, "restored")
+    address = site.address
+    site.stop()
+    with Client(address, id="shop", state=site.home / "shop", timeout=0.1) as shop:
+        for number in range(28):
+            shop.put_many("t", [b"unsent %d" % number], keys=[None], wait=False)
+    shutil.rmtree(site.data)
+    shutil.copytree(site.home / "original", site.data)
+    site.start()
+    accepted = site.accept("shop", "--yes")
+    assert accepted.code == 0
+    assert "the server has its numbers up to 30" in accepted.text
+    with site.client("shop") as shop:
+        shop.flush()
+    assert site.take()[30:] == [f"unsent {number}" for number in range(28)]
+
+
 def test_a_process_of_a_lost_future_is_fenced_by_who_replaces_it(site: Site) -> None:
     with site.client("job") as job:
         job.subscribe("t")

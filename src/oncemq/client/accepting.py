@@ -107,14 +107,15 @@ def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
 def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
     """Move a state to what the server has: each producer's numbers, then all else at once.
 
-    Cut short in between, the rest is still lost, and can be accepted again.
+    Cut short in between, the rest is still lost, and can be accepted again. Of another branch all
+    unsent puts go behind the numbers that the server has, though some may be among them, stored
+    in an earlier time on this branch, whose answers were lost: it has other puts under the same
+    numbers as well, and a put that was recorded is never taken for one of those.
     """
     by_producer = {slot.producer: slot for slot in slots}
     for lost in loss.numbers:
         slot = by_producer[lost.producer]
         topic_id, next_sequence = slot.lanes[lost.topic]
-        if lost.acknowledged < lost.last_sequence < next_sequence:
-            continue  # what the server has beyond the receipts are puts whose answers were lost
         slot.renumber(
             lost.topic,
             topic_id,
