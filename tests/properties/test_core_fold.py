@@ -180,6 +180,8 @@ class Live:
             assert topic.low >= self.lows.get(topic.id, 0), "what was let go came back"
             assert topic.trimmed <= topic.end
             assert topic.low <= topic.settled <= topic.end
+            cursors = (each.cursor for each in topic.subscriptions.values())
+            assert topic.settled == min(cursors, default=topic.end)
             self.lows[topic.id] = topic.low
 
     def epoch(self, client: str) -> Epoch:

@@ -217,7 +217,7 @@ class Shard:
                     topic.end = Offset(part.first_offset + part.count)
         for each in record.cursors:
             if topic := fresh.get(each.topic_id):
-                topic.subscriptions[each.client].cursor = each.cursor
+                topic.move(each.client, each.cursor)
         for topic in fresh.values():
             topic.last_serial = serial
         return known
@@ -278,17 +278,16 @@ class Shard:
             case KeysForgotten():
                 pass
             case CursorMoved():
-                topic.subscriptions[record.client].cursor = record.cursor
+                topic.move(record.client, record.cursor)
             case SubscriptionMade() | SubscriptionDerived():
                 self.seen_identity(record.subscription_id)
                 derived = isinstance(record, SubscriptionDerived)
-                topic.subscriptions[record.client] = Subscription(
-                    record.subscription_id, record.client, record.cursor, derived, topic.last_serial
-                )
+                at = record.client, record.cursor, derived, topic.last_serial
+                topic.subscribe(Subscription(record.subscription_id, *at))
                 self.by_client.setdefault(record.client, {})[topic.id] = topic
                 self._changes[record.client] = self.serial
             case SubscriptionEnded():
-                del topic.subscriptions[record.client]
+                topic.unsubscribe(record.client)
                 self._drop_from_client(record.client, topic)
             case TopicConfigured():
                 # What was let go before stays gone, whatever is kept from now on.

@@ -60,6 +60,9 @@ class Topic:
         default_factory=dict[ClientId, Subscription]
     )
     lost: Holes = field(default_factory=Holes)
+    # The lowest cursor, and how many subscriptions stand there; 0: it is to be looked for.
+    _lowest: Offset = field(default=Offset(0), compare=False)
+    _slowest: int = field(default=0, compare=False)
 
     @property
     def wanted(self) -> bool:
@@ -79,7 +82,33 @@ class Topic:
         """Below this every subscription is done."""
         if not self.subscriptions:
             return self.end
-        return min(subscription.cursor for subscription in self.subscriptions.values())
+        if not self._slowest:
+            cursors = [each.cursor for each in self.subscriptions.values()]
+            self._lowest = min(cursors)
+            self._slowest = cursors.count(self._lowest)
+        return self._lowest
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Somebody subscribes."""
+        self.subscriptions[subscription.client] = subscription
+        self._slowest = 0
+
+    def unsubscribe(self, client: ClientId) -> None:
+        """A subscription ends."""
+        self._leaves(self.subscriptions.pop(client).cursor)
+
+    def move(self, client: ClientId, cursor: Offset) -> None:
+        """A subscription has settled what is below its cursor."""
+        subscription = self.subscriptions[client]
+        self._leaves(subscription.cursor)
+        subscription.cursor = cursor
+        if cursor <= self._lowest:
+            self._slowest = 0
+
+    def _leaves(self, cursor: Offset) -> None:
+        """One stands there no longer: only the last of the slowest makes the lowest unknown."""
+        if self._slowest and cursor == self._lowest:
+            self._slowest -= 1
 
     def began(self, generation: Generation) -> None:
         """The log goes on from here: what anyone saw of this topic beyond its end was lost."""
@@ -112,6 +141,7 @@ class Topic:
         self.lost.add(first, end)
         for subscription in self.subscriptions.values():
             subscription.cursor = self.lost.over(subscription.cursor)
+        self._slowest = 0
 
     def why_kept(self) -> str:
         """In words: what holds the messages from `low` on."""
@@ -142,7 +172,7 @@ def made(record: TopicCreated, serial: Serial) -> Topic:
     clients = record.clients if isinstance(record, TopicAwaited) else ()
     for number, client in enumerate(clients, record.topic_id + 1):
         identity = SubscriptionId(number)
-        topic.subscriptions[client] = Subscription(identity, client, Offset(0), True, serial)
+        topic.subscribe(Subscription(identity, client, Offset(0), True, serial))
     return topic
 
 

@@ -33,7 +33,7 @@ def _begins_a_new_topic_of_a_pattern_at_its_end(original: Any) -> Any:
         original(self, topic)
         for each in topic.subscriptions.values():
             if each.derived and not topic.visible and not each.cursor:
-                each.cursor = topic.end
+                topic.move(each.client, topic.end)
 
     return stored
 

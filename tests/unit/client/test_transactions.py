@@ -172,7 +172,7 @@ def test_messages_settled_elsewhere_refuse_the_commit(world, job) -> None:
     job.run(work.put(["out"], items(b"late")))
     shard = world.server.driver.broker.shard
     topic = shard.by_name["in"]
-    topic.subscriptions["job"].cursor = 1  # as another commit of ours would have it
+    topic.move("job", 1)  # as another commit of ours would have it
     with pytest.raises(Refused, match="settled before"):
         job.run(work.commit())
     work.abort()

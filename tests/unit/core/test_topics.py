@@ -7,7 +7,7 @@ import pytest
 
 from oncemq.core.ages import Ages
 from oncemq.core.catalog import Counters
-from oncemq.core.names import Micros, Offset, Serial, TopicId
+from oncemq.core.names import ClientId, Micros, Offset, Serial, TopicId
 from oncemq.core.records import Retention, TopicConfigured, TopicCreated, TopicDeleted, TopicTrimmed
 from oncemq.core.replies import (
     Done,
@@ -334,3 +334,48 @@ def test_a_topic_cannot_keep_less_than_nothing(desk, retention: Retention) -> No
 def test_a_new_topic_has_the_record_that_made_it_and_skips_it_when_it_is_replayed() -> None:
     topic = made(TopicCreated(TopicId(1), "orders", Retention(), Micros(5)), Serial(7))
     assert (topic.last_serial, topic.configured) == (7, 7)
+
+
+class Counted(dict):
+    """Subscriptions that count how often all of them are looked at."""
+
+    looks = 0
+
+    def values(self):
+        self.looks += 1
+        return super().values()
+
+
+def test_the_lowest_cursor_is_looked_for_only_when_the_last_that_stood_there_has_left(desk) -> None:
+    desk.create("orders")
+    clients = [f"client-{number}" for number in range(20)]
+    for client in clients:
+        desk.subscribe("orders", client)
+    desk.put("orders", *(b"m" for _ in range(10)))
+    topic = desk.shard.by_name["orders"]
+    topic.subscriptions = counted = Counted(topic.subscriptions)
+    for cursor in range(1, 6):
+        for client in clients:
+            topic.move(ClientId(client), Offset(cursor))
+            assert topic.low == (cursor if client == clients[-1] else cursor - 1)
+    assert counted.looks <= 6
+    topic.unsubscribe(ClientId(clients[0]))
+    assert topic.low == 5
+    for client in clients[1:]:
+        topic.unsubscribe(ClientId(client))
+    assert topic.low == topic.end
+
+
+def test_the_lowest_cursor_follows_one_that_goes_back_and_one_whose_messages_are_lost(desk) -> None:
+    desk.create("orders")
+    desk.subscribe("orders", "slow")
+    desk.subscribe("orders", "quick")
+    desk.put("orders", *(b"m" for _ in range(10)))
+    topic = desk.shard.by_name["orders"]
+    topic.move(ClientId("slow"), Offset(4))
+    topic.move(ClientId("quick"), Offset(8))
+    assert topic.low == 4
+    topic.move(ClientId("quick"), Offset(2))
+    assert topic.low == 2
+    topic.lose(Offset(2), Offset(5))
+    assert (topic.low, topic.subscriptions[ClientId("slow")].cursor) == (5, 5)
