@@ -51,6 +51,7 @@ WRONG: list[Callable[[Any], Any]] = [
     lambda mq: mq.put("orders", b"x", headers={"a": "b" * (20 << 20)}),
     lambda mq: mq.put("orders", b"x", headers={"a": "b" * (20 << 20)}, wait=False),
     lambda mq: mq.put_many("orders", b"abc"),
+    lambda mq: mq.put_many("orders", b""),
     lambda mq: mq.put_many("orders", [b"x"], headers=[{"a": 1}]),
     lambda mq: mq.put_many("orders", [b"x", b"y"], keys=[b"", bytes(17 << 20)]),
 ]

@@ -10,6 +10,7 @@ import pytest
 from oncemq.client.aio_puts import AsyncPublishing
 from oncemq.client.blocking_puts import FLOW_BYTES, Publishing
 from oncemq.errors import OutboxFull
+from oncemq.wire import batch
 
 OUTBOX_BYTES = 1000
 
@@ -84,3 +85,31 @@ def test_a_full_outbox_is_waited_for_while_it_empties(kind: type) -> None:
 def test_a_full_outbox_that_cannot_empty_refuses(kind: type) -> None:
     with pytest.raises(OutboxFull):
         Office(kind, OUTBOX_BYTES, connected=False, full=True).room()
+
+
+def test_unsent_bytes_are_those_that_have_no_answer(world: Any) -> None:
+    """Whatever way a put goes: the limits of the outbox and the flow count by them."""
+    shop = world.client("shop")
+    shop.turn()
+    outflow = shop.engine.outflow
+    shop.wire.cut()
+    one = len(batch.encode_payloads([b"x" * 100]))
+    for number, lasting in enumerate((True, False), 1):
+        shop.put("orders", b"x" * 100, lasting=lasting)
+        assert outflow.unsent_bytes == number * one
+    shop.gather("orders", b"y" * 10)
+    assert outflow.unsent_bytes >= 2 * one + 10
+    after = world.crashed("shop")  # what was recorded is there again, and counted
+    assert 0 < after.engine.outflow.unsent_bytes <= outflow.unsent_bytes
+    after.turn(12)
+    assert after.engine.outflow.unsent_bytes == 0
+
+
+def test_what_is_refused_is_not_unsent_any_more(world: Any) -> None:
+    shop = world.client("shop")
+    shop.turn()
+    refused = shop.put("orders", b"x" * 100, required=True)  # nobody would get it
+    assert shop.engine.outflow.unsent_bytes > 100
+    shop.turn(12)
+    assert refused.error is not None
+    assert shop.engine.outflow.unsent_bytes == 0

@@ -4,7 +4,7 @@ from collections import deque
 
 import pytest
 
-from oncemq.client import verbs
+from oncemq.client import listening, verbs
 from oncemq.client.listening import Listening, reachable
 from oncemq.core.names import ClientId, Micros
 from oncemq.errors import NotSubscribed
@@ -101,6 +101,20 @@ def shop(world, listener):
 def put(shop, *payloads: bytes, topic: str = "orders") -> None:
     shop.put(topic, *payloads)
     shop.turn(4)
+
+
+def test_what_one_pump_leaves_on_the_feed_is_taken_by_the_next_at_once(
+    shop, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The descriptor tells of it once: nobody would be woken for the rest."""
+    monkeypatch.setattr(listening, "PUMP_MAX", 3)
+    heard = listener.engine.listening
+    for number in range(4):
+        put(shop, b"%d" % number)
+    heard.pump(listener.engine.now())
+    assert heard.next_deadline() == 0
+    heard.pump(listener.engine.now())
+    assert heard.next_deadline() != 0
 
 
 def test_messages_are_pushed_and_not_pulled(shop, listener: Listener) -> None:
