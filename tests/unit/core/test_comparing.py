@@ -165,6 +165,17 @@ def test_numbers_on_a_topic_that_was_deleted_are_named_and_not_those_on_one_that
     assert answer.deleted == (gone,)
 
 
+def test_the_only_put_of_a_producer_may_be_lost(desk) -> None:
+    desk.subscription("orders")
+    upto = len(desk.records)
+    desk.put("orders", b"a")
+    topic = desk.shard.by_name["orders"].id
+    known = tuple(Numbers("orders", topic, P, Sequence(number)) for number in (0, 1))
+    answer = gone_back(desk, upto).ask(Compare(BILLING, Generation(1), numbers=known))
+    assert isinstance(answer, Compared)
+    assert answer.numbers == (LostNumbers("orders", P, Sequence(1), Sequence(0)),)
+
+
 def test_numbers_on_a_topic_that_was_deleted_are_not_lost(desk) -> None:
     gone = desk.put("gone", b"0", b"1").topic_id  # type: ignore[union-attr]
     again = desk.put("again", b"0", b"1").topic_id  # type: ignore[union-attr]

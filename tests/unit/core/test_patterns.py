@@ -243,6 +243,20 @@ def test_patterns_are_listed_with_the_subscriptions(desk) -> None:
     assert [each.client for each in only] == ["audit", "billing"]
 
 
+@pytest.mark.parametrize("clients", [("a", "b"), ("zoe", "~last")])  # before, and behind, topics
+def test_every_page_of_patterns_begins_behind_the_one_before(desk, clients) -> None:
+    for client in clients:
+        for pattern in ("m.*", "n.*", "o.*"):
+            desk.subscribe(pattern, client)
+    expected = [(pattern, client) for pattern in ("m.*", "n.*", "o.*") for client in clients]
+    for number, after in enumerate(expected):
+        page = desk.ask(ListSubscriptions(after=after, limit=9)).subscriptions
+        assert [(each.topic, each.client) for each in page] == expected[number + 1 :]
+        page = desk.ask(ListSubscriptions(client=after[1], after=after, limit=9)).subscriptions
+        mine = [each for each in expected[number + 1 :] if each[1] == after[1]]
+        assert [(each.topic, each.client) for each in page] == mine
+
+
 def test_a_pattern_outlives_a_restart_and_a_checkpoint(desk) -> None:
     desk.subscribe("orders.*")
     desk.put("orders.a", b"x")

@@ -1,0 +1,37 @@
+"""Puts that nobody waits for leave by themselves, whatever their client does meanwhile."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from oncemq import Client
+from oncemq.client import turns
+
+NOBODY = "tcp://127.0.0.1:1"
+
+
+def test_what_an_earlier_start_left_unsent_leaves_with_the_next(
+    server: str, tmp_path: Path
+) -> None:
+    with Client(server) as reader:
+        reader.subscribe("orders")
+        with Client(NOBODY, id="shop", state=tmp_path, timeout=0.1) as shop:
+            shop.put("orders", b"left", wait=False)
+        with Client(server, id="shop", state=tmp_path):
+            assert [each.payload for each in reader.get("orders", wait=20)] == [b"left"]
+
+
+def test_a_sender_that_rests_is_woken_by_the_next_put(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "REST_SECONDS", 600.0)
+    with Client(server) as reader, Client(server) as shop:
+        reader.subscribe("orders")
+        for payload in (b"1", b"2"):
+            shop.put("orders", payload, wait=False)
+            assert [each.payload for each in reader.get("orders", wait=20)] == [payload]
+            give_up = time.monotonic() + 20
+            while not shop._turns._resting and time.monotonic() < give_up:
+                time.sleep(0.01)
+            assert shop._turns._resting
