@@ -6,6 +6,8 @@
 import pytest
 
 from oncemq.core import snapshot
+from oncemq.core.client_requests import ForgetClient
+from oncemq.core.leases import ABOUT_BYTES_MAX
 from oncemq.core.names import Micros
 from oncemq.core.records import ClientLeased, PatternUnsubscribed, SubscriptionEnded
 from oncemq.core.replies import Done, Refused
@@ -34,6 +36,22 @@ def held(desk):
     desk.put("orders", b"a")
     lease(desk)
     return desk
+
+
+def test_a_lease_is_described_up_to_a_length(held) -> None:
+    assert lease(held, about="é" * (ABOUT_BYTES_MAX // 2)) == Done(changed=True)
+    refused = lease(held, about="é" * (ABOUT_BYTES_MAX // 2) + "a")
+    assert isinstance(refused, Refused)
+
+
+def test_a_lease_goes_with_its_client_and_with_no_other(held) -> None:
+    held.hello("other")
+    held.hello("query", last=held.epoch("query"))
+    assert list(held.shard.leases.grants) == ["query"]
+    held.ask(ForgetClient("other"))
+    assert list(held.shard.leases.grants) == ["query"]
+    held.ask(ForgetClient("query", ending=True))
+    assert held.shard.leases.grants == {}
 
 
 def test_a_subscription_ends_when_its_lease_is_over(held) -> None:

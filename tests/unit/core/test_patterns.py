@@ -257,6 +257,17 @@ def test_every_page_of_patterns_begins_behind_the_one_before(desk, clients) -> N
         assert [(each.topic, each.client) for each in page] == mine
 
 
+def test_a_pattern_is_there_as_long_as_one_client_has_it(desk) -> None:
+    for client in ("a", "b"):
+        desk.subscribe("orders.*", client)
+    patterns = desk.shard.patterns
+    assert (patterns.names, patterns.count) == (["orders.*"], 2)
+    desk.unsubscribe("orders.*", "a")
+    assert (patterns.names, patterns.count) == (["orders.*"], 1)
+    desk.unsubscribe("orders.*", "b")
+    assert (patterns.names, patterns.count, patterns.bytes) == ([], 0, 0)
+
+
 def test_a_pattern_outlives_a_restart_and_a_checkpoint(desk) -> None:
     desk.subscribe("orders.*")
     desk.put("orders.a", b"x")

@@ -274,6 +274,26 @@ def test_a_number_used_for_other_bytes_is_refused_for_good_though_it_is_there() 
     assert office.resume(1) == [first]
 
 
+def test_numbers_with_receipts_are_missing_from_where_the_server_stands() -> None:
+    first, second = parcel(3), parcel()
+    office = Office(first, second)
+    office.send()
+    office.accept(first)
+
+    def missing(topic: TopicId, last: int, *, lost: bool = False) -> tuple[int, int] | None:
+        reply = Resumed(topic, Sequence(last), lost=lost)
+        return office.publisher.missing(office.lane, MINE, reply)
+
+    assert [missing(ID, last) for last in (3, 2, 1, 0)] == [None, (3, 3), (2, 3), (1, 3)]
+    assert missing(OTHER, 2) is None  # deleted, and made anew
+    assert missing(OTHER, 2, lost=True) == (1, 3)
+    one, two = parcel(), parcel()
+    office = Office(one, two)
+    office.send()
+    office.accept(one)
+    assert missing(OTHER, 0, lost=True) == (1, 1)
+
+
 def test_only_what_changes_something_is_a_change() -> None:
     first, second = parcel(2), parcel()
     office = Office(first, second)
