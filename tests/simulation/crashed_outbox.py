@@ -11,6 +11,7 @@ from random import Random
 from msgspec.structs import replace
 
 from oncemq.client.outbox import Slot, open_slots
+from oncemq.client.outbox_contents import LaneKept
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.outbox_records import OutboxResumed
@@ -31,8 +32,8 @@ class Mail:
     def pending(self) -> list[Unsent]:
         return [put for put in self.asked if put.first_sequence >= self.done.get(put.topic, 1)]
 
-    def lanes(self, puts: list[Unsent]) -> dict[str, tuple[TopicId, Sequence]]:
-        return {p.topic: (p.topic_id, Sequence(p.first_sequence + p.count)) for p in puts}
+    def lanes(self, puts: list[Unsent]) -> dict[str, LaneKept]:
+        return {p.topic: (p.topic_id, p.end, p.producer) for p in puts}
 
     def renumber(self, topic: str, record: OutboxResumed) -> None:
         """As the record says; nothing of the topic is done."""
@@ -61,7 +62,7 @@ class Mail:
         assert [put for put in slot.pending if put in must] == must, "a recorded put is lost"
         may = [p for p in self.asked if p.first_sequence >= self.done_kept.get(p.topic, 1)]
         assert [put for put in may if put in slot.pending] == slot.pending, "nobody put this"
-        for topic, (_, sequence) in self.lanes(self.asked[: self.kept]).items():
+        for topic, (_, sequence, _) in self.lanes(self.asked[: self.kept]).items():
             assert slot.lanes[topic][1] >= sequence, "numbers would be given twice"
         most = self.lanes(self.asked)
         assert all(lane[1] <= most[topic][1] for topic, lane in slot.lanes.items())

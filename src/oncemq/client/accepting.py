@@ -112,10 +112,10 @@ def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
     in an earlier time on this branch, whose answers were lost: it has other puts under the same
     numbers as well, and a put that was recorded is never taken for one of those.
     """
-    by_producer = {slot.producer: slot for slot in slots}
+    of = {(each.topic, each.producer): slot for slot in slots for each in _numbers(slot)}
     for lost in loss.numbers:
-        slot = by_producer[lost.producer]
-        topic_id, next_sequence = slot.lanes[lost.topic]
+        slot = of[lost.topic, lost.producer]
+        topic_id, next_sequence, _ = slot.lanes[lost.topic]
         slot.renumber(
             lost.topic,
             topic_id,
@@ -133,8 +133,13 @@ def _numbers(slot: Slot) -> list[Numbers]:
     """What an outbox knows to be acknowledged: all below the first put that is unsent."""
     unsent = _unsent(slot)
     return [
-        Numbers(topic, topic_id, slot.producer, Sequence(unsent.get(topic, following) - 1))
-        for topic, (topic_id, following) in sorted(slot.lanes.items())
+        Numbers(
+            topic,
+            topic_id,
+            producer or slot.producer,
+            Sequence(unsent.get(topic, following) - 1),
+        )
+        for topic, (topic_id, following, producer) in sorted(slot.lanes.items())
     ]
 
 

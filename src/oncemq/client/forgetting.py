@@ -4,8 +4,9 @@ A client that makes a topic for every order would keep a lane for each as long a
 write it into each new edition of its outbox. So once there are many it asks the server which of
 the topics that nothing is on its way to were deleted, by their ids (`Compare`).
 
-Law: what may be forgotten is decided by `core.publisher`, from the server's own word; the disk
-forgets when its outbox is written anew, so that a start before that knows more, never less.
+Laws: what may be forgotten is decided by `core.publisher`, from the server's own word; whoever
+forgot some numbers gets no topic that it does not know (`client.producers`); the disk forgets when
+its outbox is written anew, so that a start before that knows more, never less.
 """
 
 import logging
@@ -13,6 +14,7 @@ from collections.abc import Sequence as Many
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oncemq.client.producers import Producers
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.publisher import Publisher
 from oncemq.core.replies import Compared, Reply
@@ -29,8 +31,9 @@ logger = logging.getLogger("oncemq.client")
 class Forgetting:
     """Keeps the lanes of one publisher few: about twice as many as there are topics for them."""
 
-    def __init__(self, engine: "Engine", publisher: Publisher) -> None:
+    def __init__(self, engine: "Engine", publisher: Publisher, producers: Producers) -> None:
         self._engine = engine
+        self._producers = producers
         self._publisher = publisher
         self._most = engine.settings.lanes_kept  # with more lanes than this the server is asked
         self._asking = False
@@ -57,8 +60,11 @@ class Forgetting:
         if not isinstance(reply, Compared):  # it cannot say: nothing is forgotten
             self._end()
             return
-        forgotten = self._publisher.forget(asked, frozenset(reply.deleted))
-        logger.debug("numbers forgotten topics=%d: they were deleted", forgotten)
+        before = len(self._publisher)
+        forgot = self._publisher.forget(asked, frozenset(reply.deleted))
+        self._producers.replace(forgot)
+        gone = before - len(self._publisher)
+        logger.debug("numbers forgotten topics=%d: they were deleted", gone)
         self._ask(others)
 
     def _end(self) -> None:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 
-from oncemq.client.outbox_contents import Contents
+from oncemq.client.outbox_contents import Contents, LaneKept
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.outbox_records import (
@@ -70,9 +70,9 @@ class Slot:
         self._asked = 0
         self._recorded = False  # anything, by this process
         self.failure: StorageRefused | None = None  # the disk failed: nothing more is recorded
-        self.producer = ProducerId(b"")
+        self.producer = ProducerId(b"")  # who numbers puts to topics that are not in `lanes`
         self.is_new = False  # no earlier start has used the producer's numbers
-        self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        self.lanes: dict[str, LaneKept] = {}
         self.pending: list[Unsent] = []
         self._edition = self._last_edition = 0
         self._live_bytes = 0  # of records whose puts have no answer
@@ -137,7 +137,15 @@ class Slot:
         """Whether the log is worth writing anew."""
         return self._dead_bytes >= max(self._rotate_bytes, self._live_bytes)
 
-    def rotate(self, lanes: dict[str, tuple[TopicId, Sequence]], pending: list[Unsent]) -> None:
+    def renew(self) -> ProducerId:
+        """A producer that has put nothing yet, for topics that nothing is known of any more.
+
+        It is on disk with its first record, or with the next edition.
+        """
+        self.producer = ProducerId(self._random_bytes(16))
+        return self.producer
+
+    def rotate(self, lanes: dict[str, LaneKept], pending: list[Unsent]) -> None:
         """Start a new log that holds only this; the old one goes when it is durable.
 
         Where the disk does not let it, the old one goes on, and it is tried again later.
@@ -274,7 +282,7 @@ class Slot:
         path = f"{self._directory}/{edition}"
         return open_log(self._disk, path, _OPTIONS, random_bytes=self._random_bytes).log
 
-    def _copy(self, lanes: dict[str, tuple[TopicId, Sequence]], pending: list[Unsent]) -> Log:
+    def _copy(self, lanes: dict[str, LaneKept], pending: list[Unsent]) -> Log:
         """A new edition, whole and durable; if it cannot be had, it is as if never begun."""
         self._last_edition += 1  # never one that an earlier attempt may have left behind
         written = False
@@ -306,7 +314,7 @@ def write_edition(
     random_bytes: RandomBytes,
     *,
     producer: ProducerId,
-    lanes: dict[str, tuple[TopicId, Sequence]],
+    lanes: dict[str, LaneKept],
     pending: Iterable[Unsent],
 ) -> None:
     """Make a whole edition, durably; until its last record it counts as never begun."""
@@ -321,7 +329,7 @@ def write_edition(
 def fill(
     log: Log,
     producer: ProducerId,
-    lanes: dict[str, tuple[TopicId, Sequence]],
+    lanes: dict[str, LaneKept],
     pending: Iterable[Unsent],
 ) -> None:
     """Everything that an outbox has, into a new log."""
@@ -329,20 +337,22 @@ def fill(
         if not log.has_room(_room_for(put.topic, put.body), now_ms=0):
             raise OSError(DISK_FULL[0], "no room left")
         _append(log, put)
-    for topic, (topic_id, next_sequence) in lanes.items():
+    for topic, lane in lanes.items():
         if not log.has_room(_room_for(topic), now_ms=0):
             raise OSError(DISK_FULL[0], "no room left")
-        log.append(OutboxLane(topic, topic_id, next_sequence))
+        log.append(OutboxLane(topic, *lane))
     log.append(OutboxOpened(producer))
 
 
 def _append(log: Log, put: Unsent) -> None:
     if put.lost:
-        log.append(OutboxLost(put.topic, put.topic_id, put.first_sequence, put.count))
+        first = put.first_sequence
+        log.append(OutboxLost(put.topic, put.topic_id, first, put.count, put.producer))
         return
     record = OutboxBatch(
-        put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required
-    )
+        put.topic, put.topic_id, put.first_sequence, put.count, put.columns, put.required,
+        put.producer,
+    )  # fmt: skip
     log.append(record, put.body, checksum=zlib.crc32(put.body))
 
 

@@ -26,6 +26,7 @@ from oncemq.core.records import Marked
 from oncemq.storage.disk import Buffer
 from oncemq.storage.framing import Frame
 
+LaneKept = tuple[TopicId, Sequence, ProducerId]  # the topic, the next number, and whose
 Batches = deque[tuple[int, Unsent]]  # each with the serial it was recorded under
 
 
@@ -34,7 +35,7 @@ class Contents:
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.producer: ProducerId | None = None  # None: the edition was never completed
-        self.lanes: dict[str, tuple[TopicId, Sequence]] = {}
+        self.lanes: dict[str, LaneKept] = {}
         self._batches: dict[str, Batches] = {}
         for frame in frames:
             self.apply(frame)
@@ -49,14 +50,14 @@ class Contents:
         """A batch was recorded."""
         self._drop_answered(batch)
         self._of(batch.topic).append((serial, batch))
-        self.lanes[batch.topic] = (batch.topic_id, batch.end)
+        self.lanes[batch.topic] = (batch.topic_id, batch.end, batch.producer)
 
     def apply(self, frame: Frame) -> None:
         """One record more, which holds, as its body does."""
         record = frame.record()
         match record:
             case OutboxLane():
-                self.lanes[record.topic] = (record.topic_id, record.next_sequence)
+                self.lanes[record.topic] = (record.topic_id, record.next_sequence, record.producer)
             case OutboxBatch() | OutboxPut():
                 self.add(frame.serial, _unsent(record, frame.body))
             case OutboxLost():
@@ -96,7 +97,8 @@ class Contents:
             renumbered = replace(batch, topic_id=record.topic_id, first_sequence=first)
             batches.append((serial, renumbered))
         self._batches[record.topic] = batches
-        self.lanes[record.topic] = (record.topic_id, sequence)
+        producer = self.lanes[record.topic][2]
+        self.lanes[record.topic] = (record.topic_id, sequence, producer)
 
 
 def _was_answered(batch: Unsent, record: OutboxResumed) -> bool:
@@ -109,16 +111,19 @@ def _was_answered(batch: Unsent, record: OutboxResumed) -> bool:
 
 def lost_batch(record: OutboxBatch | OutboxLost) -> Unsent:
     """The place of a batch whose body is damaged."""
-    first = record.first_sequence
-    return Unsent(record.topic, record.topic_id, first, record.count, 0, b"", lost=True)
+    return Unsent(
+        record.topic, record.topic_id, record.first_sequence, record.count, 0, b"",
+        lost=True, producer=record.producer,
+    )  # fmt: skip
 
 
 def _unsent(record: OutboxBatch | OutboxPut, body: Buffer | None) -> Unsent:
-    required = isinstance(record, OutboxBatch) and record.required
     if isinstance(record, OutboxPut):
-        body = record.body
+        required, producer, body = False, ProducerId(b""), record.body
+    else:
+        required, producer = record.required, record.producer
     assert body is not None
     return Unsent(
         record.topic, record.topic_id, record.first_sequence, record.count, record.columns,
-        bytes(body), required,
+        bytes(body), required, producer=producer,
     )  # fmt: skip

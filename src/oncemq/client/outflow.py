@@ -13,12 +13,13 @@ from oncemq.client.forgetting import Forgetting
 from oncemq.client.gathering import Gathering
 from oncemq.client.limits import check_limits, outbox_full
 from oncemq.client.lost import numbers_in_words, with_way_out
+from oncemq.client.producers import Producers
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
 from oncemq.client.unseen import Unseen
-from oncemq.client.unsent import Unsent, parcel_of, sign, unsent
+from oncemq.client.unsent import parcel_of, sign, unsent
 from oncemq.client.values import Receipts, receipts_of
-from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, Sequence, TopicId
+from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
@@ -29,7 +30,6 @@ from oncemq.wire import batch
 
 if TYPE_CHECKING:
     from oncemq.client.engine import Engine
-    from oncemq.client.outbox import Slot
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
 
@@ -40,10 +40,10 @@ class Outflow:
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._publisher = Publisher()
-        self._forgetting = Forgetting(engine, self._publisher)
+        self.producers = Producers(engine.state, self._publisher)
+        self._forgetting = Forgetting(engine, self._publisher, self.producers)
         self._gatherings: dict[str, Gathering] = {}  # by topic
         self.discards = Discards()
-        self._slots: dict[ProducerId, Slot] = {}
         self._resumes = count(1)
         self.unsent_bytes = 0
         self.duplicates = 0
@@ -176,14 +176,13 @@ class Outflow:
     def _adopt(self) -> None:
         """Take over what earlier starts left unsent."""
         for slot in self._engine.state.slots:
-            self._slots[slot.producer] = slot
-            if not slot.is_new:
-                self._publisher.from_disk.add(slot.producer)
-            for topic, (topic_id, next_sequence) in slot.lanes.items():
-                numbers = self._publisher.numbers(topic, slot.producer)
+            self.producers.add(slot.producer, slot)
+            for topic, (topic_id, next_sequence, producer) in slot.lanes.items():
+                self.producers.add(producer or slot.producer, slot)
+                numbers = self._publisher.numbers(topic, producer or slot.producer)
                 numbers.topic_id, numbers.next = topic_id, next_sequence
             for put in slot.pending:
-                self._publisher.add(parcel_of(put, slot.producer))
+                self._publisher.add(parcel_of(put, put.producer or slot.producer))
                 self.unsent_bytes += len(put.body)
             slot.pending, slot.lanes = [], {}  # the publisher has them from here on
         if unsent := self._publisher.unacknowledged:
@@ -211,9 +210,8 @@ class Outflow:
     def _parcel(
         self, topic: str, count: int, columns: int, body: bytes, *, lasting: bool, required: bool
     ) -> Parcel:
-        state = self._engine.state
-        lasting = lasting and state.lasting
-        producer = state.slots[0].producer if lasting else state.guest
+        lasting = lasting and self._engine.state.lasting
+        producer = self.producers.for_topic(topic, lasting=lasting)
         return Parcel(topic, producer, lasting, count, columns, body, required=required)
 
     def _add(self, parcel: Parcel, ticket: Ticket[Any]) -> None:
@@ -224,7 +222,7 @@ class Outflow:
             producer = parcel.producer
             numbers = self._publisher.numbers(parcel.topic, producer)
             try:
-                self._slots[producer].record([unsent(parcel, numbers.topic_id)])
+                self.producers.slot_of(producer).record([unsent(parcel, numbers.topic_id)])
             except BaseException as error:
                 # Not recorded, so not sent: its numbers are free again.
                 numbers.next = parcel.first_sequence
@@ -237,7 +235,7 @@ class Outflow:
 
     def _see_to_failure(self, producer: ProducerId) -> None:
         """A disk of ours that failed is the end of this client: it cannot promise any more."""
-        failure = self._slots[producer].failure
+        failure = self.producers.slot_of(producer).failure
         if failure is None or self._engine.failure is not None:
             return
         unsure = StorageUnsure(
@@ -310,10 +308,11 @@ class Outflow:
         self.duplicates += parcel.count if receipts[0].duplicate else 0
         if parcel.lasting:
             numbers = self._publisher.numbers(parcel.topic, parcel.producer)
-            slot = self._slots[parcel.producer]
+            slot = self.producers.slot_of(parcel.producer)
             slot.done(unsent(parcel, numbers.topic_id))
             if slot.rotate_due:
-                self._rotate(parcel.producer)
+                slot.rotate(*self.producers.kept_in(slot))
+                self._see_to_failure(parcel.producer)
         if parcel.required and (unwanted := discarded(receipts[:1])):
             self._fail(parcel, unwanted)
         elif parcel.ticket is not None:
@@ -343,9 +342,10 @@ class Outflow:
             return
         counted_on = lane.numbers[producer].topic_id
         plan = self._publisher.plan(lane, producer, reply)
-        if plan.is_change and producer in self._slots:
+        slot = self.producers.slot(producer)
+        if plan.is_change and slot is not None:
             try:  # the new numbers are on disk before they are used
-                self._slots[producer].renumber(
+                slot.renumber(
                     lane.topic, plan.topic_id, kept_below=plan.kept_below, first=plan.first,
                     gone=[parcel.first_sequence for parcel in (*plan.gone, *plan.stored)],
                 )  # fmt: skip
@@ -380,16 +380,3 @@ class Outflow:
         self.trouble = error.detail
         self._engine.news.full(error.detail, self._engine.now())
         self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
-
-    def _rotate(self, producer: ProducerId) -> None:
-        lanes: dict[str, tuple[TopicId, Sequence]] = {}
-        pending: list[Unsent] = []
-        for lane in self._publisher.all_lanes():
-            numbers = lane.numbers.get(producer)
-            if numbers is None:
-                continue
-            lanes[lane.topic] = (numbers.topic_id, numbers.next)
-            mine = (parcel for parcel in lane.parcels if parcel.producer == producer)
-            pending += [unsent(parcel, numbers.topic_id) for parcel in mine]
-        self._slots[producer].rotate(lanes, pending)
-        self._see_to_failure(producer)

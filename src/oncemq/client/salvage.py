@@ -24,7 +24,6 @@ from oncemq.client.outbox_contents import Contents, lost_batch
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence
 from oncemq.core.outbox_records import OutboxBatch
-from oncemq.core.publisher import PROVISIONAL
 from oncemq.errors import Corrupt, Locked
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.end import read_end
@@ -162,11 +161,13 @@ def _apply(contents: Contents, frame: Frame, *, unsure: bool) -> None:
     if not isinstance(record, OutboxBatch):
         contents.apply(frame)
         return
-    topic_id, expected = contents.lanes.get(record.topic, (record.topic_id, record.first_sequence))
-    first = record.first_sequence
-    goes_on = topic_id == record.topic_id and (first < PROVISIONAL or expected >= PROVISIONAL)
+    first, unknown = record.first_sequence, (record.topic_id, record.first_sequence, b"")
+    topic_id, expected, producer = contents.lanes.get(record.topic, unknown)
+    own = contents.producer
+    goes_on = topic_id == record.topic_id and (producer or own) == (record.producer or own)
     if unsure and goes_on and expected < first:
-        # A topic's numbers have no gap: what had these is among the records that are unreadable.
+        # A producer's numbers on a topic have no gap: what had these is among the records that
+        # are unreadable.
         hole = replace(record, first_sequence=Sequence(expected), count=first - expected)
         contents.add(frame.serial, lost_batch(hole))
     if frame.body_holds():

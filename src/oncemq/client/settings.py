@@ -19,9 +19,7 @@ class Settings:
     outbox_bytes_max: int
     chance: Callable[[], float]
     limits: Limits = Rules().limits
-    # Topics put to, before the server is asked which were deleted. Off: a producer that forgot
-    # some, and was killed twice since, would take an unsent put for one that a deleted topic had.
-    lanes_kept: int = 1 << 60
+    lanes_kept: int = 1_000  # topics put to, before the server is asked which were deleted
 
 
 def servers_from(server: str | Sequence[str]) -> list[str]:

@@ -86,6 +86,10 @@ class State:
         self._close = close
         self._disown = disown or _nothing
 
+    def renew_guest(self) -> None:
+        """Puts that do not last get a producer that has put nothing yet."""
+        self.guest = ProducerId(self.random_bytes(PRODUCER_BYTES))
+
     @property
     def lasting(self) -> bool:
         """Whether this client is the same after a restart."""

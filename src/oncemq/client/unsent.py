@@ -26,6 +26,7 @@ class Unsent(msgspec.Struct, frozen=True):
     body: Body
     required: bool = False
     lost: bool = False  # its body was damaged on the client's disk
+    producer: ProducerId = ProducerId(b"")  # none: the one that the outbox was opened with
 
     @property
     def end(self) -> Sequence:
@@ -37,7 +38,7 @@ def unsent(parcel: Parcel, topic_id: TopicId) -> Unsent:
     """What the outbox keeps of a parcel."""
     return Unsent(
         parcel.topic, topic_id, parcel.first_sequence, parcel.count, parcel.columns, parcel.body,
-        parcel.required, parcel.refusal == LOST,
+        parcel.required, parcel.refusal == LOST, parcel.producer,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ class OutboxLane(Record, frozen=True, array_like=True):
     topic: str
     topic_id: TopicId
     next_sequence: Sequence
+    producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
 class OutboxPut(Record, frozen=True, array_like=True):
@@ -35,7 +36,10 @@ class OutboxDone(Record, frozen=True, array_like=True):
 
 
 class OutboxOpened(Record, frozen=True, array_like=True):
-    """In a client's outbox: whose numbers these are; before it, a copy was under way."""
+    """In a client's outbox: who numbers puts to topics that it has nothing of.
+
+    Before it, a copy was under way.
+    """
 
     kind = 67
     producer: ProducerId
@@ -51,6 +55,7 @@ class OutboxBatch(Record, frozen=True, array_like=True):
     count: int
     columns: int
     required: bool = False
+    producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
 class OutboxLost(Record, frozen=True, array_like=True):
@@ -64,6 +69,7 @@ class OutboxLost(Record, frozen=True, array_like=True):
     topic_id: TopicId
     first_sequence: Sequence
     count: int
+    producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
 class OutboxResumed(Record, frozen=True, array_like=True):

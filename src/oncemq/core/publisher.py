@@ -7,8 +7,8 @@ silently when it lacks some that it had given receipts for (`missing`). Numbers
 that come from a disk are used only after the server said where they stand: the disk may be a copy.
 New numbers are planned first and used second: between the two they are put on the disk.
 Numbers are forgotten only while nothing waits under them, and once the server said that the very
-topic they count on was deleted; whoever forgot some asks where it stands on every topic that it
-does not know, and gives provisional numbers until then, which no server ever saw.
+topic they count on was deleted; a producer that forgot some is used for no topic that it does not
+know: it may have used any number there. Such topics get a new producer.
 """
 
 from collections import deque
@@ -29,9 +29,6 @@ LATER = frozenset({"storage_full", "limit", "unwanted"})
 
 NEVER = Micros(0)
 GUEST_MICROS = 43_200_000_000  # half of the day after which a server forgets a guest
-# Numbers from here on were given before the server said where their producer stands. They are
-# beyond any that it may name: what has one was not sent, also to a start that finds it on a disk.
-PROVISIONAL = Sequence(1 << 62)
 
 DAMAGED = "lost_by_damage"  # the refusal of a put that the client's own disk does not have whole
 
@@ -112,9 +109,6 @@ class Publisher:
         self._busy: dict[str, Lane] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
         self.cancelled: list[int] = []  # tokens whose replies no longer matter
-        # Those that may have put to topics of which nothing is known here: in an earlier start,
-        # or before their numbers were forgotten.
-        self.asks_first: set[ProducerId] = set()
         # Those of earlier starts: an old copy of their disk has numbers that were used since.
         self.from_disk: set[ProducerId] = set()
 
@@ -138,9 +132,12 @@ class Publisher:
         known = self.lane(topic).numbers
         if producer not in known:
             known[producer] = Numbers(sure=producer not in self.from_disk)
-            if producer in self.asks_first:
-                known[producer] = Numbers(next=PROVISIONAL, sure=False)
         return known[producer]
+
+    def producers(self, topic: str) -> list[ProducerId]:
+        """Those that have numbers on a topic."""
+        lane = self._lanes.get(topic)
+        return list(lane.numbers) if lane else []
 
     def idle(self) -> list[Known]:
         """Where producers stand on topics that nothing is on its way to."""
@@ -151,13 +148,14 @@ class Publisher:
             for producer, numbers in lane.numbers.items()
         ]
 
-    def forget(self, asked: Iterable[Known], deleted: Container[TopicId]) -> int:
+    def forget(self, asked: Iterable[Known], deleted: Container[TopicId]) -> set[ProducerId]:
         """Forget numbers that were asked about, where the topic they count on was deleted.
 
         Those that count on no topic have no receipt, and nothing to tell. Whatever has been put,
-        or made anew, since the question keeps its numbers. How many were forgotten.
+        or made anew, since the question keeps its numbers. Whose were forgotten: they must not
+        be used for a topic that they have no numbers on.
         """
-        forgotten = 0
+        forgot: set[ProducerId] = set()
         for known in asked:
             lane = self._lanes.get(known.topic)
             numbers = lane.numbers.get(known.producer) if lane else None
@@ -165,12 +163,11 @@ class Publisher:
                 continue
             if numbers.topic_id and numbers.topic_id not in deleted:
                 continue
-            self.asks_first.add(known.producer)
             del lane.numbers[known.producer]
-            forgotten += 1
+            forgot.add(known.producer)
             if not lane.numbers:
                 del self._lanes[known.topic]
-        return forgotten
+        return forgot
 
     def __len__(self) -> int:
         return len(self._lanes)

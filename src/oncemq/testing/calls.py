@@ -135,6 +135,5 @@ class Calls:
 
 def topic_put_to(engine: Engine, topic: str, *, lasting: bool) -> TopicId:
     """Which topic of that name the client's puts go to, as far as it knows."""
-    state = engine.state
-    producer = state.slots[0].producer if lasting else state.guest
+    producer = engine.outflow.producers.for_topic(topic, lasting=lasting)
     return vars(engine.outflow)["_publisher"].numbers(topic, producer).topic_id

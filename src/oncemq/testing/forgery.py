@@ -21,7 +21,8 @@ def forge_last(process: "Process", topic: str) -> Work[None]:
     """Use the last number that was stored once more, for something else."""
     engine, history = process.engine, process.history
     if topic in process.numbered and engine.state.slots and engine.outflow.idle:
-        reply = yield from forge(engine, topic, engine.state.slots[0].producer)
+        producer = engine.outflow.producers.for_topic(topic, lasting=True)
+        reply = yield from forge(engine, topic, producer)
         process.world.tell(reply.code if isinstance(reply, Refused) else "forgery ignored")
         if isinstance(reply, PutAccepted):
             history.trouble(f"conflict: a number of {topic} was taken for other bytes")

@@ -5,10 +5,12 @@ from typing import Any
 from oncemq.client.engine import Engine
 from oncemq.client.outbox import Slot
 from oncemq.client.outflow import Outflow
+from oncemq.client.producers import Producers
 from oncemq.client.state import State
 from oncemq.client.unsent import sign, unsent
 from oncemq.core.greeting import Greeting
 from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, TopicId
+from oncemq.core.publisher import Publisher
 from oncemq.core.requests import Settled
 from oncemq.core.subscriber import Subscriber
 from oncemq.testing.planting import instead
@@ -29,7 +31,7 @@ def _sends_before_recording(_: Any) -> Any:
 def _forgets_before_the_receipt(original: Any) -> Any:
     def make(self: Any, parcel: Any) -> Any:
         if parcel.lasting:
-            self._slots[parcel.producer].done(unsent(parcel, TopicId(0)))
+            self.producers.slot(parcel.producer).done(unsent(parcel, TopicId(0)))
         return original(self, parcel)
 
     return make
@@ -66,6 +68,25 @@ def _uses_new_numbers_before_they_are_on_disk(_: Any) -> Any:
         """Nothing: the memory alone has them."""
 
     return renumber
+
+
+@instead(Producers, "replace", "wild")
+def _numbers_anew_with_a_producer_that_forgot(_: Any) -> Any:
+    def replace(self: Any, forgot: Any) -> None:
+        """Nothing: topics that it does not know any more begin at 1."""
+
+    return replace
+
+
+@instead(Publisher, "forget", "wild")
+def _forgets_numbers_on_topics_that_are_there(_: Any) -> Any:
+    def forget(self: Any, asked: Any, deleted: Any) -> Any:
+        idle = [lane.topic for lane in self.all_lanes() if not lane.parcels]
+        for topic in idle:
+            del self._lanes[topic]
+        return ()
+
+    return forget
 
 
 @instead(Outflow, "_see_to_failure", "client_disk")

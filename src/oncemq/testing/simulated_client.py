@@ -93,6 +93,7 @@ class Process:
             directory="/", random_bytes=chance.randbytes, close=lambda: None,
         )  # fmt: skip
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
+        settings.lanes_kept = 1 if self.history.lives.mortal else settings.lanes_kept
         self.engine = Engine(settings, state, self._line, self._now, self._ear)
         self.calls = Calls(self.clock, self.engine, self.world.tell)
         if client.database is not None:

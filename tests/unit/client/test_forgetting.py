@@ -63,11 +63,12 @@ def test_the_lanes_of_deleted_topics_are_forgotten_and_those_of_others_kept(shop
         subscribe(reader, name)
         shop.put(name, b"1")
     shop.turn()
+    producer = shop.state.slots[0].producer
     for number in range(300):
         live_and_die(shop, reader, f"order{number}")
     assert len(lanes(shop)) <= KEPT + 2
     for name in ("kept", "also kept"):
-        sure = lanes(shop)[name].numbers[shop.state.slots[0].producer]
+        sure = lanes(shop)[name].numbers[producer]
         assert (sure.next, sure.sure) == (2, True)
 
 
@@ -203,3 +204,46 @@ def test_a_server_that_cannot_say_makes_nobody_forget(shop, reader, monkeypatch)
     monkeypatch.setattr("oncemq.core.comparing._was_deleted", lambda shard, known: False)
     push_out(shop, reader)
     assert len(lanes(shop)) == 2 * KEPT
+
+
+@pytest.mark.parametrize("rewritten", [True, False])
+def test_an_unsent_put_survives_two_kills_though_a_deleted_topic_had_its_number(
+    world, shop, reader, rewritten: bool
+) -> None:
+    """The server remembers numbers of the deleted topic: they are another producer's now."""
+    live_and_die(shop, reader, "orders", b"1", b"2", b"3")
+    push_out(shop, reader)
+    assert "orders" not in lanes(shop)
+    if rewritten:
+        slot = shop.state.slots[0]
+        slot.rotate(*shop.engine.outflow.producers.kept_in(slot))
+    shop.put("orders", b"4")
+    shop.engine.outflow.seal_all()  # recorded, and not sent
+    shop.wire.up = False
+    again = world.crashed("shop")  # killed before it asks
+    again.wire.up = False
+    third = world.crashed("shop")
+    subscribe(reader, "orders")
+    third.turn(30)
+    assert third.engine.outflow.idle
+    assert world.server.stored("orders") == [b"4"]
+
+
+def test_topics_that_are_there_keep_their_producer_and_what_the_server_lost_is_told(
+    world, shop, reader
+) -> None:
+    subscribe(reader, "kept")
+    shop.put("kept", b"1")
+    shop.turn()
+    first = shop.state.slots[0].producer
+    push_out(shop, reader)
+    producers = shop.engine.outflow.producers
+    assert shop.state.slots[0].producer != first
+    assert producers.for_topic("kept", lasting=True) == first
+    assert producers.for_topic("new", lasting=True) == shop.state.slots[0].producer
+    assert len(producers._slots) <= KEPT + 2  # those without numbers are not kept
+    again = world.crashed("shop")
+    again.put("kept", b"2")
+    again.turn(20)
+    assert world.server.stored("kept") == [b"1", b"2"]
+    assert again.engine.outflow.producers.for_topic("kept", lasting=True) == first

@@ -6,17 +6,19 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from oncemq.client import outbox
 from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
 from oncemq.client.unsent import Unsent
-from oncemq.core.names import Sequence, TopicId
+from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.outbox_records import OutboxPut
 from oncemq.errors import Corrupt, Locked, StorageFull
 from oncemq.storage.framing import HEADER_BYTES, STRETCH_BYTES
 from oncemq.storage.log import JOINED_BYTES, Log
 
 ID = TopicId(9)
+NOBODY = ProducerId(b"")  # the slot's own
 
 
 def put(first: int, count: int = 1, topic: str = "orders", body: bytes = b"x") -> Unsent:
@@ -80,7 +82,7 @@ def test_a_recorded_put_is_there_after_a_crash_with_its_numbers(desk) -> None:
     slot.record([put(3), put(1, topic="refunds")])
     after = desk.crashed()
     assert after.pending == [put(1, 2), put(3), put(1, topic="refunds")]
-    assert after.lanes == {"orders": (ID, 4), "refunds": (ID, 2)}
+    assert after.lanes == {"orders": (ID, 4, NOBODY), "refunds": (ID, 2, NOBODY)}
 
 
 def test_what_has_its_answer_is_not_sent_again_once_that_is_on_disk(desk) -> None:
@@ -98,7 +100,7 @@ def test_the_numbers_go_on_after_everything_had_its_answer(desk) -> None:
     slot.done(put(1, 5))
     slot.close()
     after = desk.slot()
-    assert (after.pending, after.lanes) == ([], {"orders": (ID, 6)})
+    assert (after.pending, after.lanes) == ([], {"orders": (ID, 6, NOBODY)})
 
 
 def test_an_answer_out_of_turn_leaves_what_is_before_it_to_the_server(desk) -> None:
@@ -144,18 +146,35 @@ def test_a_recorded_put_is_there_after_a_crash_at_every_boundary_of_size(desk) -
     ]
 
 
+def test_each_topic_keeps_its_producer_and_others_get_the_newest(desk) -> None:
+    slot = desk.slot()
+    first = slot.producer
+    slot.record([put(1, topic="old")])
+    newest = slot.renew()
+    slot.record([replace(put(1, topic="new"), producer=newest)])
+    before = desk.crashed()
+    assert (before.producer, before.lanes["old"][2], before.lanes["new"][2]) == (
+        first, NOBODY, newest,
+    )  # fmt: skip
+    assert [each.producer for each in before.pending] == [NOBODY, newest]
+    slot.rotate({"old": (ID, Sequence(2), first), "new": (ID, Sequence(2), newest)}, [])
+    after = desk.crashed()
+    assert (after.producer, after.lanes["old"][2], after.lanes["new"][2]) == (newest, first, newest)
+
+
 # ------------------------------------------------------------------ rewriting
 
 
 def test_a_rewritten_slot_holds_only_what_it_was_given(desk) -> None:
     slot = desk.slot()
     slot.record([put(1), put(2), put(3)])
-    slot.rotate({"orders": (ID, Sequence(9)), "idle": (ID, Sequence(4))}, [put(8)])
+    lanes = {"orders": (ID, Sequence(9), NOBODY), "idle": (ID, Sequence(4), NOBODY)}
+    slot.rotate(lanes, [put(8)])
     for after in (desk.crashed(), slot):
         assert after.producer == slot.producer
     after = desk.crashed()
     assert after.pending == [put(8)]
-    assert after.lanes == {"orders": (ID, 9), "idle": (ID, 4)}
+    assert after.lanes == {"orders": (ID, 9, NOBODY), "idle": (ID, 4, NOBODY)}
     assert [each.name for each in (desk.directory / "1").iterdir() if each.is_dir()] == ["2"]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec import structs
 from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
 
 from oncemq.client import outbox, verbs
@@ -14,7 +15,6 @@ from oncemq.client.salvage import Damaged, Outboxes
 from oncemq.client.state import open_state
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence, TopicId
-from oncemq.core.publisher import PROVISIONAL
 from oncemq.core.records import Retention
 from oncemq.errors import Corrupt, Locked, OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine
@@ -205,14 +205,17 @@ def outboxes(disk: FaultyDisk) -> Outboxes:
     return Outboxes(disk, Path("/state"), random_bytes)
 
 
-def test_numbers_that_were_provisional_leave_no_hole_before_them() -> None:
-    """Between the last number of a topic and the first provisional one nothing was put."""
+def test_numbers_of_another_producer_leave_no_hole_before_them() -> None:
+    """Between the last number of the one and the first of the other nothing was put."""
     disk = FaultyDisk(Random(1))
-    recorded(disk, 1, 2, PROVISIONAL, topic_id=TopicId(0))
+    recorded(disk, 1, 2, topic_id=TopicId(0))
+    slot = Slot(disk, "/state/outbox/1", random_bytes)
+    slot.record([structs.replace(put(9, TopicId(0)), producer=slot.renew())])
+    slot.close()
     change(disk, b"number %020d" % 1, before=40)
     (damaged,) = outboxes(disk).mend()
     assert damaged.unreadable == 1
-    assert (damaged.lost, [each.first_sequence for each in damaged.kept]) == ([], [2, PROVISIONAL])
+    assert (damaged.lost, [each.first_sequence for each in damaged.kept]) == ([], [2, 9])
 
 
 def test_no_power_cut_while_it_is_mended_loses_a_whole_put(

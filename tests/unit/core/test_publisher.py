@@ -2,7 +2,7 @@
 
 from oncemq.core.names import Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
-from oncemq.core.publisher import PROVISIONAL, Numbers, Parcel, Publisher
+from oncemq.core.publisher import Numbers, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Resumed
 
 MINE, GUEST = ProducerId(b"m" * 16), ProducerId(b"g" * 16)
@@ -308,21 +308,17 @@ def test_only_what_changes_something_is_a_change() -> None:
     assert (stored.stored, stored.next, stored.is_change) == ([second], 4, True)
 
 
-def test_idle_numbers_of_a_deleted_topic_are_forgotten_and_asked_for_when_needed_again() -> None:
+def test_idle_numbers_of_a_deleted_topic_are_forgotten_by_the_servers_word() -> None:
     office = Office(first := parcel(3))
     office.send()
     office.accept(first)
     asked = office.publisher.idle()
     assert [(each.topic, each.topic_id, each.acknowledged) for each in asked] == [("orders", ID, 3)]
-    assert office.publisher.forget(asked, {OTHER}) == 0
-    assert office.publisher.forget(asked, {ID}) == 1
+    assert office.publisher.producers("orders") == [MINE]
+    assert office.publisher.forget(asked, {OTHER}) == set()
+    assert office.publisher.forget(asked, {ID}) == {MINE}
     assert len(office.publisher) == 0
-    office.lane = office.publisher.lane("orders")
-    office.add(parcel(2))
-    assert office.send() == []
-    assert office.lane.is_lost
-    office.resume(0, topic=OTHER)
-    assert office.send() == [1]
+    assert office.publisher.producers("orders") == []
 
 
 def test_numbers_with_parcels_or_of_another_topic_by_now_are_not_forgotten() -> None:
@@ -332,13 +328,13 @@ def test_numbers_with_parcels_or_of_another_topic_by_now_are_not_forgotten() -> 
     asked = office.publisher.idle()
     second = office.add(parcel())
     assert office.publisher.idle() == []
-    assert office.publisher.forget(asked, {ID}) == 0
+    assert office.publisher.forget(asked, {ID}) == set()
     office.send()
     office.refuse(second, "topic_changed")
     office.resume(0, topic=OTHER)
     office.send()
     office.publisher.accepted(second, PutAccepted(OTHER, Offset(0), 1, True, False, 0))
-    assert office.publisher.forget(asked, {ID}) == 0
+    assert office.publisher.forget(asked, {ID}) == set()
     assert office.standing == Numbers(OTHER, Sequence(2))
 
 
@@ -348,9 +344,8 @@ def test_only_the_producer_whose_topic_is_gone_is_forgotten() -> None:
     office.accept(first)
     office.send()
     office.publisher.accepted(guest, PutAccepted(OTHER, Offset(0), 1, True, False, 0))
-    assert office.publisher.forget(office.publisher.idle(), {ID}) == 1
+    assert office.publisher.forget(office.publisher.idle(), {ID}) == {MINE}
     assert list(office.lane.numbers) == [GUEST]
-    assert office.publisher.asks_first == {MINE}
 
 
 def test_numbers_that_count_on_no_topic_are_forgotten_without_a_word_of_the_server() -> None:
@@ -358,14 +353,4 @@ def test_numbers_that_count_on_no_topic_are_forgotten_without_a_word_of_the_serv
     office.send()
     office.refuse(refused, "unwanted")
     assert office.resume(0, topic=TopicId(0)) == [refused]
-    assert office.publisher.forget(office.publisher.idle(), set()) == 1
-
-
-def test_a_provisional_number_is_never_taken_for_one_that_the_server_has() -> None:
-    office = Office()
-    office.publisher.asks_first.add(MINE)
-    put = office.add(parcel())
-    assert put.first_sequence == PROVISIONAL
-    put.tried = True  # as a start must take it that finds it on its disk
-    office.resume(10)
-    assert office.send() == [11]
+    assert office.publisher.forget(office.publisher.idle(), set()) == {MINE}
