@@ -18,6 +18,7 @@ CAUGHT_BY = {
     "numbers_a_retry_anew": 2,
     "takes_the_topic_id_from_another_slot": 96,
     "uses_new_numbers_before_they_are_on_disk": 36,
+    "forgets_numbers_on_topics_that_are_there": 0,
     "takes_a_failed_record_for_sent": 236,
     "claims_without_recording": 54,
     "ignores_its_cursors": 49,

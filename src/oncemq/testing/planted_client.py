@@ -5,7 +5,6 @@ from typing import Any
 from oncemq.client.engine import Engine
 from oncemq.client.outbox import Slot
 from oncemq.client.outflow import Outflow
-from oncemq.client.producers import Producers
 from oncemq.client.state import State
 from oncemq.client.unsent import sign, unsent
 from oncemq.core.greeting import Greeting
@@ -68,14 +67,6 @@ def _uses_new_numbers_before_they_are_on_disk(_: Any) -> Any:
         """Nothing: the memory alone has them."""
 
     return renumber
-
-
-@instead(Producers, "replace", "wild")
-def _numbers_anew_with_a_producer_that_forgot(_: Any) -> Any:
-    def replace(self: Any, forgot: Any) -> None:
-        """Nothing: topics that it does not know any more begin at 1."""
-
-    return replace
 
 
 @instead(Publisher, "forget", "wild")
