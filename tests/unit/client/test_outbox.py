@@ -1,5 +1,6 @@
 """The outbox: a put is on disk before it is sent, and a dead client's is taken over whole."""
 
+import errno
 import shutil
 from collections.abc import Iterator
 from itertools import count
@@ -13,7 +14,7 @@ from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import ProducerId, Sequence, TopicId
 from oncemq.core.outbox_records import OutboxPut
-from oncemq.errors import Corrupt, Locked, StorageFull
+from oncemq.errors import Corrupt, Locked, StorageFull, StorageRefused
 from oncemq.storage.framing import HEADER_BYTES, STRETCH_BYTES
 from oncemq.storage.log import JOINED_BYTES, Log
 
@@ -372,3 +373,27 @@ def test_a_put_is_not_recorded_before_the_answers_on_its_topic(desk: Desk, monke
     slot.record([put(1)])
     slot.close()
     assert [each.first_sequence for each in desk.slot().pending] == [1]
+
+
+def test_an_edition_that_may_be_whole_and_cannot_be_removed_ends_the_slot(
+    desk, monkeypatch
+) -> None:
+    """The next start would take it, and pass over whatever is recorded from here on."""
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    slot = desk.slot()
+    slot.record([put(1)])
+    monkeypatch.setattr(outbox, "remove_log", fails)
+    with monkeypatch.context() as full:
+        full.setattr(Log, "has_room", lambda *_, **__: False)
+        slot.rotate({}, [put(1)])
+    assert slot.failure is None  # it was not finished: no start takes it
+    slot.record([put(2)])
+    with monkeypatch.context() as broken:
+        broken.setattr(outbox, "_write", fails)
+        slot.rotate({}, [put(1), put(2)])
+    assert slot.failure is not None
+    with pytest.raises(StorageRefused, match="nothing more is recorded"):
+        slot.record([put(3)])
