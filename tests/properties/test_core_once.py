@@ -270,7 +270,7 @@ class OnceMachine(RuleBasedStateMachine):
     def the_publisher_starts_again(self) -> None:
         """Its outbox holds the numbers and what has no answer."""
         before, self.publisher = self.publisher, Publisher()
-        self.publisher.asks_first |= {MINE, QUICK}  # so that it asks where it stands
+        self.publisher.from_disk |= {MINE, QUICK}  # so that it asks where it stands
         for token, (request, _, _) in list(self.open.items()):
             if isinstance(request, Put | Resume):
                 del self.open[token]
