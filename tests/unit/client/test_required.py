@@ -88,7 +88,8 @@ def test_a_recorded_put_is_required_after_a_restart_too(world, shop, caplog) -> 
 def test_a_recorded_put_is_required_after_its_outbox_was_written_anew(world, shop) -> None:
     shop.wire.cut()
     shop.put("orders", b"a", required=True)
-    shop.engine.outflow._rotate(shop.state.slots[0].producer)  # type: ignore[attr-defined]
+    slot = shop.state.slots[0]
+    slot.rotate(*shop.engine.outflow.producers.kept_in(slot))
     after = world.crashed("shop")
     after.turn(12)
     assert isinstance(after.engine.outflow.take_failure(), Unwanted)
