@@ -6,12 +6,13 @@ grows: what holds of it, frame by frame, is its copy. The same name and size are
 power cut (or a copy put back by hand) may have put other frames in the place of those that were
 copied: the chain of a segment leads to the next one's header. What a backup is made of: `manifest`.
 
-Laws: the manifest is written last, so a backup that was cut off leaves the one before as it was.
-It is written only for a set of files that a server would start on: the copy is looked at as a
-whole, its older files too, as `once repair` looks at a directory. A file that two manifests name
-only grew: the older one knows how much of it was its own. The files are those of one moment, held
-open: compaction may replace segments by others while they are copied, however often. Where there
-are too many to be held, nothing may have vanished while they were copied.
+Laws: the manifest is written last, and no file that the present one names is written over before
+the next one counts: a backup that was cut off or refused leaves the one before as it was, whatever
+the source has become. A manifest is written only for a set of files that a server would start on:
+the copy is looked at as a whole, its older files too, as `once repair` looks at a directory. The
+files are those of one moment, held open: compaction may replace segments by others while they are
+copied, however often. Where there are too many to be held, nothing may have vanished while they
+were copied.
 """
 
 import shlex
@@ -99,6 +100,7 @@ class _BackUp:
         self.form = form
         self.key = frame_key(form.identity)
         self.known = known
+        self.relied_on = {each.place for each in known.values()}  # by the present manifest
         self.progress = progress
         self.last_serial = 0
         self.copied_files = 0
@@ -127,13 +129,13 @@ class _BackUp:
         manifest = Manifest(self.form, tuple(files), self.last_serial)
         text = msgspec.json.format(msgspec.json.encode(manifest))
         replace_file(self.disk, f"{self.backup}/{MANIFEST}", text)
-        self._tidy({each.name for each in files})
+        self._tidy({each.place for each in files})
         copied = self.copied_files, self.copied_bytes, tuple(self.replaced)
         return Report(self.last_serial, len(files), manifest.size, *copied)
 
     def _tidy(self, kept: set[str]) -> None:
         for name in self.disk.names(f"{self.backup}/files"):
-            if name not in kept:
+            if f"files/{name}" not in kept:
                 self.disk.remove(f"{self.backup}/files/{name}")
 
     def _copy_all(self) -> list[Copied]:
@@ -217,7 +219,7 @@ class _BackUp:
 
     def _is_same(self, source: File, known: Copied) -> bool:
         """Whether a file that was copied before is still the one of this log."""
-        copy = self.disk.open(f"{self.backup}/files/{known.name}")
+        copy = self.disk.open(f"{self.backup}/{known.place}")
         try:
             if copy.read(0, HEAD_BYTES) != source.read(0, HEAD_BYTES):
                 return False  # a segment says what it follows, a checkpoint where it ends
@@ -246,8 +248,8 @@ class _BackUp:
                     self.replaced.append(name)
                 elif self._is_same(source, known):
                     return known
-            target = f"{self.backup}/files/{name}"
-            copy = self.disk.open(f"{target}.tmp", create=True)
+            temporary = f"{self.backup}/files/{name}.tmp"
+            copy = self.disk.open(temporary, create=True)
             try:
                 size = self._fill(copy, source, folder, name, last=last)
                 if size is None:
@@ -257,8 +259,9 @@ class _BackUp:
                 checksum = checksum_of(copy, size)
             finally:
                 copy.close()
-        self.disk.rename(f"{target}.tmp", target)
-        copied = self.known[name] = Copied(folder, name, size, checksum, self.chain)
+        file = f"{name}.1" if f"files/{name}" in self.relied_on else name
+        self.disk.rename(temporary, f"{self.backup}/files/{file}")
+        copied = self.known[name] = Copied(folder, name, size, checksum, self.chain, file)
         self.copied_files += 1
         self.copied_bytes += size
         return copied

@@ -1,7 +1,8 @@
 """What a backup is made of: its manifest, its files, and both seen as a data directory.
 
 BACKUP/MANIFEST   JSON: FORMAT of the log, and each file with its size and checksum
-BACKUP/files/     segments and checkpoints, under the names they have in the log
+BACKUP/files/     segments and checkpoints, under the names they have in the log; a copy that takes
+                  the place of another one has a name of its own, which the manifest says
 BACKUP/lock       held (flock) by who writes the backup or restores it
 """
 
@@ -22,13 +23,19 @@ Progress = Callable[[str, int], None]  # the file, and how many bytes of it were
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """A file of a backup: `folder`/`name`, its first `size` bytes."""
+    """A file of a backup: `folder`/`name` of the log, its first `size` bytes."""
 
     folder: str
     name: str
     size: int
     checksum: int
     chain: int = 0  # of a log segment: the chain value of its last frame; 0: not known
+    file: str = ""  # its name in the backup; "": the one that it has in the log
+
+    @property
+    def place(self) -> str:
+        """Where it lies in the backup."""
+        return f"files/{self.file or self.name}"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -70,7 +77,7 @@ def lock_backup(disk: LockingDisk, backup: str) -> Lock:
 def holds(disk: Disk, backup: str, copied: Copied) -> bool:
     """Whether a file of a backup is there, and is what the manifest says: every byte is read."""
     try:
-        file = disk.open(f"{backup}/files/{copied.name}")
+        file = disk.open(f"{backup}/{copied.place}")
     except FileNotFoundError:
         return False
     try:
@@ -108,6 +115,7 @@ class BackupView(DiskView):
         self._directory = directory
         self._backup = backup
         self._files = files
+        self._places = {each.name: each.place for each in files}
 
     def names(self, directory: str) -> list[str]:
         if directory == self._directory:
@@ -117,4 +125,4 @@ class BackupView(DiskView):
 
     def open(self, path: str, create: bool = False) -> File:
         assert not create, "nothing is added to a backup by looking at it"
-        return self._disk.open(f"{self._backup}/files/{path.rpartition('/')[2]}")
+        return self._disk.open(f"{self._backup}/{self._places[path.rpartition('/')[2]]}")

@@ -108,7 +108,7 @@ def _take_reserve(disk: Disk, directory: str, manifest: Manifest) -> None:
 
 
 def _bring_back(disk: Disk, backup: str, directory: str, each: Copied, progress: Progress) -> None:
-    path = f"{backup}/files/{each.name}"
+    path = f"{backup}/{each.place}"
     left = f"{directory} is not complete: remove it, and restore another backup"
     try:
         source = disk.open(path)

@@ -1,5 +1,6 @@
 """Backups: taken from a log at work, only what is new, and whole or not there."""
 
+import json
 import secrets
 import shutil
 from collections.abc import Callable
@@ -224,6 +225,97 @@ def test_a_backup_that_was_cut_off_leaves_the_one_before(
         other.log.close()
     assert seen == {12, 21}
     scribe.log.close()
+
+
+def test_a_source_that_is_older_than_the_backup_leaves_it_until_the_new_one_counts(
+    tmp_path: Path, make_scribe: Any, copying_disk: Any
+) -> None:
+    """At every step: what is restored is the backup before or the new one, whole."""
+    backup = tmp_path / "backup"
+    disk = copying_disk(backup, tmp_path / "copies")
+    scribe = make_scribe(tmp_path / "data", disk)
+    fill(scribe, 13)
+    scribe.log.close()
+    shutil.copytree(scribe.directory, tmp_path / "older")
+    scribe.open()
+    fill(scribe, 9)
+    save(scribe, backup)
+    longer = scribe.payloads(1)
+    scribe.log.close()
+    shutil.rmtree(scribe.directory)
+    shutil.copytree(tmp_path / "older", scribe.directory)
+    scribe.open()
+    older = scribe.payloads(1)
+    disk.armed = True
+    save(scribe, backup)
+    disk.armed = False
+    seen: list[dict[int, bytes]] = []
+    for number, copy in enumerate(sorted((tmp_path / "copies").iterdir())):
+        other = restored(scribe, make_scribe, copy, tmp_path / f"new{number}")
+        seen.append(other.payloads(1))
+        other.log.close()
+    counts = seen.index(older)  # from when on the new manifest is there
+    assert counts > 3
+    assert seen == [longer] * counts + [older] * (len(seen) - counts)
+    scribe.log.close()
+
+
+def test_a_backup_that_is_refused_leaves_the_one_before(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    """The segment in use is an older copy of itself: it holds, but its end is missing."""
+    backup = tmp_path / "backup"
+    scribe.store(1, b"first")
+    scribe.log.close()
+    victim, older = scribe.segments[-1], scribe.segments[-1].read_bytes()
+    scribe.open()
+    scribe.store(1, b"second")
+    stored = scribe.payloads(1)
+    scribe.log.close()
+    assert scribe.segments == [victim]
+    save(scribe, backup)
+    for times in range(2):
+        victim.write_bytes(older)
+        with pytest.raises(Corrupt, match=r"no server would start.* holds stays as it was"):
+            save(scribe, backup)
+        other = restored(scribe, make_scribe, backup, tmp_path / f"new{times}")
+        assert other.payloads(1) == stored
+        other.log.close()
+
+
+def test_each_file_lies_once_in_a_backup_however_often_it_was_copied(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    for number in range(4):
+        scribe.store(1, b"%d" % number)
+        report = save(scribe, backup)
+        assert len(list((backup / "files").iterdir())) == report.files
+        other = restored(scribe, make_scribe, backup, tmp_path / f"new{number}")
+        assert len(other.payloads(1)) == number + 1
+        other.log.close()
+
+
+def test_a_manifest_that_names_no_files_of_its_own_is_read(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    """As those were that the first versions wrote."""
+    backup = tmp_path / "backup"
+    fill(scribe)
+    save(scribe, backup)
+    path = backup / "MANIFEST"
+    manifest = json.loads(path.read_text())
+    for each in manifest["files"]:
+        assert each.pop("file") == each["name"]
+    path.write_text(json.dumps(manifest))
+    other = restored(scribe, make_scribe, backup, tmp_path / "new")
+    assert other.payloads(1) == scribe.payloads(1)
+    other.log.close()
+    fill(scribe, 10)
+    assert save(scribe, backup).replaced == ()
+    other = restored(scribe, make_scribe, backup, tmp_path / "newer")
+    assert other.payloads(1) == scribe.payloads(1)
+    other.log.close()
 
 
 def test_what_is_there_is_not_overwritten(scribe: Any, tmp_path: Path) -> None:
