@@ -73,12 +73,17 @@ class Fetches:
     def forget(self, topic: str) -> None:
         """Nobody waits any more for what is on its way for this feed."""
         if topic in self._under_way:
-            self._engine.drop(self._under_way.pop(topic)[0])
+            self._drop(topic)
 
     def _end(self, key: str) -> None:
+        self._drop(key).fill(None)
+
+    def _drop(self, key: str) -> "Ticket[None]":
+        """Nothing is on its way for this feed any more; who waited for it."""
         token, ticket, _ = self._under_way.pop(key)
         self._engine.drop(token)
-        ticket.fill(None)
+        self._engine.subscriber.unasked(key)
+        return ticket
 
     def _send(self, topic: str, get: Get, ticket: "Ticket[None]", *, tells: bool = True) -> None:
         engine = self._engine
@@ -105,6 +110,7 @@ class Fetches:
         subscriber, losses = self._engine.subscriber, self._engine.losses
         if isinstance(reply, Refused):
             subscriber.fetch_again(topic)
+            subscriber.unasked(topic)
             ticket.fail(self._engine.error_of(reply))
             return
         assert isinstance(reply, Messages)
@@ -112,6 +118,7 @@ class Fetches:
             generation = self._engine.generation
             stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]
         except Corrupt as damage:
+            subscriber.unasked(topic)
             ticket.fail(damage)
             return
         for lost in reply.lost:

@@ -2,8 +2,8 @@
 
 Laws: outputs are gathered, and staged as they grow, so memory is bounded; the commit is one
 request under an owner and a number of its own, and is repeated under these until it is answered.
-What became of a commit whose answer never came is learned before anything else is got: it has
-happened then, or never will. The cursor on this client's disk follows the server's, never leads it.
+What became of a commit without an answer is learned before the next get or commit: it has happened
+then, or never will. The cursor on this client's disk follows the server's, never leads it.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ from oncemq.core.client_requests import Commits
 from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_fault
 from oncemq.core.publisher import GUEST_MICROS
 from oncemq.core.replies import CommitDone, Refused, Reply
-from oncemq.core.requests import Commit, Input, Piece, Request
+from oncemq.core.requests import Commit, Piece, Request
 from oncemq.core.step import Body
 from oncemq.core.subscriber import is_single
-from oncemq.errors import InvalidRequest, OnceMQError
+from oncemq.errors import InvalidRequest
 from oncemq.wire import batch
 
 if TYPE_CHECKING:
@@ -130,11 +130,14 @@ class Transactions:
         """Learn what became of every commit in doubt; before anything is got."""
         if self.taking is not None:
             raise InvalidRequest("a transaction is open here: get with it, or end it first")
+        yield from self.learn()
+
+    def learn(self) -> "Verb[None]":
+        """What became of every commit in doubt: until then each keeps a session and a stage."""
         while self._doubts:
             doubt = self._doubts[0]
             yield from doubt.resolve()
-            if doubt in self._doubts:  # else another thread was here
-                self._doubts.remove(doubt)
+            self._doubts = [each for each in self._doubts if each is not doubt]
 
 
 def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]":
@@ -256,6 +259,7 @@ class Transaction:
         """All of it takes effect, or none; what the topics got."""
         self._must_be_open()
         engine, session = self._engine, self._session
+        yield from self._home.learn()  # who never gets would keep them for good
         engine.outflow.seal_all()
         yield Until(lambda: engine.outflow.idle)  # what this client put before comes before
         self._stage()
@@ -336,7 +340,7 @@ class Transaction:
             for topic in topics
         )
         must_be_of(list(self._last.values()), engine.generation)
-        inputs = self._inputs()
+        inputs = tuple(input_of(first, self._last[topic]) for topic, first in self._first.items())
 
         def make(client_epoch: Epoch) -> Request:
             return Commit(
@@ -345,9 +349,6 @@ class Transaction:
             )  # fmt: skip
 
         return make
-
-    def _inputs(self) -> tuple[Input, ...]:
-        return tuple(input_of(first, self._last[topic]) for topic, first in self._first.items())
 
     def _settle(self) -> None:
         """The server has moved the cursors: so does this client's disk."""
@@ -395,6 +396,5 @@ class Transaction:
     def _must_be_open(self) -> None:
         if self._over or self._sent:
             raise InvalidRequest("the transaction is over; begin another")
-        failure: OnceMQError | None = self._engine.failure
-        if failure is not None:
-            raise failure
+        if self._engine.failure is not None:
+            raise self._engine.failure

@@ -246,6 +246,10 @@ class Subscriber(Generic[M]):
         """Nothing that was fetched is kept; what was taken may take effect yet."""
         self._feeds.pop(topic, None)
 
+    def unasked(self, topic: str) -> None:
+        """The fetch under way brings nothing: it was refused, or nobody waits for it any more."""
+        self._asked.pop(topic, None)
+
     def outdated(self, topic: str) -> bool:
         """Whether the fetch under way brings what the feed no longer wants."""
         return self._asked.get(topic, -1) not in (-1, self.feed(topic).ahead)
