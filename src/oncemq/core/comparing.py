@@ -159,9 +159,11 @@ def _lost_numbers(shard: Shard, known: Numbers, *, parted: bool) -> LostNumbers 
     """Of another branch, numbers that are used here for other messages are lost as well."""
     topic = shard.by_name.get(known.topic)
     if topic is None or topic.id != known.topic_id:
-        if not known.topic_id or not shard.identities.is_lost(known.topic_id):
-            return None  # deleted here: numbers begin anew on whatever has the name
-        last = Sequence(0)
+        if not known.topic_id:
+            return None
+        last = shard.deleted_topics.last_number(known.topic, known.producer, known.topic_id)
+        if not last and not shard.identities.is_lost(known.topic_id):
+            return None  # deleted here, and how far it had come is not known any more
     else:
         entry = topic.producers.get(known.producer)
         last = entry.last_sequence if entry else Sequence(0)

@@ -230,14 +230,17 @@ class Publisher:
     def missing(self, lane: Lane, producer: ProducerId, reply: Resumed) -> tuple[int, int] | None:
         """Numbers that have receipts and are not on the server: from, up to; None: it has all.
 
-        On a topic that was deleted and made again they are not missing: it begins anew there.
+        On a topic that was deleted and made again they are not missing, unless the deleted one
+        is known to have had fewer: the server went back in time before.
         """
         first = next((each for each in lane.parcels if each.producer == producer), None)
         acknowledged = first.first_sequence - 1 if first else 0
         counted_on = lane.numbers[producer].topic_id
         is_same = counted_on != 0 and reply.topic_id == counted_on
-        last = reply.last_sequence if is_same else 0
-        return (last + 1, acknowledged) if (is_same or reply.lost) and last < acknowledged else None
+        was_deleted = counted_on != 0 and reply.deleted_after > 0
+        last = reply.last_sequence if is_same else reply.deleted_after
+        is_known = is_same or reply.lost or was_deleted
+        return (last + 1, acknowledged) if is_known and last < acknowledged else None
 
     def plan(self, lane: Lane, producer: ProducerId, reply: Resumed) -> Renumbering:
         """Where the server stands: what it has keeps its numbers, the rest is renumbered.

@@ -368,6 +368,33 @@ def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
         assert answer.numbers == ((told,) if is_lost else ())
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_numbers_on_a_topic_that_was_deleted_after_it_lost_some_are_lost(desk, anew) -> None:
+    desk.subscription("orders")
+    topic_id = desk.put("orders", *[b"old"] * 5).topic_id
+    upto = len(desk.records)
+    desk.put("orders", *[b"lost"] * 3)
+    after = gone_back(desk, upto)
+    after.delete("orders")
+    if anew:
+        after.create("orders")
+    after.sync()
+    told = LostNumbers("orders", P, Sequence(8), Sequence(5))
+    fewer = LostNumbers("orders", P, Sequence(3), Sequence(5))
+    for topic, acknowledged, generation, expected in (
+        (topic_id, 8, 1, (told,)),
+        (topic_id, 5, 1, ()),  # all of it was there
+        (topic_id, 3, 1, ()),
+        (topic_id, 3, OTHER, (fewer,)),  # its own numbers 4 and 5 are other messages
+        (0, 8, 1, ()),  # on which topic is not known
+        (topic_id - 1, 8, 1, ()),  # an earlier one, of which nothing is kept
+    ):
+        known = Numbers("orders", TopicId(topic), P, Sequence(acknowledged))
+        answer = after.ask(Compare(BILLING, Generation(generation), numbers=(known,)))
+        assert isinstance(answer, Compared)
+        assert answer.numbers == expected
+
+
 def test_a_subscription_that_ended_in_the_lost_future_is_told_when_it_is_there_again(desk) -> None:
     subscription = desk.subscription("orders")
     desk.put("orders", *[b"old"] * 5)

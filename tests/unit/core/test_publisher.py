@@ -354,3 +354,24 @@ def test_numbers_that_count_on_no_topic_are_forgotten_without_a_word_of_the_serv
     office.refuse(refused, "unwanted")
     assert office.resume(0, topic=TopicId(0)) == [refused]
     assert office.publisher.forget(office.publisher.idle(), set()) == {MINE}
+
+
+def test_receipts_that_a_deleted_topic_did_not_have_are_missing() -> None:
+    """The server went back in time, and the topic was deleted there."""
+    office = Office(parcel(30))
+    office.send()
+    office.accept(office.lane.parcels[0])
+    office.add(parcel())
+
+    def missing(topic: TopicId, last: int, deleted_after: int) -> tuple[int, int] | None:
+        reply = Resumed(topic, Sequence(last), deleted_after=Sequence(deleted_after))
+        return office.publisher.missing(office.lane, MINE, reply)
+
+    nowhere = TopicId(0)
+    assert [missing(each, 0, 10) for each in (OTHER, nowhere)] == [(11, 30), (11, 30)]
+    assert [missing(each, 0, 30) for each in (OTHER, nowhere)] == [None, None]
+    assert missing(OTHER, 0, 31) is None  # the answer to the last one was lost
+    assert missing(OTHER, 0, 0) is None  # how far it had come is not known
+    assert missing(ID, 10, 0) == (11, 30)
+    office.standing.topic_id = nowhere
+    assert missing(OTHER, 0, 10) is None  # whose numbers these are is not known
