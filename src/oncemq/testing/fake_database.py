@@ -3,7 +3,8 @@
 It knows the statements of the inbox and no others. Laws: a transaction is there whole or not at
 all, and ends with its process; a row that another transaction has written cannot be written. What
 the user wrote, the effects, is committed with it, and each commit is judged: an effect that comes
-twice, or not in order, or past a gap, is trouble whatever else happened (G5).
+twice, or not in order, or past a gap, or from a process whose row another one has taken over, is
+trouble whatever else happened (G5).
 """
 
 import re
@@ -50,6 +51,7 @@ class FakeDatabase:
     ) -> None:
         self.rows: dict[Key, tuple[int, int]] = {}  # cursor and fence
         self.writers: dict[Key, FakeConnection] = {}
+        self._takers: dict[Key, FakeConnection] = {}  # who raised the fence of a row last
         self._trouble = trouble
         self._is_hole = is_hole
         self._next: dict[tuple[str, int], int] = {}
@@ -72,6 +74,19 @@ class FakeDatabase:
             self.rows[key] = cursor, self.rows[key][1]
             self._next[topic, number] = cursor
         return True
+
+    def write(self, key: Key, row: tuple[int, int] | None, writer: "FakeConnection") -> bool:
+        """A row of a commit; whether the writer takes it over with that."""
+        before = self.rows.pop(key, None)
+        if row is None:
+            return False
+        self.rows[key] = row
+        if before is None or before[1] != row[1]:
+            self._takers[key] = writer
+            return True
+        if self._takers.get(key, writer) is not writer:
+            self._trouble(f"not_fenced: {key[1]}@{row[0]}: moved by who was taken over from")
+        return False
 
     def judge(self, effects: list[Effect]) -> None:
         """These took effect, in this order."""
@@ -97,6 +112,8 @@ class FakeConnection:
         self._effects: list[Effect] = []
         self._then: list[Callable[[], None]] = []
         self.in_transaction = False
+        self.asked = 0  # when the block that it is used for now was asked for
+        self.taken: dict[str, int] = {}  # and that in which the row of a topic was taken over
 
     def write(self, effects: Sequence[Effect], then: Callable[[], None]) -> None:
         """What the user does with messages; `then` is called when it is committed."""
@@ -124,10 +141,8 @@ class FakeConnection:
 
     def _commit(self) -> None:
         for key, row in self._rows.items():
-            if row is None:
-                self.database.rows.pop(key, None)
-            else:
-                self.database.rows[key] = row
+            if self.database.write(key, row, self):
+                self.taken[key[1]] = self.asked
         self.database.judge(self._effects)
         then = self._then
         self._end()

@@ -99,6 +99,7 @@ class Given:
     asked: int  # when the application asked
     moment: int
     generation: int = 1  # of the server's log, as its process knew it
+    allowed: int = 0  # when its process asked for the row of a database that it was written with
 
     def fact(self) -> facts.Given:
         """As the checker takes it."""
@@ -112,6 +113,7 @@ class Given:
             self.process,
             self.asked,
             self.moment,
+            self.allowed,
         )
 
 

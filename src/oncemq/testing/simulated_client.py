@@ -5,9 +5,9 @@ A `SimulatedClient` is what outlives its processes: a machine with a disk, and a
 puts one at a time, subscribing one at a time, the three beside each other.
 """
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 
 from oncemq.client import verbs
 from oncemq.client.engine import Engine
@@ -35,6 +35,7 @@ from oncemq.wire import batch
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
 PAUSE = 5 * MILLISECOND  # when something is overdue and cannot leave
+NOTHING: Mapping[str, int] = MappingProxyType({})
 UNSURE = Fenced, HistoryLost, StorageUnsure  # what a put meets that may be stored all the same
 
 subscription_of = attrgetter("_origin.head.subscription_id")
@@ -236,9 +237,9 @@ class Process:
     ) -> Work[None]:
         asked = self.history.moment()
         if self.inbox is not None:
-            given = partial(self.hand_out, asked=asked)
-            work = self.inbox.consume(topic, limit, wait_ms, hold_ms, fails=fails, given=given)
-            yield from work
+            yield from self.inbox.consume(
+                topic, limit, wait_ms, hold_ms, asked, fails=fails, given=self.hand_out
+            )
             return
         messages = yield from carry_out(verbs.take(self.engine, topic, limit, wait_ms))
         if hold_ms:
@@ -262,14 +263,16 @@ class Process:
             before = self.seen
             yield from self._get(topic, 500, 0, 0, fails=False)
 
-    def hand_out(self, messages: list[Message], asked: int) -> None:
-        """These reached the application."""
+    def hand_out(
+        self, messages: list[Message], asked: int, allowed: Mapping[str, int] = NOTHING
+    ) -> None:
+        """These reached the application; `allowed`: of each topic, see `Given`."""
         for message in messages:
             self.clock.note(f"given {self.client.name} {message.id}")
             given = saw.Given(
                 self.client.name, self.number, self._life(message), subscription_of(message),
                 message.offset, message.payload, message.key, asked, self.history.moment(),
-                generation_of(message),
+                generation_of(message), allowed.get(message.topic, 0),
             )  # fmt: skip
             self.history.seen.append(given)
 

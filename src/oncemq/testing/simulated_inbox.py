@@ -3,7 +3,7 @@
 Law: between any two steps the process may die, a twin may take over, the server may fall.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from oncemq.client import inbox as rules
 from oncemq.client.engine import Engine
@@ -36,12 +36,14 @@ class SimulatedInbox:
         limit: int,
         wait_ms: int,
         hold_ms: int,
+        asked: int,
         *,
         fails: bool,
-        given: Callable[[list[Message]], None],
+        given: Callable[[list[Message], int, Mapping[str, int]], None],
     ) -> Work[None]:
-        """One block: the messages take effect when `given` is called."""
+        """One block, asked for then: the messages take effect when `given` is called."""
         engine, connection = self._engine, self._connection
+        connection.asked = asked
         try:
             messages = yield from self._carry_out(
                 rules.open_block(engine, self._inbox, connection, topic, limit, wait_ms)
@@ -54,7 +56,7 @@ class SimulatedInbox:
                     for span in spans
                     for offset in range(span.first, span.end)
                 ]
-                connection.write(effects, lambda: given(messages))
+                connection.write(effects, lambda: given(messages, asked, connection.taken))
                 yield from self._carry_out(rules.close_block(engine, self._inbox, messages))
                 return
         except BaseException as error:

@@ -195,12 +195,17 @@ class Audit:
     def _must_not_be_fenced(
         self, seen: Given | Joined | Put, topic: str, offset: int, what: str
     ) -> None:
-        """What a process begins after a newer one got its epoch must not succeed."""
+        """What a process begins after a newer one got its epoch must not succeed.
+
+        Of what it does in a database, where a row is the fence: what it took over after that.
+        """
         opened = self._opened.get(seen.client)
         if not opened:
             return
-        asked = seen.begun if isinstance(seen, Put) else seen.asked
-        before = bisect_left(opened, asked, key=lambda each: each.moment)
+        begun = seen.begun if isinstance(seen, Put) else seen.asked
+        if isinstance(seen, Given) and seen.allowed:
+            begun = seen.allowed
+        before = bisect_left(opened, begun, key=lambda each: each.moment)
         if before and opened[before - 1].process > seen.process:
             newer = opened[before - 1].process
             detail = f"{seen.client}'s process {seen.process} {what} after {newer} began"

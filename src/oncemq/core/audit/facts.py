@@ -87,6 +87,7 @@ class Given(msgspec.Struct, frozen=True, gc=False):
     process: int = 0
     asked: int = 0  # when the application asked for it
     moment: int = 0
+    allowed: int = 0  # when its process took over what fences it, a database's row; 0: as asked
 
 
 class Settled(msgspec.Struct, frozen=True):

@@ -72,7 +72,7 @@ class Story:
 
     def gets(
         self, *named: str, at: int, subscription: int = 1, changed: bool = False,
-        asked: int | None = None, process: int = 1,
+        asked: int | None = None, process: int = 1, allowed: int = 0,
     ) -> "Story":  # fmt: skip
         for offset, name in enumerate(named, at):
             when = self.now() if asked is None else asked
@@ -80,7 +80,7 @@ class Story:
             self._lives.append(
                 Given(
                     "s", "t", Offset(offset), digest, name.encode(), subscription, process, when,
-                    self.now(),
+                    self.now(), allowed,
                 )
             )  # fmt: skip
         return self
@@ -333,6 +333,15 @@ def test_an_older_process_must_not_subscribe_or_be_given_anything() -> None:
     assert story.opens("s", 2).gets("a", at=0, asked=asked).found() == []  # it asked before
     late = Story().joins().put("a", at=0).opens("s", 2).gets("a", at=0)
     assert late.found() == [("not_fenced", 0)]
+
+
+def test_in_a_database_an_older_process_may_go_on_until_its_row_is_taken_over() -> None:
+    story = Story().joins().put("a", at=0)
+    taken = story.now()
+    assert story.opens("s", 2).gets("a", at=0, allowed=taken).found() == []
+    story = Story().joins().put("a", at=0).opens("s", 2)
+    late = story.now()
+    assert story.gets("a", at=0, allowed=late).found() == [("not_fenced", 0)]
 
 
 def test_a_client_that_lost_its_cursors_still_gets_the_end() -> None:
