@@ -13,6 +13,7 @@ from oncemq.core.names import (
     PRODUCER_BYTES,
     Micros,
     Offset,
+    ProducerId,
     Sequence,
     TopicId,
     key_producer,
@@ -91,6 +92,8 @@ class Intake:
             keys = self._shard.keys.get(topic.id)
             return keys.judge(put.producer, put.count, put.checksum) if keys else New()
         entry = topic.producers.get(put.producer) if topic else None
+        if entry is None and put.first_sequence == self._above(put.topic, put.producer) + 1:
+            return New()
         return judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
 
     def resume(self, resume: Resume) -> Reply:
@@ -110,7 +113,12 @@ class Intake:
                 resume.topic, resume.producer, resume.topic_id
             )
         last = entry.last_sequence if entry else Sequence(0)
-        return Resumed(topic_id, last, permit, lost, deleted_after)
+        above = Sequence(0) if topic else self._above(resume.topic, resume.producer)
+        return Resumed(topic_id, last, permit, lost, deleted_after, above)
+
+    def _above(self, topic: str, producer: ProducerId) -> Sequence:
+        """The last number of a producer on the topics of a name that were deleted."""
+        return self._shard.deleted_topics.last_number(topic, producer, TopicId(0))
 
     def _refusal(self, topic: Topic | None, put: Put) -> Refused | None:
         refusal = self._shard.clients.refusal(put.client, put.client_epoch)

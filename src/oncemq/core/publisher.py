@@ -250,7 +250,7 @@ class Publisher:
         numbers = lane.numbers[producer]
         # Numbers given before any answer named the topic are of whichever topic has the name.
         same_topic = numbers.topic_id in (0, reply.topic_id)
-        first = sequence = Sequence(reply.last_sequence + 1)
+        first = sequence = Sequence(max(reply.last_sequence, reply.above) + 1)
         kept_below: Sequence | None = None
         gone: list[Parcel] = []
         stored: list[Parcel] = []

@@ -56,6 +56,8 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     `lost`: the topic that the Resume named was made in a future that this server has lost.
     `deleted_after`: where the topic that it named was deleted, the producer's last number on it:
     what has that or a lower one was stored there, or discarded, and is not to be sent again.
+    `above`: where no topic has the name, the producer's last number on any that had it: its
+    numbers go on above, so that none is ever taken for one of a deleted topic.
     """
 
     opcode = 66
@@ -64,6 +66,7 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     permit: int = 0
     lost: bool = False
     deleted_after: Sequence = Sequence(0)
+    above: Sequence = Sequence(0)
 
 
 class PutAccepted(Reply, frozen=True, array_like=True):

@@ -85,3 +85,24 @@ def test_a_deletion_that_a_checkpoint_knew_changes_nothing(monkeypatch) -> None:
             snapshot.restore(after, blob)
     assert list(snapshot.capture(after)) == list(snapshot.capture(before))
     assert after.deleted_topics.last_number("a", MINE, TopicId(2)) == 0
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_where_no_topic_has_the_name_numbers_go_on_above_those_that_were_used(
+    desk, first: int
+) -> None:
+    """From 1, as older clients do, or above: whoever was killed cannot mistake the latter."""
+    topic_id = desk.put("orders", b"a", b"b").topic_id
+    desk.delete("orders")
+    assert asked(desk, 0, OTHERS).above == 0
+    resumed = asked(desk, topic_id)
+    assert (resumed.topic_id, resumed.above) == (0, 2)
+    assert asked(desk, topic_id + 77).above == 2  # whichever of them it knew
+    desk.permits["orders", MINE] = asked(desk, topic_id).permit
+    assert desk.put("orders", b"c", first=2).code == "sequence_gap"
+    assert desk.put("orders", b"c", first=4).code == "sequence_gap"
+    accepted = desk.put("orders", b"c", first=first)
+    assert not accepted.duplicate
+    assert not desk.put("orders", b"d", first=first + 1).duplicate
+    there = asked(desk, accepted.topic_id)
+    assert (there.last_sequence, there.above) == (first + 1, 0)
