@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from random import Random
 
 from oncemq.core.names import TopicId
-from oncemq.core.records import MessagesStored
+from oncemq.core.records import MessagesLost, MessagesStored
 from oncemq.errors import OnceMQError, StorageRefused
 from oncemq.server.examination import accept_loss, examine, faults
 from oncemq.storage.backup import back_up
@@ -157,6 +157,7 @@ class GoingBack:
         shard, log = server.driver.broker.shard, server.driver.log
         topics = shard.topics.values()
         names = {topic.id: topic.name for topic in topics}
+        holes = [record for record, _ in server.missing if record.topic_id in names]
         went_back = WentBack(
             self._since,
             self._history.moment(),
@@ -167,15 +168,13 @@ class GoingBack:
                 for topic in topics
                 for client, subscription in topic.subscriptions.items()
             },
-            [
-                (names[record.topic_id], record.first_offset, record.end_offset)
-                for record, _ in server.missing
-                if record.topic_id in names
-            ],
+            [(names[hole.topic_id], hole.first_offset, hole.end_offset) for hole in holes],
             {
                 number
                 for topic_id, offset, number in self._before
-                if topic_id not in names or offset >= shard.topics[TopicId(topic_id)].end
+                if topic_id not in names
+                or offset >= shard.topics[TopicId(topic_id)].end
+                or any(_is_in(hole, topic_id, offset) for hole in holes)
             },
         )
         self._history.back.begin(went_back)
@@ -196,6 +195,10 @@ def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, int]]:
                 payloads = batch.payloads_of(body, record.count, record.columns)
                 for offset, payload in enumerate(payloads, record.first_offset):  # of several puts
                     yield record.topic_id, offset, int(payload.split(b".", 1)[0])
+
+
+def _is_in(hole: MessagesLost, topic_id: int, offset: int) -> bool:
+    return hole.topic_id == topic_id and hole.first_offset <= offset < hole.end_offset
 
 
 def _change(disk: FaultyDisk, path: str, position: int) -> None:
