@@ -133,8 +133,9 @@ def watching(
 def leasing(engine: Engine, seconds: float, about: str) -> Verb[bool]:
     """End this client's subscriptions when it does not ask so again in time."""
     lease_ms = round(seconds * 1000)
+    number = engine.subscriber.next_change()
     reply: Done = yield from ask(
-        engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about)
+        engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about, number)
     )
     return reply.changed
 

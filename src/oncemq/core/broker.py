@@ -138,7 +138,7 @@ class Broker:
             case Unsubscribe():
                 return self._membership.unsubscribe(step, request, now)
             case Lease():
-                return self._membership.lease(step, request, stamp)
+                return self._membership.lease(step, request, now, stamp)
             case Hello():
                 return self._membership.hello(step, request)
             case Resume():

@@ -2,7 +2,7 @@
 
 Laws: a subscription gets exactly what was put after it was made, or from where it asked;
 made again after it ended, it is another subscription. A change a client makes to its
-subscriptions is not undone by a copy of an earlier one that was delayed.
+subscriptions, or to their lease, is not undone by a copy of an earlier one that was delayed.
 """
 
 from collections import OrderedDict
@@ -56,12 +56,13 @@ CHANGES_MAX = 1_000_000  # clients whose newest change is remembered, about 200 
 
 
 class Change(NamedTuple):
-    """The newest change a client made to its subscriptions."""
+    """The newest change a client made to its subscriptions, and to their lease."""
 
     client_epoch: Epoch
     number: int
     moment: Micros
     undone: bool = False  # by a deletion of its topic: a copy must not do it again
+    leased: int = 0  # the number of the newest lease
 
 
 class Membership:
@@ -177,10 +178,15 @@ class Membership:
         self._scribe.write(step, made)
         return Subscribed(True, topic.id, identity, cursor)
 
-    def lease(self, step: Step, lease: Lease, stamp: Micros) -> Reply:
+    def lease(self, step: Step, lease: Lease, now: Micros, stamp: Micros) -> Reply:
         """Let a client's subscriptions last for as long as it is heard of, or for good."""
         refusal = self._shard.clients.refusal(lease.client, lease.client_epoch)
         refusal = refusal or lease_fault(lease)
+        if refusal is None and lease.number:
+            newest = self._newest(lease) or Change(lease.client_epoch, 0, now)
+            if lease.number <= newest.leased:  # it took effect, or a newer one did in its place
+                return Done(changed=False)
+            refusal = self._note(lease.client, newest._replace(leased=lease.number, moment=now))
         if refusal:
             return refusal
         grant = self._shard.leases.grants.get(lease.client)
@@ -228,8 +234,8 @@ class Membership:
         """
         if not change.number:
             return None
-        newest = self._changes.get(change.client)
-        if newest is not None and newest.client_epoch == change.client_epoch:
+        newest = self._newest(change)
+        if newest is not None:
             if change.number < newest.number:
                 detail = "a newer change of this client's subscriptions came first"
                 return Refused("outdated", detail)
@@ -237,11 +243,22 @@ class Membership:
             if again and newest.undone and change.number == newest.number:
                 detail = "a topic of this client was deleted since: subscribe again"
                 return Refused("deleted_since", detail)
-        elif newest is None and not self._has_room_for_changes(now):
+        leased = newest.leased if newest else 0
+        made = Change(change.client_epoch, change.number, now, leased=leased)
+        return self._note(change.client, made)
+
+    def _newest(self, change: Subscribe | Unsubscribe | Lease) -> Change | None:
+        """The newest change of the same start of a client."""
+        newest = self._changes.get(change.client)
+        return newest if newest and newest.client_epoch == change.client_epoch else None
+
+    def _note(self, client: ClientId, change: Change) -> Refused | None:
+        """Remember a client's newest change, or say that there is no room to."""
+        if client not in self._changes and not self._has_room_for_changes(change.moment):
             detail = f"{CHANGES_MAX} clients changed their subscriptions of late; try again later"
             return Refused("limit", detail)
-        self._changes[change.client] = Change(change.client_epoch, change.number, now)
-        self._changes.move_to_end(change.client)
+        self._changes[client] = change
+        self._changes.move_to_end(client)
         return None
 
     def _has_room_for_changes(self, now: Micros) -> bool:

@@ -145,7 +145,8 @@ class Unsubscribe(Request, frozen=True, array_like=True):
 class Lease(Request, frozen=True, array_like=True):
     """End this client's subscriptions when it does not ask so again for `lease_ms`; 0: keep them.
 
-    `about` says whose they are, for who looks at the list of subscriptions.
+    `about` says whose they are, for who looks at the list of subscriptions. `number` grows as in
+    Subscribe: a copy that comes late neither renews a lease nor undoes that it was given up.
     """
 
     opcode = 31
@@ -153,6 +154,7 @@ class Lease(Request, frozen=True, array_like=True):
     client_epoch: Epoch
     lease_ms: int
     about: str = ""
+    number: int = 0
 
 
 class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):

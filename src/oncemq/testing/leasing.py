@@ -10,8 +10,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
-from oncemq.client import verbs
-from oncemq.core.requests import Lease
+from oncemq.client.columns import leasing
 from oncemq.testing import history as saw
 from oncemq.testing.calls import Work, carry_out
 from oncemq.testing.cast import SETTLING_MS, Cast, Step, Value
@@ -53,12 +52,11 @@ def lease(process: "Process", lease_ms: int) -> None:
 
 
 def _lease(process: "Process", lease_ms: int) -> Work[None]:
-    client, engine = process.client, process.engine
+    client = process.client
     until = process.clock.now + lease_ms * MILLISECOND
     if lease_ms and not client.leased_until:
         _holds(process, until)  # it may begin without an answer
-    verb = verbs.ask(engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, ""))
-    yield from carry_out(verb)
+    yield from carry_out(leasing(process.engine, lease_ms / 1000, ""))
     process.world.tell("lease renewed" if lease_ms else "lease ended")
     if lease_ms:
         _holds(process, until)

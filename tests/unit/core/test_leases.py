@@ -11,7 +11,7 @@ from oncemq.core.leases import ABOUT_BYTES_MAX
 from oncemq.core.names import Micros
 from oncemq.core.records import ClientLeased, PatternUnsubscribed, SubscriptionEnded
 from oncemq.core.replies import Done, Refused
-from oncemq.core.requests import Lease, ListSubscriptions
+from oncemq.core.requests import Lease, ListSubscriptions, Subscribe
 from oncemq.core.shard import Shard
 
 HOUR = 3_600
@@ -139,3 +139,41 @@ def test_leases_that_cannot_be_are_refused(desk) -> None:
     desk.hello("query", last=desk.epochs["query"])
     fenced = desk.ask(Lease("query", desk.epochs["query"] - 1, DAY_MS))
     assert fenced.code == "fenced"
+
+
+def test_a_late_copy_of_a_renewal_does_not_lease_again_what_was_given_up(held) -> None:
+    """It would end subscriptions that nobody renews any more."""
+    epoch = held.epoch("query")
+    renewal = Lease("query", epoch, DAY_MS, "mine", 1)
+    held.ask(renewal)
+    assert held.ask(Lease("query", epoch, 0, "mine", 2)) == Done(changed=True)
+    assert held.ask(renewal) == Done(changed=False)
+    assert hours_pass(held, 10_000) == []
+    assert "query" in held.shard.by_name["orders"].subscriptions
+
+
+def test_a_late_copy_of_a_lease_that_is_over_leases_nothing_made_since(held) -> None:
+    renewal = Lease("query", held.epoch("query"), DAY_MS, "mine", 1)
+    held.ask(renewal)
+    hours_pass(held, 31)
+    held.subscribe("orders", "query")
+    assert held.ask(renewal) == Done(changed=False)
+    assert hours_pass(held, 10_000) == []
+    assert "query" in held.shard.by_name["orders"].subscriptions
+
+
+def test_leases_and_changes_of_subscriptions_do_not_outdate_each_other(held) -> None:
+    """They may be under way at the same time, from two threads, and come in either order."""
+    epoch = held.epoch("query")
+    assert held.ask(Lease("query", epoch, 2 * DAY_MS, "mine", 3)) == Done(changed=True)
+    assert held.ask(Subscribe("query", epoch, "bills", number=2)).made
+    assert held.ask(Subscribe("query", epoch, "notes", number=5)).made
+    assert held.ask(Lease("query", epoch, DAY_MS, "mine", 4)) == Done(changed=True)
+    assert held.ask(Lease("query", epoch, 2 * DAY_MS, "mine", 3)) == Done(changed=False)
+    assert held.ask(Subscribe("query", epoch, "late", number=2)).code == "outdated"
+
+
+def test_the_next_start_of_a_client_numbers_its_leases_anew(held) -> None:
+    held.ask(Lease("query", held.epoch("query"), DAY_MS, "mine", 7))
+    held.hello("query", last=held.epochs["query"])
+    assert held.ask(Lease("query", held.epochs["query"], 0, "mine", 1)) == Done(changed=True)

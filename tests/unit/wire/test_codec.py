@@ -118,7 +118,7 @@ ALL_REQUESTS = [
     Compare("me", Generation(2), 3, SETTLED, (Numbers("a", TopicId(5), b"p" * 16, 7),)),
     ForgetClient("me", True),
     ListClients("me", 10),
-    Lease("me", 1, 60_000, "mine"),
+    Lease("me", 1, 60_000, "mine", 3),
 ]
 
 ALL_REPLIES = [
