@@ -146,8 +146,7 @@ def _lines(loss: "Loss") -> list[str]:
         else:
             lines.append(
                 f"{numbers.topic}: the server has its numbers up to {numbers.last_sequence}; its "
-                "puts go on behind them. Some that have a receipt may be lost, and one without may "
-                "be there already and is stored again"
+                "puts go on behind them, and some that have a receipt may be lost"
             )
     return lines
 

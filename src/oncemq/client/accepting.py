@@ -19,6 +19,7 @@ from oncemq.client.journal import Journal
 from oncemq.client.lost import goes_on_again_at, goes_on_at
 from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
+from oncemq.client.unsent import parcel_of
 from oncemq.core.client_replies import LostCursor, LostNumbers, ThereAgain
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.greeting import LogSeen
@@ -107,10 +108,10 @@ def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
 def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
     """Move a state to what the server has: each producer's numbers, then all else at once.
 
-    Cut short in between, the rest is still lost, and can be accepted again. Of another branch all
-    unsent puts go behind the numbers that the server has, though some may be among them, stored
-    in an earlier time on this branch, whose answers were lost: it has other puts under the same
-    numbers as well, and a put that was recorded is never taken for one of those.
+    Cut short in between, the rest is still lost, and can be accepted again. Unsent puts
+    go behind the numbers that the server has, but for the first of them whose answers were lost,
+    or not noted: those it has, as their checksums show. Other puts of another branch may have
+    the same numbers, and no recorded put is taken for one of those.
     """
     of = {(each.topic, each.producer): slot for slot in slots for each in _numbers(slot)}
     for lost in loss.numbers:
@@ -119,7 +120,7 @@ def move(journal: Accepting, slots: Iterable[Slot], loss: Loss) -> None:
         slot.renumber(
             lost.topic,
             topic_id,
-            kept_below=_unsent(slot).get(lost.topic, next_sequence),
+            kept_below=_first_that_is_not_there(slot, lost) or next_sequence,
             first=Sequence(lost.last_sequence + 1),
             gone=(),
         )
@@ -141,6 +142,16 @@ def _numbers(slot: Slot) -> list[Numbers]:
         )
         for topic, (topic_id, following, producer) in sorted(slot.lanes.items())
     ]
+
+
+def _first_that_is_not_there(slot: Slot, lost: LostNumbers) -> Sequence | None:
+    """The number of the first unsent put that the server does not have; None: it has them all."""
+    for put in slot.pending:
+        if put.topic == lost.topic:
+            parcel = parcel_of(put, lost.producer)
+            if (put.first_sequence, put.count, parcel.checksum) not in lost.recent:
+                return put.first_sequence
+    return None
 
 
 def _unsent(slot: Slot) -> dict[str, Sequence]:

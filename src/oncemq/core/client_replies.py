@@ -32,13 +32,15 @@ class LostCursor(msgspec.Struct, frozen=True, array_like=True):
 class LostNumbers(msgspec.Struct, frozen=True, array_like=True):
     """Puts with a receipt that this server does not have: those after `last_sequence`.
 
-    Where that is the higher one, the numbers up to it are of other messages.
+    Where that is the higher one, the numbers up to it are of other messages, but for those whose
+    first number, count and checksum are among `recent`.
     """
 
     topic: str
     producer: ProducerId
     acknowledged: Sequence
     last_sequence: Sequence
+    recent: tuple[tuple[Sequence, int, int], ...] = ()
 
 
 class LostCommits(msgspec.Struct, frozen=True, array_like=True):

@@ -17,6 +17,7 @@ from oncemq.core.client_replies import LostCommits, LostCursor, LostNumbers, The
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.generations import in_words
 from oncemq.core.names import Offset, Sequence
+from oncemq.core.producers import Recent
 from oncemq.core.replies import NO_OFFSET, Compared, Refused
 from oncemq.core.request import Settled
 from oncemq.core.requests import Hello
@@ -157,7 +158,7 @@ def _was_deleted(shard: Shard, known: Numbers) -> bool:
 
 def _lost_numbers(shard: Shard, known: Numbers, *, parted: bool) -> LostNumbers | None:
     """Of another branch, numbers that are used here for other messages are lost as well."""
-    topic = shard.by_name.get(known.topic)
+    topic, recent = shard.by_name.get(known.topic), tuple[Recent, ...]()
     if topic is None or topic.id != known.topic_id:
         if not known.topic_id:
             return None
@@ -166,7 +167,8 @@ def _lost_numbers(shard: Shard, known: Numbers, *, parted: bool) -> LostNumbers 
             return None  # deleted here, and how far it had come is not known any more
     else:
         entry = topic.producers.get(known.producer)
-        last = entry.last_sequence if entry else Sequence(0)
+        last, recent = (entry.last_sequence, entry.recent) if entry else (Sequence(0), ())
     if known.acknowledged == last or (known.acknowledged < last and not parted):
         return None
-    return LostNumbers(known.topic, known.producer, known.acknowledged, last)
+    puts = tuple((each.first_sequence, each.messages, each.checksum) for each in recent)
+    return LostNumbers(known.topic, known.producer, known.acknowledged, last, puts)

@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.client.accepting import Loss, loss_of, move, questions
 from oncemq.client.outbox import Slot
-from oncemq.client.unsent import Unsent
+from oncemq.client.unsent import Unsent, parcel_of
 from oncemq.core.client_replies import LostNumbers, ThereAgain
 from oncemq.core.generations import continued
 from oncemq.core.greeting import LogSeen
@@ -64,18 +64,39 @@ def test_a_state_of_another_branch_is_accepted_though_nothing_it_names_is_lost(
 
 
 @pytest.mark.parametrize(
-    ("last", "numbers"),
-    [(2, (3, 4)), (4, (5, 6)), (9, (10, 11))],
-    ids=["receipts are lost", "some used here by others", "all used here by others"],
+    ("last", "there", "numbers"),
+    [
+        (2, (), (3, 4)),
+        (4, (), (5, 6)),
+        (9, (), (10, 11)),
+        (4, (4,), (4, 5)),
+        (7, (4,), (4, 8)),
+        (5, (4, 5), (4, 5)),
+        (7, (5,), (8, 9)),
+    ],
+    ids=[
+        "receipts are lost",
+        "some used here by others",
+        "all used here by others",
+        "an answer was lost",
+        "an answer was lost, others used here by others",
+        "both answers were lost",
+        "one that looks like ours, behind one that is not",
+    ],
 )
 def test_numbers_go_on_behind_those_that_the_server_has(
-    tmp_path: Path, last: int, numbers: tuple[int, int]
+    tmp_path: Path, last: int, there: tuple[int, ...], numbers: tuple[int, int]
 ) -> None:
     slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
     slot.record(Unsent("orders", TopicId(9), Sequence(each), 1, 0, b"x") for each in (4, 5))
     slot.close()
     slot = Slot(LocalDisk(), str(tmp_path / "1"), os.urandom)
-    lost = LostNumbers("orders", slot.producer, Sequence(3), Sequence(last))
+    stored = [parcel_of(put, slot.producer) for put in slot.pending]
+    recent = [
+        (each.first_sequence, 1, each.checksum ^ (each.first_sequence not in there))
+        for each in stored
+    ]
+    lost = LostNumbers("orders", slot.producer, Sequence(3), Sequence(last), tuple(recent))
     state = State(7)
     move(state, [slot], Loss(KNOWN, HERE, Epoch(7), Epoch(7), [], [lost], parted=True))
     assert state.moved == [HERE]

@@ -123,6 +123,12 @@ def test_a_cursor_beyond_the_end_is_lost_within_a_generation_too_and_nobody_can_
     assert lost(desk, ("orders", subscription, 3)).cursors == (told,)
 
 
+def recent_puts(desk: Desk, topic_id: int) -> tuple[tuple[Sequence, int, int], ...]:
+    """By which a client knows its own among those of another branch."""
+    producer = desk.shard.topics[TopicId(topic_id)].producers[P]
+    return tuple((each.first_sequence, each.messages, each.checksum) for each in producer.recent)
+
+
 def test_numbers_with_receipts_that_are_not_there_are_lost(desk) -> None:
     desk.subscription("orders")
     topic_id = desk.put("orders", b"0", b"1").topic_id  # type: ignore[union-attr]
@@ -143,7 +149,7 @@ def test_numbers_with_receipts_that_are_not_there_are_lost(desk) -> None:
     answer = after.ask(question)
     assert isinstance(answer, Compared)
     assert answer.numbers == (
-        LostNumbers("orders", P, Sequence(3), Sequence(2)),
+        LostNumbers("orders", P, Sequence(3), Sequence(2), recent_puts(after, topic_id)),
         LostNumbers("other", P, Sequence(1), Sequence(0)),
     )
 
@@ -360,11 +366,12 @@ def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
     desk.subscription("orders")
     desk.put("orders", *[b"old"] * 5)
     topic = desk.shard.by_name["orders"]
+    recent = recent_puts(desk, topic.id)
     for acknowledged, generation, is_lost in ((3, 1, False), (3, OTHER, True), (5, OTHER, False)):
         known = Numbers("orders", topic.id, P, Sequence(acknowledged))
         answer = desk.ask(Compare(BILLING, Generation(generation), numbers=(known,)))
         assert isinstance(answer, Compared)
-        told = LostNumbers("orders", P, Sequence(acknowledged), Sequence(5))
+        told = LostNumbers("orders", P, Sequence(acknowledged), Sequence(5), recent)
         assert answer.numbers == ((told,) if is_lost else ())
 
 
