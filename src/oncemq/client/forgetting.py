@@ -61,7 +61,10 @@ class Forgetting:
             self._end()
             return
         before = len(self._publisher)
-        forgot = self._publisher.forget(asked, frozenset(reply.deleted))
+        # Who has receipts that the deleted topic did not have is to be told with its next put.
+        lost = {(each.topic, each.producer) for each in reply.numbers}
+        known = [each for each in asked if (each.topic, each.producer) not in lost]
+        forgot = self._publisher.forget(known, frozenset(reply.deleted))
         self._producers.replace(forgot)
         gone = before - len(self._publisher)
         logger.debug("numbers forgotten topics=%d: they were deleted", gone)

@@ -176,6 +176,31 @@ def test_numbers_on_a_topic_that_the_server_lost_are_not_forgotten(world, shop, 
     assert isinstance(shop.engine.failure, HistoryLost)
 
 
+def test_numbers_with_receipts_that_a_deleted_topic_did_not_have_are_not_forgotten(
+    world, shop, reader
+) -> None:
+    """The server went back in time, and the topic was deleted after that."""
+    subscribe(reader, "orders")
+    shop.put("orders", b"1")
+    shop.turn()
+    backup = world.directory / "backup"
+    shutil.copytree(world.server.directory, backup)
+    shop.put("orders", b"2")
+    shop.turn()
+    world.server.log.close()
+    shutil.rmtree(world.server.directory)
+    shutil.copytree(backup, world.server.directory)
+    world.server.start()
+    delete(world.client(), "orders")
+    for number in range(2 * KEPT):
+        shop.put(f"other{number}", b"x")
+    shop.turn(30)
+    assert "orders" in lanes(shop)
+    shop.put("orders", b"3")
+    shop.turn(10)
+    assert isinstance(shop.engine.failure, HistoryLost)
+
+
 def test_a_topic_that_is_back_with_old_numbers_takes_no_put_for_one_of_them(
     world, shop, reader
 ) -> None:
