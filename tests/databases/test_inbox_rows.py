@@ -110,3 +110,13 @@ def test_a_fence_of_before_generations_had_names_is_read() -> None:
         1,
         2,
     ]
+
+
+def test_fences_are_on_disk_as_they_always_were() -> None:
+    following = inbox._next_fence  # pyright: ignore[reportPrivateUsage]
+    third, other = Generation(2 << 24 | 9), Generation(2 << 24 | 5)
+    assert [following(0, FIRST), following(41, FIRST)] == [1, 42]
+    named = following(41, third)
+    assert named == 4611686087180419081
+    assert following(named, other) == 4611686155899895813
+    assert following(named, FIRST) == 4611686155866341377

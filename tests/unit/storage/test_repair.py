@@ -60,6 +60,29 @@ def test_a_torn_tail_is_no_damage(scribe: Any) -> None:
     scribe.open()
 
 
+@pytest.mark.parametrize("stops_cleanly", [True, False])
+def test_damage_to_the_very_last_record_is_told_where_it_is_known_to_be_durable(
+    scribe: Any, stops_cleanly: bool
+) -> None:
+    """A clean stop notes the end; after a kill the same bytes are a torn tail."""
+    scribe.store(1, b"a")
+    end = scribe.log._current.end
+    scribe.store(1, b"b")
+    if stops_cleanly:
+        scribe.log.close()
+    else:
+        scribe.kill()
+    damage(scribe.segments[-1], end + 50)
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert found.healthy is not stops_cleanly
+    if stops_cleanly:
+        assert [each.first_serial for each in found.damages] == [2]
+        with pytest.raises(Corrupt):
+            scribe.open()
+        mend(scribe)
+    scribe.open()
+
+
 def test_damage_in_the_chain_is_named_and_cut_when_accepted(scribe: Any) -> None:
     for number in range(30):
         scribe.store(1 + number % 2, b"m%d " % number + b"x" * 100)
