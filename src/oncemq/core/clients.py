@@ -60,7 +60,8 @@ class Clients:
             "stale_state",
             f"client {hello.client!r} comes with epoch {hello.last_epoch}, but {granted} was "
             "granted since: its state is an old copy, or a client with another state took "
-            "its id. Give this one another id, or remove its state directory to start afresh",
+            "its id. Give this one another id, or move its state directory away to start afresh: "
+            "puts that were not sent yet are in it",
         )
 
     def apply(self, record: ClientOpened | ClientForgotten) -> None:
