@@ -69,10 +69,11 @@ def test_a_failing_message_is_retried_in_order_and_holds_up_no_other_handler(
 ) -> None:
     got: list[int] = []
     others: list[int] = []
-    let_pass = threading.Event()
+    stumbled, let_pass = threading.Event(), threading.Event()
 
     def stumble(order: Order) -> None:
         if order.id == 1 and not let_pass.is_set():
+            stumbled.set()
             raise RuntimeError("not yet")
         got.append(order.id)
 
@@ -88,6 +89,7 @@ def test_a_failing_message_is_retried_in_order_and_holds_up_no_other_handler(
     with app.running():
         mq.put_many("orders", orders(0, 1, 2, 3))
         until(lambda: others == [0, 1, 2, 3])
+        until(stumbled.is_set)
         assert got == [0], "the failing message blocks its own handler"
         let_pass.set()
         until(lambda: got == [0, 1, 2, 3])
