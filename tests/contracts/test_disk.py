@@ -1,4 +1,8 @@
-"""What every Disk does. A new one is added to DISKS and passes all of this."""
+"""What every Disk does, with its files and locks. A new one is added to DISKS and passes this.
+
+A disk that only shows another one (`DiskView`) has no locks, and one that shows a backup is only
+read: each passes what is left of it.
+"""
 
 import errno
 import subprocess
@@ -11,28 +15,45 @@ import pytest
 
 from oncemq.errors import Locked
 from oncemq.storage import disk as disk_module
-from oncemq.storage.disk import LocalDisk, LockingDisk
-from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.storage.disk import Disk, DiskView, File, LocalDisk, LocalFile, LocalLock, LockingDisk
+from oncemq.storage.forgiving import ForgivingDisk, ForgivingFile
+from oncemq.storage.manifest import BackupView, Copied
+from oncemq.testing.chaos import Chaos
+from oncemq.testing.chaotic_disk import ChaoticDisk, ChaoticFile, Crashed
+from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile, FaultyLock
+from oncemq.testing.machine import Died, Machine, ProcessDisk, ProcessFile
 
-DISKS: dict[str, Callable[[], LockingDisk]] = {
+LOCKING: dict[str, Callable[[], LockingDisk]] = {
     "local": LocalDisk,
     "faulty": lambda: FaultyDisk(Random(1)),
+    "chaotic": lambda: ChaoticDisk(Chaos()),
+    "process": lambda: ProcessDisk(Machine(Random(1)), lambda trap: None),
+}
+DISKS: dict[str, Callable[[], Disk]] = {
+    **LOCKING,
+    "view": lambda: DiskView(LocalDisk()),
+    "forgiving": lambda: ForgivingDisk(LocalDisk()),
 }
 
 
 @pytest.fixture(params=list(DISKS))
-def disk(request: pytest.FixtureRequest) -> LockingDisk:
+def disk(request: pytest.FixtureRequest) -> Disk:
     return DISKS[request.param]()
 
 
+@pytest.fixture(params=list(LOCKING))
+def locking(request: pytest.FixtureRequest) -> LockingDisk:
+    return LOCKING[request.param]()
+
+
 @pytest.fixture
-def directory(disk: LockingDisk, tmp_path: Path) -> str:
+def directory(disk: Disk, tmp_path: Path) -> str:
     path = f"{tmp_path}/deep/data"
     disk.make_directory(path)
     return path
 
 
-def test_what_is_written_is_read(disk: LockingDisk, directory: str) -> None:
+def test_what_is_written_is_read(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/a", create=True)
     file.write([b"one", bytearray(b"two"), memoryview(b"three")], 4)
     file.sync()
@@ -44,7 +65,7 @@ def test_what_is_written_is_read(disk: LockingDisk, directory: str) -> None:
     file.close()
 
 
-def test_a_write_of_very_many_buffers_is_whole(disk: LockingDisk, directory: str) -> None:
+def test_a_write_of_very_many_buffers_is_whole(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/a", create=True)
     buffers = [b"%05d" % number for number in range(5000)]
     file.write(buffers, 3)
@@ -52,7 +73,7 @@ def test_a_write_of_very_many_buffers_is_whole(disk: LockingDisk, directory: str
     file.close()
 
 
-def test_a_file_that_is_not_there_is_not_made(disk: LockingDisk, directory: str) -> None:
+def test_a_file_that_is_not_there_is_not_made(disk: Disk, directory: str) -> None:
     with pytest.raises(FileNotFoundError):
         disk.open(f"{directory}/a")
     with pytest.raises(FileNotFoundError):
@@ -60,7 +81,7 @@ def test_a_file_that_is_not_there_is_not_made(disk: LockingDisk, directory: str)
     assert disk.names(directory) == []
 
 
-def test_room_is_zeros_and_never_shrinks(disk: LockingDisk, directory: str) -> None:
+def test_room_is_zeros_and_never_shrinks(disk: Disk, directory: str) -> None:
     file = disk.open(f"{directory}/a", create=True)
     file.write([b"abc"], 0)
     file.allocate(10)
@@ -73,7 +94,7 @@ def test_room_is_zeros_and_never_shrinks(disk: LockingDisk, directory: str) -> N
     file.close()
 
 
-def test_names_renames_and_removals(disk: LockingDisk, directory: str) -> None:
+def test_names_renames_and_removals(disk: Disk, directory: str) -> None:
     for name in ("b", "a", "c"):
         disk.open(f"{directory}/{name}", create=True).close()
     disk.rename(f"{directory}/a", f"{directory}/c")
@@ -84,12 +105,185 @@ def test_names_renames_and_removals(disk: LockingDisk, directory: str) -> None:
     assert disk.free_bytes(directory) > 0
 
 
-def test_a_lock_excludes_until_it_is_released(disk: LockingDisk, directory: str) -> None:
-    lock = disk.lock(f"{directory}/lock")
+def test_each_kind_of_disk_has_its_kind_of_file(tmp_path: Path) -> None:
+    kinds: list[type] = []
+    for make in DISKS.values():
+        disk = make()
+        disk.make_directory(f"{tmp_path}/data")
+        kinds.append(type(disk.open(f"{tmp_path}/data/a", create=True)))
+    assert kinds == [LocalFile, FaultyFile, ChaoticFile, ProcessFile, LocalFile, ForgivingFile]
+
+
+def test_a_file_is_one_however_often_it_is_opened(disk: Disk, directory: str) -> None:
+    first, second = (disk.open(f"{directory}/a", create=True) for _ in range(2))
+    first.write([b"abc"], 0)
+    assert (second.read(0, 9), second.size()) == (b"abc", 3)
+    disk.rename(f"{directory}/a", f"{directory}/b")
+    second.write([b"d"], 3)
+    disk.remove(f"{directory}/b")
+    assert first.read(0, 9) == b"abcd"  # whoever has it open keeps it
+    first.close()
+    second.close()
+    assert disk.names(directory) == []
+
+
+def test_a_file_that_is_closed_is_not_used_any_more(disk: Disk, directory: str) -> None:
+    file = disk.open(f"{directory}/a", create=True)
+    file.write([b"abc"], 0)
+    file.close()
+    file.close()  # again: nothing happens
+    calls: list[Callable[[], object]] = [
+        lambda: file.write([b"x"], 0),
+        lambda: file.read(0, 1),
+        file.sync,
+        lambda: file.truncate(0),
+        lambda: file.allocate(9),
+        file.size,
+    ]
+    for call in calls:
+        with pytest.raises((OSError, ValueError)):  # the latter: Python looks at it first
+            call()
+    again = disk.open(f"{directory}/a")
+    assert again.read(0, 9) == b"abc"
+    again.close()
+
+
+def test_a_directory_is_no_file_and_a_file_no_directory(disk: Disk, directory: str) -> None:
+    disk.make_directory(f"{directory}/inner")
+    disk.open(f"{directory}/a", create=True).close()
+    with pytest.raises(IsADirectoryError):
+        disk.open(f"{directory}/inner", create=True)
+    with pytest.raises(NotADirectoryError):
+        disk.names(f"{directory}/a")
+    with pytest.raises(NotADirectoryError):
+        disk.open(f"{directory}/a/b", create=True)
+    with pytest.raises(NotADirectoryError):
+        disk.sync_directory(f"{directory}/a")
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        disk.make_directory(f"{directory}/a")
+    assert disk.names(directory) == ["a", "inner"]
+
+
+def test_what_is_not_there_is_not_found(disk: Disk, directory: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: disk.names(f"{directory}/none"),
+        lambda: disk.open(f"{directory}/none/a", create=True),
+        lambda: disk.rename(f"{directory}/none", f"{directory}/some"),
+        lambda: disk.sync_directory(f"{directory}/none"),
+        lambda: disk.free_bytes(f"{directory}/none"),
+    ]
+    for call in calls:
+        with pytest.raises(FileNotFoundError):
+            call()
+    assert disk.names(directory) == []
+
+
+def test_a_directory_is_removed_and_replaced_only_when_it_is_empty(
+    disk: Disk, directory: str
+) -> None:
+    disk.make_directory(f"{directory}/full")
+    disk.open(f"{directory}/full/a", create=True).close()
+    disk.make_directory(f"{directory}/empty")
+    with pytest.raises(OSError, match="not empty"):
+        disk.remove(f"{directory}/full")
+    with pytest.raises(OSError, match="not empty"):
+        disk.rename(f"{directory}/empty", f"{directory}/full")
+    disk.rename(f"{directory}/full", f"{directory}/empty")
+    assert (disk.names(directory), disk.names(f"{directory}/empty")) == (["empty"], ["a"])
+
+
+def test_a_file_does_not_replace_a_directory_nor_that_a_file(disk: Disk, directory: str) -> None:
+    disk.make_directory(f"{directory}/inner")
+    disk.open(f"{directory}/a", create=True).close()
+    with pytest.raises(IsADirectoryError):
+        disk.rename(f"{directory}/a", f"{directory}/inner")
+    with pytest.raises(NotADirectoryError):
+        disk.rename(f"{directory}/inner", f"{directory}/a")
+    assert disk.names(directory) == ["a", "inner"]
+
+
+def test_a_lock_excludes_until_it_is_released(locking: LockingDisk, tmp_path: Path) -> None:
+    locking.make_directory(f"{tmp_path}/data")
+    lock = locking.lock(f"{tmp_path}/data/lock")
     with pytest.raises(Locked, match="held by process"):
-        disk.lock(f"{directory}/lock")
+        locking.lock(f"{tmp_path}/data/lock")
     lock.release()
-    disk.lock(f"{directory}/lock").release()
+    again = locking.lock(f"{tmp_path}/data/lock")
+    lock.release()  # it was released before: that gives nothing free that another holds
+    with pytest.raises(Locked, match="held by process"):
+        locking.lock(f"{tmp_path}/data/lock")
+    again.release()
+    assert locking.names(f"{tmp_path}/data") == ["lock"]
+    with pytest.raises(FileNotFoundError):
+        locking.lock(f"{tmp_path}/none/lock")
+
+
+def test_each_kind_of_disk_has_its_kind_of_lock(tmp_path: Path) -> None:
+    kinds: list[type] = []
+    for make in LOCKING.values():
+        disk = make()
+        disk.make_directory(f"{tmp_path}/data")
+        lock = disk.lock(f"{tmp_path}/data/lock")
+        kinds.append(type(lock))
+        lock.release()
+    assert kinds == [LocalLock, FaultyLock, LocalLock, FaultyLock]
+
+
+def test_a_backup_is_read_under_the_names_of_the_data(tmp_path: Path) -> None:
+    disk = LocalDisk()
+    disk.make_directory(f"{tmp_path}/backup/files")
+    file = disk.open(f"{tmp_path}/backup/files/7", create=True)
+    file.write([b"abc"], 0)
+    file.close()
+    copied = Copied("log", "00.seg", 3, 0, file="7")
+    view: Disk = BackupView(disk, "/data", f"{tmp_path}/backup", [copied])
+    assert view.names("/data/log") == ["00.seg"]
+    found = view.open("/data/log/00.seg")
+    assert (found.read(0, 9), found.size()) == (b"abc", 3)
+    found.close()
+    with pytest.raises(AssertionError, match="nothing is added"):
+        view.open("/data/log/01.seg", create=True)
+
+
+def test_a_server_that_died_by_chaos_does_nothing_more(tmp_path: Path) -> None:
+    chaos = Chaos()
+    disk = ChaoticDisk(chaos)
+    disk.make_directory(f"{tmp_path}/log")
+    file = disk.open(f"{tmp_path}/log/a", create=True)
+    file.write([b"abc"], 0)
+    disk.armed = True
+    chaos.crash_after_sync()
+    with pytest.raises(Crashed):
+        file.sync()
+    _nothing_is_done_by_the_dead(disk, file, str(tmp_path), Crashed)
+
+
+def test_a_process_that_died_in_a_simulation_changes_nothing_more() -> None:
+    disk = ProcessDisk(Machine(Random(1)), lambda trap: None)
+    disk.make_directory("/log")
+    file = disk.open("/log/a", create=True)
+    disk.die()
+    _nothing_is_done_by_the_dead(disk, file, "", Died)
+
+
+def _nothing_is_done_by_the_dead(
+    disk: LockingDisk, file: File, root: str, error: type[BaseException]
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: file.write([b"x"], 0),
+        file.sync,
+        lambda: file.truncate(0),
+        lambda: file.allocate(9),
+        lambda: disk.open(f"{root}/log/b", create=True),
+        lambda: disk.rename(f"{root}/log/a", f"{root}/log/b"),
+        lambda: disk.remove(f"{root}/log/a"),
+        lambda: disk.make_directory(f"{root}/more"),
+        lambda: disk.sync_directory(f"{root}/log"),
+        lambda: disk.lock(f"{root}/log/lock"),  # nobody could give it free again
+    ]
+    for call in calls:
+        with pytest.raises(error):
+            call()
 
 
 def test_local_files_are_their_owners_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every memory of a client does: the one on SQLite, and the simulator's."""
+"""What every memory of a client does: on SQLite, for one process, and the simulator's."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 
 from oncemq.client.journal import Journal
-from oncemq.client.state import Memory
+from oncemq.client.memory_journal import MemoryJournal as ProcessJournal
+from oncemq.client.state import Known, Memory, Standing
+from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 from oncemq.testing.memory_journal import MemoryJournal
 
 MEMORIES: dict[str, Callable[[Path], Memory]] = {
     "sqlite": lambda path: Journal(path, "me"),
+    "in one process": lambda path: ProcessJournal(),
     "simulated": lambda path: MemoryJournal(),
 }
 
@@ -29,7 +32,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
 
 def test_a_new_one_knows_nothing(memory: Memory) -> None:
     assert (memory.last_epoch(), memory.known().cursors) == (0, {})
-    assert memory.claim(7) == (0, (), NO_LOG)
+    assert memory.claim(7) == Standing(Epoch(0), ())
 
 
 def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
@@ -39,10 +42,12 @@ def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
         (0, (30,)),
         (0, (30, 10)),
     ]  # what stood before each
-    assert memory.granted(Epoch(4), 10) == (NO_LOG, {}, ())
-    assert memory.claim(40) == (4, (20,), NO_LOG)
-    memory.granted(Epoch(3), 99)
-    assert memory.claim(50) == (4, (20, 40), NO_LOG)
+    starts = (Grant(30), Grant(10, Epoch(4), Micros(7)))  # of the first nobody heard
+    assert memory.granted(Epoch(4), 10, Micros(7)) == Known(NO_LOG, {}, grants=starts)
+    assert memory.claim(40) == Standing(Epoch(4), (20,), last_nonce=10)
+    late = Grant(99, Epoch(3))
+    assert memory.granted(Epoch(3), 99).grants == (*starts, late)
+    assert memory.claim(50) == Standing(Epoch(4), (20, 40), last_nonce=10)
     assert memory.last_epoch() == 4
 
 
@@ -73,7 +78,9 @@ def test_a_grant_gives_the_log_and_the_cursors_as_they_are_by_then(memory: Memor
     memory.claim(2)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
     memory.know(here)
-    assert memory.granted(Epoch(2), 2) == (here, {"a": (7, 3)}, ())
+    starts = (Grant(1, Epoch(1)), Grant(2, Epoch(2)))
+    cursors = {"a": (SubscriptionId(7), Offset(3))}
+    assert memory.granted(Epoch(2), 2) == Known(here, cursors, grants=starts)
 
 
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
@@ -82,7 +89,8 @@ def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.forget(Epoch(1), ["a", "unknown"])
     memory.forget(Epoch(1), ["unknown"])
     ended = Settled("a", SubscriptionId(7), Offset(3))
-    assert memory.known() == (NO_LOG, {}, (ended,))  # a server that goes back has it again
+    starts = (Grant(1, Epoch(1)),)
+    assert memory.known() == Known(NO_LOG, {}, (ended,), starts)  # one that goes back has it again
 
 
 def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:

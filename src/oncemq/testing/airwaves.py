@@ -2,7 +2,8 @@
 
 Laws: what is published reaches those who listen to its subject late, or not at all; in order on one
 connection, and left over from a broken one in the middle of the next. Who listens is known to the
-server late as well. Its chances are its own: a world without listeners is not changed by it.
+server late as well, also that the last one is gone. Its chances are its own: a world without
+listeners is not changed by it.
 """
 
 from collections import deque
@@ -89,7 +90,7 @@ class SimulatedEar:
     def connect(self, address: str) -> None:
         """Listen to this feed from now on; empty: to none."""
         if self in self._air.ears:
-            self._air.ears.remove(self)
+            self._leaves()
         self._address = address
         self._connection = 0
         self._under_way.clear()
@@ -130,7 +131,7 @@ class SimulatedEar:
     def breaks(self) -> None:
         """The connection is gone; some of what was under way arrives later all the same."""
         air = self._air
-        air.ears.remove(self)
+        self._leaves()
         self._connection = 0
         kept, era = air.chance.randint(0, len(self._under_way)), air.era
         for frames in list(self._under_way)[:kept]:
@@ -159,7 +160,13 @@ class SimulatedEar:
         self._news.append(True)
         self._wake()
 
-    def _tell(self, subject: bytes, *, joined: bool) -> None:
+    def _leaves(self) -> None:
+        """The connection is gone: the server hears of the subjects that nobody else listens to."""
+        self._air.ears.remove(self)
+        for subject in sorted(self.subjects):
+            self._tell(subject, joined=False, delay=self._air.delay)
+
+    def _tell(self, subject: bytes, *, joined: bool, delay: int = 0) -> None:
         air, station = self._air, self._air.station
 
         def arrives() -> None:
@@ -167,7 +174,7 @@ class SimulatedEar:
             if station is not None and air.station is station and (joined or not others):
                 station.heard(joined=joined, subject=subject)
 
-        air.clock.after(air.chance.randrange(1, air.delay), arrives)
+        air.clock.after(delay or air.chance.randrange(1, air.delay), arrives)
 
     def _arrives(self, connection: int) -> None:
         if connection == self._connection and self._under_way:

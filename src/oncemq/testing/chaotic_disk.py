@@ -96,6 +96,7 @@ class ChaoticDisk:
         return file
 
     def names(self, directory: str) -> list[str]:
+        self.must_live()
         return self._disk.names(directory)
 
     def rename(self, source: str, target: str) -> None:
@@ -115,9 +116,11 @@ class ChaoticDisk:
         self._disk.sync_directory(path)
 
     def free_bytes(self, directory: str) -> int:
+        self.must_live()
         return self._disk.free_bytes(directory)
 
     def lock(self, path: str) -> LocalLock:
+        self.must_live()
         lock = self._disk.lock(path)
         self._locks.append(lock)
         return lock

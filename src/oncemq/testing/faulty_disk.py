@@ -160,7 +160,12 @@ class FaultyDisk:
         """Atomic, also between directories; whatever had the target's name is replaced."""
         (old, old_name), (new, new_name) = self._split(source), self._split(target)
         moved = self._found(old, old_name, source)
-        self._must_be_empty(new.shown.get(new_name), target)
+        replaced = new.shown.get(new_name)
+        if isinstance(replaced, Folder) and not isinstance(moved, Folder):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", target)
+        if isinstance(replaced, Content) and isinstance(moved, Folder):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", target)
+        self._must_be_empty(replaced, target)
         number = self.begin("rename", target, 0)
         self._rename(number, (old, old_name, None), (new, new_name, moved))
 

@@ -149,6 +149,8 @@ class ProcessDisk:
         return self._disk.free_bytes(directory)
 
     def lock(self, path: str) -> Lock:
+        if self.dead:
+            raise Died
         lock = self._disk.lock(path)
         self._locks.append(lock)
         return lock

@@ -2,7 +2,8 @@
 
 Laws: a connection keeps its order, as TCP does. Messages are lost only together with their
 connection, and when that breaks, nobody knows how much of what was under way still arrives, or
-when: it may be after what the next connection carries. A silent direction delivers when it heals.
+when: it may be after what the next connection carries. A silent direction delivers when it heals,
+and takes no more than ZeroMQ would keep for it.
 """
 
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Protocol
 from oncemq.core.step import Body
 from oncemq.testing.airwaves import Airwaves
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock
+from oncemq.transport.sockets import QUEUE_MESSAGES
 
 RECONNECT = 50 * MILLISECOND
 
@@ -105,7 +107,7 @@ class Network:
         self.air.begin_era()
 
     def reply(self, route: bytes, frames: Sequence[Body]) -> None:
-        """The server answers; into the void, if that connection is gone."""
+        """The server answers; into the void, if that connection is gone or does not keep up."""
         connection = self._connections.get(route)
         if connection is not None:
             self._send(connection, connection.down, [bytes(frame) for frame in frames])
@@ -140,14 +142,16 @@ class Network:
         self._connections[connection.route] = connection
         line.connected(connection)
 
-    def send(self, connection: Connection, frames: Sequence[Body]) -> None:
-        """A request leaves; maybe a second copy of it, later, by some other way."""
+    def send(self, connection: Connection, frames: Sequence[Body]) -> bool:
+        """A request leaves, unless too much is under way; maybe a second copy of it, later."""
         copy = [bytes(frame) for frame in frames]
-        self._send(connection, connection.up, copy)
+        if not self._send(connection, connection.up, copy):
+            return False
         doubles = self.weather_of(connection.line.client).doubles
         if doubles:
             life = self._life
             self.clock.after(doubles.popleft(), lambda: self._double(connection, copy, life))
+        return True
 
     def _double(self, connection: Connection, frames: Frames, life: int) -> None:
         if life == self._life:
@@ -155,13 +159,16 @@ class Network:
 
     # On the way
 
-    def _send(self, connection: Connection, direction: Direction, frames: Frames) -> None:
+    def _send(self, connection: Connection, direction: Direction, frames: Frames) -> bool:
+        if len(direction.waiting) >= QUEUE_MESSAGES:
+            return False
         weather = self.weather_of(connection.line.client)
         delay = self._chance.randrange(self._delay // 20, self._delay)
         moment = max(self.clock.now + delay, direction.due, weather.clogged_until)
         direction.due = moment
         direction.waiting.append(frames)
         self.clock.at(moment, lambda: self._arrive(connection, direction))
+        return True
 
     def _arrive(self, connection: Connection, direction: Direction) -> None:
         """What is next in this direction arrives, unless it is silent or broken."""
@@ -244,8 +251,7 @@ class SimulatedLine:
 
     def connect(self, address: str) -> None:
         """Talk to the server from now on."""
-        self._break()
-        self._inbox.clear()
+        self._leave()
         self._network.dial(self)
 
     def news(self) -> bool | None:
@@ -254,10 +260,7 @@ class SimulatedLine:
 
     def send(self, frames: Sequence[Body]) -> bool:
         """Send now, or not at all."""
-        if self.connection is None:
-            return False
-        self._network.send(self.connection, frames)
-        return True
+        return self.connection is not None and self._network.send(self.connection, frames)
 
     def receive(self) -> Frames | None:
         """The next reply's frames, or None."""
@@ -266,7 +269,7 @@ class SimulatedLine:
     def close(self) -> None:
         """Let go of the connection."""
         self.closed = True
-        self._break()
+        self._leave()
 
     # What the network does
 
@@ -293,7 +296,10 @@ class SimulatedLine:
             self._inbox.append(frames)
             self._wake()
 
-    def _break(self) -> None:
+    def _leave(self) -> None:
+        """The connection is of no interest any more, and what it brought is not either."""
         connection, self.connection = self.connection, None
         if connection is not None:
             self._network.reset(connection)
+        self._news.clear()
+        self._inbox.clear()

@@ -8,7 +8,7 @@ import zmq
 from oncemq.errors import ConfigError
 from oncemq.transport.monitor import Monitor
 from oncemq.transport.open_sockets import OpenSockets
-from oncemq.transport.sockets import NOBLOCK, allow_ipv6, dealer, readable
+from oncemq.transport.sockets import NOBLOCK, allow_ipv6, dealer, readable, writable
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
@@ -21,6 +21,7 @@ class Link:
         weakref.finalize(self, self._sockets.close)
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: Monitor | None = None
+        self._untold = False  # there is a connection, and a send would not find it yet
         # What to wait on. They tell only of changes: `receive` and `news` until None first.
         self.descriptors: tuple[int, ...] = ()
 
@@ -39,8 +40,20 @@ class Link:
         self.descriptors = int(self._socket.FD), self._monitor.descriptor
 
     def news(self) -> bool | None:
-        """True: connected. False: disconnected. None: nothing happened."""
-        return self._monitor.news() if self._monitor is not None else None
+        """True: connected. False: disconnected. None: nothing happened.
+
+        The monitor knows of a handshake before the socket does: until a send would leave, nobody
+        is told.
+        """
+        if self._socket is None or self._monitor is None:
+            return None
+        happened = self._monitor.news()
+        if happened is not None:
+            self._untold = happened
+        if self._untold and writable(self._socket):
+            self._untold = False
+            return True
+        return False if happened is False else None
 
     def send(self, frames: Frames) -> bool:
         """Send now, or not at all: False without a connection or when it is full."""
@@ -67,4 +80,5 @@ class Link:
         if self._socket is not None:
             self._sockets.drop(self._socket)
         self._socket = self._monitor = None
+        self._untold = False
         self.descriptors = ()

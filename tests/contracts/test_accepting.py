@@ -1,0 +1,90 @@
+"""What every state of a client does when a person accepts what the server lost."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from oncemq.client.accepting import Accepting
+from oncemq.client.journal import Journal
+from oncemq.core.greeting import NO_LOG, LogSeen
+from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.request import Settled
+from oncemq.errors import Fenced
+from oncemq.testing.memory_journal import MemoryJournal
+
+State = Journal | MemoryJournal  # each is an Accepting, and a Memory to begin with
+STATES: dict[str, Callable[[Path], State]] = {
+    "sqlite": lambda path: Journal(path, "me"),
+    "simulated": lambda path: MemoryJournal(),
+}
+HERE = LogSeen(b"log", Generation(2))
+ENDED = Settled("c", SubscriptionId(9), Offset(4))
+
+
+@pytest.fixture(params=list(STATES))
+def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
+    """Epoch 2, cursors on a and b, and c that has ended; a start under way."""
+    made = STATES[request.param](tmp_path)
+    made.claim(10)
+    made.granted(Epoch(2), 10)
+    made.know(LogSeen(b"log", Generation(1)))
+    made.settle(
+        Epoch(2),
+        [
+            ("a", SubscriptionId(7), Offset(3)),
+            ("b", SubscriptionId(8), Offset(5)),
+            ("c", SubscriptionId(9), Offset(4)),
+        ],
+    )
+    made.forget(Epoch(2), ["c"])
+    made.claim(20)
+    yield made
+    if isinstance(made, Journal):
+        made.close()
+
+
+def test_a_new_one_has_nothing_to_accept(tmp_path: Path) -> None:
+    for make in STATES.values():
+        new: Accepting = make(tmp_path)
+        found = new.log(), new.last_epoch(), new.cursors(), new.ended()
+        assert found == (NO_LOG, 0, {}, ())
+        if isinstance(new, Journal):
+            new.close()
+
+
+def test_it_says_what_it_knows(state: State) -> None:
+    known: Accepting = state
+    assert (known.log(), known.last_epoch()) == (LogSeen(b"log", Generation(1)), 2)
+    assert (known.cursors(), known.ended()) == ({"a": (7, 3), "b": (8, 5)}, (ENDED,))
+
+
+def test_what_is_accepted_is_known_and_the_rest_stays(state: State) -> None:
+    state.accept(HERE, [("a", Offset(1))])
+    assert (state.log(), state.last_epoch()) == (HERE, 0)
+    assert (state.cursors(), state.ended()) == ({"a": (7, 1), "b": (8, 5)}, (ENDED,))
+
+
+def test_a_subscription_that_is_lost_is_forgotten(state: State) -> None:
+    state.accept(HERE, [("b", None)])
+    assert (state.cursors(), state.ended()) == ({"a": (7, 3)}, (ENDED,))
+
+
+def test_a_subscription_that_is_there_again_has_a_cursor_and_has_not_ended(state: State) -> None:
+    state.accept(HERE, [], [Settled("c", SubscriptionId(9), Offset(2))])
+    assert (state.cursors(), state.ended()) == ({"a": (7, 3), "b": (8, 5), "c": (9, 2)}, ())
+
+
+def test_it_takes_its_id_over_anew_and_nobody_of_before_may_write(state: State) -> None:
+    state.accept(HERE, [])
+    with pytest.raises(Fenced):
+        state.settle(Epoch(2), [("a", SubscriptionId(7), Offset(9))])
+    standing = state.claim(30)
+    assert (standing.last_epoch, standing.claims, standing.log) == (0, (), HERE)
+    assert state.granted(Epoch(9), 30).cursors == {"a": (7, 3), "b": (8, 5)}
+    assert state.last_epoch() == 9
+
+
+def test_nothing_to_accept_is_accepted_as_well(state: State) -> None:
+    state.accept(HERE, [], [])
+    assert (state.cursors(), state.ended()) == ({"a": (7, 3), "b": (8, 5)}, (ENDED,))

@@ -1,0 +1,257 @@
+"""Every port of the source has its place here: with a suite, or with the reason why it has none.
+
+A port is a `Protocol`. One with two or more implementations has a suite in this directory that
+each of them passes. A port that is not named here fails, and so does an implementation that its
+suite does not know. Of a port with one or two members nobody can tell who implements it and who
+only looks so: of these, the registry is believed.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import oncemq
+
+HERE = Path(__file__).parent
+PACKAGE = Path(oncemq.__file__).parent
+TELLING = 3  # members: a class that has so many of a port's by chance would be news
+PLANTED = "testing/planted"  # bugs that a simulation has to find: they keep no contract
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Where a port's contract is, and who passes it."""
+
+    files: tuple[str, ...]
+    implementations: tuple[str, ...]
+
+
+JOURNALS = ("client/journal.Journal", "testing/memory_journal.MemoryJournal")
+DISKS = (
+    *("storage/disk.LocalDisk", "testing/faulty_disk.FaultyDisk"),
+    *("testing/chaotic_disk.ChaoticDisk", "testing/machine.ProcessDisk"),
+)
+VIEWS = (
+    *("storage/disk.DiskView", "storage/forgiving.ForgivingDisk"),
+    "storage/manifest.BackupView",
+)
+
+SUITES: dict[str, Suite] = {
+    "apps/work.Hands": Suite(
+        ("test_hands.py",), ("apps/aio.AsyncHands", "apps/blocking.BlockingHands")
+    ),
+    "client/accepting.Accepting": Suite(("test_accepting.py",), JOURNALS),
+    "client/forks.Forkable": Suite(
+        ("test_forkable.py",), ("client/aio_turns.AsyncTurns", "client/turns.Turns")
+    ),
+    "client/line.Line": Suite(
+        ("test_line.py", "wires.py"), ("transport/link.Link", "testing/network.SimulatedLine")
+    ),
+    "client/listening.Ear": Suite(
+        ("test_ear.py", "wires.py"), ("transport/ear.Ear", "testing/airwaves.SimulatedEar")
+    ),
+    "client/state.Memory": Suite(
+        ("test_memory.py", "test_epochs.py"),
+        (*JOURNALS, "client/memory_journal.MemoryJournal", "relay/courier.Presence"),
+    ),
+    "client/ticket.Awaited": Suite(
+        ("test_awaited.py",), ("client/ticket.Ticket", "client/ticket.Until")
+    ),
+    "databases/connections.Connection": Suite(
+        ("test_connection.py",),
+        (
+            *("databases/with_asyncpg.Asyncpg", "databases/with_psycopg.Psycopg"),
+            *("databases/with_sqlalchemy.SqlAlchemy", "databases/with_sqlite3.Sqlite3"),
+            "testing/fake_database.FakeConnection",
+        ),
+    ),
+    "relay/watch.Watch": Suite(
+        ("test_watch.py",),
+        ("relay/watch.SqliteWatch", "relay/watch.PsycopgWatch", "relay/watch.AsyncpgWatch"),
+    ),
+    "server/inventory.Holdings": Suite(
+        ("test_holdings.py",), ("server/examination._Shelves", "storage/log.Log")
+    ),
+    "spark/pipelines/archive_store.Store": Suite(
+        ("test_archive_store.py",),
+        (
+            "spark/pipelines/archive_delta.DeltaStore",
+            "spark/pipelines/archive_parquet.ParquetStore",
+        ),
+    ),
+    "spark/pipelines/run.Screen": Suite(
+        ("test_screen.py",), ("cli/pipeline_run.Terminal", "spark/pipelines/run.Blank")
+    ),
+    "storage/disk.Disk": Suite(("test_disk.py",), (*DISKS, *VIEWS)),
+    "storage/disk.File": Suite(
+        ("test_disk.py",),
+        (
+            *("storage/disk.LocalFile", "testing/faulty_disk.FaultyFile"),
+            *("testing/chaotic_disk.ChaoticFile", "testing/machine.ProcessFile"),
+            "storage/forgiving.ForgivingFile",
+        ),
+    ),
+    "storage/disk.Lock": Suite(
+        ("test_disk.py",), ("storage/disk.LocalLock", "testing/faulty_disk.FaultyLock")
+    ),
+    "storage/disk.LockingDisk": Suite(("test_disk.py",), DISKS),
+    "storage/index.Index": Suite(
+        ("test_index.py",), ("storage/index.MemoryIndex", "storage/index.FileIndex")
+    ),
+}
+
+# Ports that keep two packages apart, or name what one needs of another: one implementation each.
+ALONE: dict[str, str] = {
+    "core/subscriber.Delivered": "client/values.Message",
+    "core/subscriber.Stretch": "client/values.Fetched",
+    "server/admission.Room": "storage/log.Log",
+    "server/inventory.Extent": "storage/entries.Extent",
+    "testing/airwaves.Station": "testing/simulated_server.SimulatedServer",
+    "testing/healing.Healed": "testing/simulation.Simulation",
+    "testing/history.Several": "testing/dealings.Deal",
+    "testing/network.Host": "testing/simulated_server.SimulatedServer",
+}
+
+# Ports for what users bring.
+OF_USERS = {"databases/outbox.AwaitableConnection"}
+
+
+class Classes:
+    """All classes of some modules, by `module.Class`."""
+
+    def __init__(self, modules: dict[str, str]) -> None:
+        self._found: dict[str, ast.ClassDef] = {}
+        for module, text in modules.items():
+            for each in ast.walk(ast.parse(text)):
+                if isinstance(each, ast.ClassDef):
+                    self._found[f"{module}.{each.name}"] = each
+        self._members: dict[str, set[str]] = {}
+        self._by_name: dict[str, list[str]] = {}
+        for place, each in self._found.items():
+            self._by_name.setdefault(each.name, []).append(place)
+
+    @property
+    def ports(self) -> set[str]:
+        return {place for place, each in self._found.items() if "Protocol" in _bases(each)}
+
+    def members(self, place: str) -> set[str]:
+        """The names of what a class has, with what it inherits from classes of this source."""
+        if place not in self._members:
+            each = self._found[place]
+            found = self._members[place] = _own(each)
+            others = (other for base in _bases(each) for other in self._by_name.get(base, ()))
+            found.update(*(self.members(other) for other in others if other != place))
+        return self._members[place]
+
+    def has(self, place: str, port: str) -> bool:
+        """Whether it is a class that has all that the port asks for."""
+        return place in self._found and self.members(port) <= self.members(place)
+
+    def alike(self, port: str) -> set[str]:
+        """The classes that have all that the port asks for."""
+        others = set(self._found) - self.ports
+        return {each for each in others if self.has(each, port) and not each.startswith(PLANTED)}
+
+    def is_telling(self, port: str) -> bool:
+        return len(self.members(port)) >= TELLING
+
+
+def _bases(each: ast.ClassDef) -> list[str]:
+    return [ast.unparse(base).split("[")[0].split(".")[-1] for base in each.bases]
+
+
+def _own(each: ast.ClassDef) -> set[str]:
+    """Methods, fields, and what a method gives to `self`."""
+    found: set[str] = set()
+    for item in each.body:
+        match item:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                found.add(name)
+                found |= _given(item)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                found.add(name)
+            case ast.Assign(targets=targets):
+                found |= {target.id for target in targets if isinstance(target, ast.Name)}
+            case _:
+                pass
+    return found
+
+
+def _given(function: ast.AST) -> set[str]:
+    return {
+        each.attr
+        for each in ast.walk(function)
+        if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+        if isinstance(each.value, ast.Name) and each.value.id == "self"
+    }
+
+
+@pytest.fixture(scope="module")
+def source() -> Classes:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return Classes(
+        {
+            path.relative_to(PACKAGE).with_suffix("").as_posix(): path.read_text("utf-8")
+            for path in paths
+        }
+    )
+
+
+def test_every_port_has_a_suite_or_a_reason(source: Classes) -> None:
+    assert source.ports == {*SUITES, *ALONE, *OF_USERS}
+    assert not set(SUITES) & set(ALONE)
+
+
+@pytest.mark.parametrize("port", list(SUITES))
+def test_a_suite_is_there_and_names_every_implementation(port: str, source: Classes) -> None:
+    suite = SUITES[port]
+    assert len(suite.implementations) >= 2
+    assert [each for each in suite.implementations if not source.has(each, port)] == []
+    if source.is_telling(port):
+        assert source.alike(port) == set(suite.implementations)
+    text = "".join((HERE / file).read_text("utf-8") for file in suite.files)
+    named = {each.id for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Name)}
+    named |= {each.attr for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Attribute)}
+    assert {each.rpartition(".")[2] for each in suite.implementations} - named == set()
+
+
+@pytest.mark.parametrize("port", list(ALONE))
+def test_a_port_without_a_suite_has_one_implementation(port: str, source: Classes) -> None:
+    assert source.has(ALONE[port], port)
+    if source.is_telling(port):
+        assert source.alike(port) == {ALONE[port]}
+
+
+def test_every_suite_of_this_directory_is_a_ports() -> None:
+    used = {file for suite in SUITES.values() for file in suite.files}
+    assert {path.name for path in HERE.glob("*.py")} == {*used, Path(__file__).name}
+
+
+# ------------------------------------------------------------------ it can fail
+
+PORT = "class P(Protocol):\n    size: int\n    def a(self): ...\n    def b(self): ...\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class C:\n    size = 1\n    def a(self): ...\n    def b(self): ...",
+        "class C:\n    size: int\n    def a(self): ...\n    async def b(self): ...",
+        "class C:\n    def __init__(self, x):\n        self.size, self.a = x\n        self.b = x",
+        "class B:\n    size = 1\n    def a(self): ...\nclass C(B):\n    def b(self): ...",
+    ],
+    ids=["plain", "awaitable", "given", "inherited"],
+)
+def test_an_implementation_is_seen(text: str) -> None:
+    assert Classes({"core/p": PORT, "core/c": text}).alike("core/p.P") == {"core/c.C"}
+
+
+def test_a_near_miss_is_none() -> None:
+    text = "class C:\n    def a(self): ...\n    def b(self): size = 1\nclass Q(P, Protocol): ..."
+    classes = Classes({"core/p": PORT, "core/c": text})
+    assert (classes.alike("core/p.P"), classes.ports) == (set(), {"core/p.P", "core/c.Q"})
+    assert classes.members("core/c.Q") == {"size", "a", "b"}
+    assert not classes.has("core/c.C", "core/p.P")
+    assert not classes.has("core/gone.C", "core/p.P")

@@ -1,0 +1,269 @@
+"""A server's end and the ends of its clients: over ZeroMQ, and as the simulator has them.
+
+The suites of `client.line.Line` and `client.listening.Ear` are written against these.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Protocol, TypeVar
+
+from tests.unit.transport.patience import until
+
+from oncemq.client.line import Line
+from oncemq.client.listening import Ear as EarPort
+from oncemq.testing.airwaves import FEED, SimulatedEar
+from oncemq.testing.chaos import Chaos
+from oncemq.testing.chaotic_door import ChaoticDoor
+from oncemq.testing.clock import MILLISECOND, SECOND, Clock
+from oncemq.testing.network import Network, SimulatedLine
+from oncemq.transport.door import Door
+from oncemq.transport.ear import Ear
+from oncemq.transport.feed import Feed
+from oncemq.transport.link import Link
+from oncemq.transport.peers import Connections
+
+T = TypeVar("T")
+Request = tuple[bytes, list[bytes]]  # the route back, and the frames
+FRAME_BYTES_MAX = 1 << 20
+HOUR = 3_600 * SECOND
+CLIENT = "billing"
+
+
+class Wire(Protocol):
+    """One server's end, and what a test does with it."""
+
+    address: str
+    nowhere: str  # an address at which nobody answers, not before the next look at least
+
+    def up(self) -> None: ...
+    def down(self) -> None: ...
+    def line(self) -> Line: ...
+    def request(self) -> Request | None: ...
+    def reply(self, route: bytes, frames: Sequence[bytes]) -> None: ...
+    def reaches(self, route: bytes) -> bool: ...
+    def stop_reading(self) -> None: ...
+    def read_again(self) -> None: ...
+    def until(self, look: Callable[[], T | None]) -> T: ...
+    def end(self) -> None: ...
+
+
+class RealWire:
+    """ZeroMQ, on a port of this machine."""
+
+    def __init__(self) -> None:
+        self.address = "tcp://127.0.0.1:*"
+        self.nowhere = "tcp://127.0.0.1:9"
+        self._door: Door | None = None
+        self._reads = True
+        self._lines: list[Link] = []
+
+    def open(self, address: str) -> Door:
+        return Door(address, frame_bytes_max=FRAME_BYTES_MAX)
+
+    def up(self) -> None:
+        assert self._door is None
+        self._door = self.open(self.address)
+        self.address = self._door.address
+
+    def down(self) -> None:
+        assert self._door is not None
+        self._door.close()
+        self._door = None
+
+    def line(self) -> Link:
+        self._lines.append(Link())
+        return self._lines[-1]
+
+    def request(self) -> Request | None:
+        received = self._door.receive() if self._door and self._reads else None
+        return (received[0], [bytes(frame) for frame in received[1]]) if received else None
+
+    def reply(self, route: bytes, frames: Sequence[bytes]) -> None:
+        assert self._door is not None
+        self._door.send(route, frames)
+
+    def reaches(self, route: bytes) -> bool:
+        assert self._door is not None
+        return self._door.reaches(route, [b"are you there?"])
+
+    def stop_reading(self) -> None:
+        self._reads = False
+
+    def read_again(self) -> None:
+        self._reads = True
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        return until(look)
+
+    def end(self) -> None:
+        for line in self._lines:
+            line.close()
+        if self._door is not None:
+            self._door.close()
+
+
+class ChaoticWire(RealWire):
+    """The door of the tests' server, while no knob is turned."""
+
+    def open(self, address: str) -> Door:
+        return ChaoticDoor(
+            address,
+            frame_bytes_max=FRAME_BYTES_MAX,
+            connections=Connections(),
+            chaos=Chaos(),
+            is_dead=lambda: False,
+        )
+
+
+class SimulatedWire:
+    """The simulator's network, with delays and without faults but those that a test asks for."""
+
+    def __init__(self, seed: int) -> None:
+        self.address = self.nowhere = "simulated"
+        self._clock = Clock()
+        self._network = Network(
+            self._clock, Random(seed), delay=5 * MILLISECOND, late=50 * MILLISECOND
+        )
+        self._requests: deque[Request] = deque()
+
+    def up(self) -> None:
+        self._network.listen(self)
+
+    def down(self) -> None:
+        self._network.hang_up()
+        self._requests.clear()
+
+    def line(self) -> SimulatedLine:
+        return SimulatedLine(self._network, CLIENT, lambda: None)
+
+    def arrived(self, route: bytes, frames: list[bytes]) -> None:
+        self._requests.append((route, frames))
+
+    def heard(self, *, joined: bool, subject: bytes) -> None:
+        raise AssertionError("nobody listens")
+
+    def request(self) -> Request | None:
+        return self._requests.popleft() if self._requests else None
+
+    def reply(self, route: bytes, frames: Sequence[bytes]) -> None:
+        self._network.reply(route, frames)
+
+    def reaches(self, route: bytes) -> bool:
+        return self._network.reaches(route, [b"are you there?"])
+
+    def stop_reading(self) -> None:
+        self._network.silence(CLIENT, up=True, down=False)
+
+    def read_again(self) -> None:
+        self._network.heal(CLIENT)
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        return until_simulated(self._clock, look)
+
+    def end(self) -> None:
+        """Nothing of it is outside of this process."""
+
+
+def until_simulated(clock: Clock, look: Callable[[], T | None]) -> T:
+    """What it gives, as soon as it gives something."""
+    found: list[T] = []
+
+    def done() -> bool:
+        value = look()
+        if value is not None:
+            found.append(value)
+        return value is not None
+
+    assert clock.run(clock.now + HOUR, done=done)
+    return found[0]
+
+
+class Broadcast(Protocol):
+    """One server's feed, and what a test does with it."""
+
+    address: str
+
+    def up(self) -> None: ...
+    def down(self) -> None: ...
+    def ear(self) -> EarPort: ...
+    def change(self) -> tuple[bool, bytes] | None: ...
+    def send(self, frames: Sequence[bytes]) -> None: ...
+    def until(self, look: Callable[[], T | None]) -> T: ...
+    def end(self) -> None: ...
+
+
+class RealBroadcast:
+    """ZeroMQ's publish and subscribe."""
+
+    def __init__(self) -> None:
+        self.address = "tcp://127.0.0.1:*"
+        self._feed: Feed | None = None
+        self._ears: list[Ear] = []
+
+    def up(self) -> None:
+        self._feed = Feed(self.address)
+        self.address = self._feed.address
+
+    def down(self) -> None:
+        assert self._feed is not None
+        self._feed.close()
+        self._feed = None
+
+    def ear(self) -> Ear:
+        self._ears.append(Ear())
+        return self._ears[-1]
+
+    def change(self) -> tuple[bool, bytes] | None:
+        return self._feed.change() if self._feed is not None else None
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        assert self._feed is not None
+        self._feed.send(frames)
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        return until(look)
+
+    def end(self) -> None:
+        for ear in self._ears:
+            ear.close()
+        if self._feed is not None:
+            self._feed.close()
+
+
+class SimulatedBroadcast:
+    """The simulator's feed, while it loses nothing."""
+
+    def __init__(self, seed: int) -> None:
+        self.address = FEED
+        self._clock = Clock()
+        network = Network(
+            self._clock, Random(0), delay=5 * MILLISECOND, late=MILLISECOND, air=Random(seed)
+        )
+        self._air = network.air
+        self._air.loss = 0.0
+        self._changes: deque[tuple[bool, bytes]] = deque()
+
+    def up(self) -> None:
+        self._air.opens(self)
+
+    def down(self) -> None:
+        self._air.closes()
+
+    def ear(self) -> SimulatedEar:
+        return SimulatedEar(self._air, CLIENT, lambda: None)
+
+    def heard(self, *, joined: bool, subject: bytes) -> None:
+        self._changes.append((joined, subject))
+
+    def change(self) -> tuple[bool, bytes] | None:
+        return self._changes.popleft() if self._changes else None
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        self._air.publish(frames)
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        return until_simulated(self._clock, look)
+
+    def end(self) -> None:
+        """Nothing of it is outside of this process."""
