@@ -46,8 +46,8 @@ class Covering:
         self._coverage.switch_context(IMPORTED)
         self._seconds[item.nodeid] = time.perf_counter() - began
 
-    def pytest_unconfigure(self) -> None:
-        """Write it all down."""
+    def pytest_sessionfinish(self) -> None:
+        """Write it all down; not later: xdist ends a process that takes long after its tests."""
         self._coverage.stop()
         data = self._coverage.get_data()
         numbers = {test: number for number, test in enumerate(self._seconds)} | {IMPORTED: -1}
