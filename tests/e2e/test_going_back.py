@@ -2,78 +2,16 @@
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import (
-    DEADLINE_SECONDS,
-    ONCE,
-    Ran,
-    Serving,
-    clean_environment,
-    start_server,
-    stop_server,
-)
+from tests.e2e.conftest import DEADLINE_SECONDS, start_server
+from tests.e2e.sites import Site, put_back, restore
 
 from oncemq import Client, Fenced, HistoryLost
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.layout import raise_generation
-
-
-class Site:
-    """A server that is stopped and started on one data directory, and clients with state."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.data = home / "data"
-        self.serving: Serving | None = None
-        self.start()
-
-    def start(self) -> None:
-        self.serving = start_server(self.home, data=self.data)
-
-    def stop(self) -> None:
-        if self.serving is not None:
-            assert stop_server(self.serving) == 0
-        self.serving = None
-
-    @property
-    def address(self) -> str:
-        assert self.serving is not None
-        return self.serving.address
-
-    def client(self, name: str) -> Client:
-        return Client(self.address, id=name, state=self.home / name, timeout=DEADLINE_SECONDS)
-
-    def put(self, count: int, text: str, client: str = "shop") -> None:
-        with self.client(client) as shop:
-            shop.put("t", f"{text} 0".encode())
-            shop.put_many("t", [f"{text} {number}".encode() for number in range(1, count)])
-
-    def take(self, client: str = "reader") -> list[str]:
-        with self.client(client) as reader:
-            messages = []
-            while got := reader.get("t", limit=1000):
-                messages += got
-        return [message.payload.decode() for message in messages]
-
-    def once(self, *arguments: str) -> Ran:
-        command = [*ONCE, *arguments]
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            env=clean_environment(self.home),
-            cwd=self.home,
-            timeout=DEADLINE_SECONDS,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr.decode())
-
-    def accept(self, client: str, *more: str) -> Ran:
-        where = "--id", client, "--state", str(self.home / client), "--server", self.address
-        return self.once("client", "accept", *where, *more)
 
 
 @pytest.fixture
@@ -97,23 +35,6 @@ def damage(site: Site) -> None:
     (site.data / "checkpoints").mkdir()
     ran = site.once("repair", "--accept-loss", "--data", str(site.data))
     assert ran.code == 0, ran.err
-    site.start()
-
-
-def restore(site: Site, name: int = 7) -> None:
-    """What a documented restore does: an older copy, with the generation raised."""
-    site.stop()
-    shutil.rmtree(site.data)
-    shutil.copytree(site.home / "copy", site.data)
-    raise_generation(LocalDisk(), str(site.data), lambda count: name.to_bytes(count, "little"))
-    site.start()
-
-
-def put_back(site: Site) -> None:
-    """An older copy put back by hand, without a word to anybody."""
-    site.stop()
-    shutil.rmtree(site.data)
-    shutil.copytree(site.home / "copy", site.data)
     site.start()
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+import msgspec
+
 from oncemq.client.asking import asking
 from oncemq.client.damage import naming_repair
 from oncemq.client.journal import Journal
@@ -21,12 +23,12 @@ from oncemq.client.outbox import RandomBytes, Slot
 from oncemq.client.paths import state_directory
 from oncemq.client.unsent import parcel_of
 from oncemq.core.client_replies import LostCursor, LostNumbers, ThereAgain
-from oncemq.core.client_requests import Compare, Numbers
+from oncemq.core.client_requests import Compare, Grant, Numbers
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import ClientId, Epoch, Offset, Sequence, SubscriptionId
 from oncemq.core.replies import Compared
 from oncemq.core.request import Settled
-from oncemq.errors import Locked, StorageRefused
+from oncemq.errors import Locked, StaleState, StorageRefused
 from oncemq.storage.disk import LocalDisk
 
 PAGE = 1_000  # cursors, or producers' numbers, in one question
@@ -44,6 +46,7 @@ class Loss:
     numbers: list[LostNumbers]
     parted: bool = False  # the client knows another branch of the log's history
     again: list[ThereAgain] = field(default_factory=list[ThereAgain])  # they had ended
+    stale: bool = False  # the state is an old copy, and must not go on
 
     @property
     def is_another_log(self) -> bool:
@@ -65,6 +68,8 @@ class Accepting(Protocol):
     def last_epoch(self) -> Epoch: ...
     def cursors(self) -> dict[str, tuple[SubscriptionId, Offset]]: ...
     def ended(self) -> tuple[Settled, ...]: ...
+    def grants(self) -> tuple[Grant, ...]: ...
+    def claims(self) -> tuple[int, ...]: ...
     def accept(
         self,
         log: LogSeen,
@@ -81,14 +86,12 @@ def questions(client: ClientId, journal: Accepting, slots: Iterable[Slot]) -> li
     pages = [
         slice(first, first + PAGE) for first in range(0, max(len(cursors), len(numbers), 1), PAGE)
     ]
-    generation, last_epoch = journal.log().generation, journal.last_epoch()
-    asked = [
-        Compare(client, generation, last_epoch, tuple(cursors[page]), tuple(numbers[page]))
-        for page in pages
-    ]
+    whose = client, journal.log().generation, journal.last_epoch()
+    asked = [Compare(*whose, tuple(cursors[page]), tuple(numbers[page])) for page in pages]
     if ended := journal.ended():
-        asked.append(Compare(client, generation, last_epoch, ended=ended))
-    return asked
+        asked.append(Compare(*whose, ended=ended))
+    starts = {"grants": journal.grants(), "claims": journal.claims()[:PAGE]}
+    return [msgspec.structs.replace(each, **starts) for each in asked]  # they say whose it all is
 
 
 def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
@@ -102,6 +105,7 @@ def loss_of(journal: Accepting, answers: Many[Compared]) -> Loss:
         [lost for each in answers for lost in each.numbers],
         answers[0].parted,
         [each for answer in answers for each in answer.again],
+        any(answer.stale for answer in answers),
     )
 
 
@@ -205,7 +209,15 @@ class ClientFiles:
         """Ask the server what it has of all that this state knows; nothing is changed."""
         with asking(server, timeout) as ask:
             answers = [ask(each) for each in questions(self.client, self._journal, self._slots)]
-        return loss_of(self._journal, answers)
+        loss = loss_of(self._journal, answers)
+        if loss.stale:
+            raise StaleState(
+                f"{self.path} is an old copy of the state of client {self.client!r}, or a client "
+                f"with another state took its id: it knows epoch {loss.last_epoch}, and this "
+                f"server has granted {loss.granted} since. What this state would put may have been "
+                "put. Nothing was changed"
+            )
+        return loss
 
     def accept(self, loss: Loss) -> None:
         """Move the state to what the server has; cut short, it can be accepted again."""

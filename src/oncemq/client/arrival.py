@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from oncemq.client.lost import Lost, went_back, what_is_lost, with_way_out
+from oncemq.client.lost import Lost, lost_of, went_back, what_is_lost, with_way_out
 from oncemq.client.refusals import error_of
 from oncemq.client.state import Known
 from oncemq.core.generations import in_words
@@ -92,16 +92,17 @@ class Arrival:
             self._claim_anew(greeting, reply.client_epoch)
         elif reply.code == "stale_state" and self._was_overtaken(greeting):
             self._claim_anew(greeting)
-        elif reply.code == "history_lost":
+        elif reply.code in ("history_lost", "stale_state"):
             known = engine.state.known()._replace(log=greeting.log)
-            self._compare(known, lambda lost: self._lost(reply.detail, lost))
+            self._compare(known, lambda lost: self._refused(reply, lost))
         else:
             engine.fail(error_of(reply))
 
     def _welcomed(self, greeting: Greeting, welcome: Welcome) -> None:
         """It has its epoch, which is on disk first; if the log went back, it compares."""
         here = LogSeen(welcome.log_id, welcome.generation)
-        known = self._engine.state.granted(welcome.client_epoch, greeting.claim)
+        grant = welcome.client_epoch, greeting.claim, welcome.moment
+        known = self._engine.state.granted(*grant)
         self._engine.granted = welcome.client_epoch
         self._engine.meet(here.generation)
         if known.log.generation == here.generation:
@@ -131,11 +132,11 @@ class Arrival:
         places = engine.subscriber.known_with(known.cursors)
         commits = list(engine.transactions.acknowledged())
         ended = list(known.ended)
-        lost = Lost([], [], [])
+        answers: list[Compared] = []
 
         def ask() -> None:
-            if not places and not commits and not ended:
-                then(lost)
+            if answers and not places and not commits and not ended:
+                then(lost_of(answers))
                 return
             question = Compare(
                 engine.client,
@@ -144,6 +145,7 @@ class Arrival:
                 tuple(places[:COMPARED_MAX]),
                 commits=tuple(commits),
                 ended=() if places else tuple(ended[:COMPARED_MAX]),
+                grants=known.grants,
             )
             if not places:
                 del ended[:COMPARED_MAX]
@@ -158,13 +160,25 @@ class Arrival:
                 engine.fail(error_of(reply))
                 return
             assert isinstance(reply, Compared)
-            lost.cursors.extend(reply.cursors)
-            lost.commits.extend(reply.commits)
-            lost.again.extend(reply.again)
+            answers.append(reply)
             with self._own_disk():
                 ask()
 
         ask()
+
+    def _refused(self, reply: Refused, lost: Lost) -> None:
+        """Told what is lost; of a state that only looks like an old copy, too."""
+        if reply.code == "history_lost":
+            self._lost(reply.detail, lost)
+        elif lost.parted:
+            self._lost(
+                f"client {self._engine.client!r} comes to a branch of the server's history that "
+                "let it in before, and since then it was let in on another: copies of the "
+                "server's data are served in turn",
+                lost,
+            )
+        else:
+            self._engine.fail(error_of(reply))
 
     def _lost(self, why: str, lost: Lost) -> None:
         error = HistoryLost(f"{why}{what_is_lost(lost)}")

@@ -213,10 +213,12 @@ class Engine:
             where = self.state.directory
             kept = f"; {self.outflow.unsent} puts are recorded in {where} and go out later"
         servers = ", ".join(self.settings.servers)
-        kept += f"; {self.outflow.trouble}" if self.outflow.trouble else ""
         late = f"within {limit:g} s while waiting for {what}"
         if self._arrival.refusal is None:
-            return Unreachable(f"no answer from {servers} {late}{kept}")
+            answer = f"no answer from {servers} {late}"
+            if self.outflow.trouble:
+                answer = f"not all that was put is stored {late}: {self.outflow.trouble}"
+            return Unreachable(f"{answer}{kept}")
         full = f"not let in by {servers} {late}: {self._arrival.refusal.detail}{kept}"
         # What may still go out must not sound as if it were refused.
         return Unreachable(full) if self.outflow.unsent else StorageFull(full, code="storage_full")

@@ -19,7 +19,7 @@ from oncemq.client.values import Message
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.client_requests import Compare
 from oncemq.core.inbox import Inbox, Mark, Span
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Micros, Offset, SubscriptionId
 from oncemq.core.replies import NO_OFFSET, Compared
 from oncemq.core.request import Settled
 from oncemq.core.subscriber import is_single
@@ -77,7 +77,8 @@ def open_block(
 def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxVerb[None]:
     """Effect and cursor in one commit; then the client and the server learn of it."""
     engine.check_own()  # a block that was begun before a fork is committed by the parent alone
-    moves = inbox.moves(spans_of(messages))
+    spans = spans_of(messages)
+    moves = inbox.moves(spans, _moments_of(messages, spans))
     inbox.doubtful = True
     try:
         yield from table.commit(engine.client, moves)
@@ -104,6 +105,17 @@ def spans_of(messages: Sequence[Message]) -> list[Span]:
         begun = spans[key].first if key in spans else Offset(message.offset)
         spans[key] = Span(*key, begun, Offset(message.offset + 1))
     return list(spans.values())
+
+
+def _moments_of(messages: Sequence[Message], spans: Sequence[Span]) -> dict[str, Micros]:
+    """When the server stored the last message of each topic."""
+    last = {message.topic: message for message in (messages if len(spans) > 1 else messages[-1:])}
+    return {topic: _moment(message) for topic, message in last.items()}
+
+
+def _moment(message: Message) -> Micros:
+    run, _ = message._origin.run(message.offset)  # pyright: ignore[reportPrivateUsage]
+    return run.timestamp
 
 
 def _subscription(message: Message) -> SubscriptionId:
@@ -146,15 +158,17 @@ def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> 
     places = yield from _survey(engine, topic)
     unknown = sorted(place for place in places if place.topic not in inbox.marks)
     if unknown:
-        yield from table.see_to_table(connection)
-        for name, mark in (yield from _take_over(engine, unknown)):
+        notes = yield from table.see_to_table(connection)
+        for name, mark in (yield from _take_over(engine, unknown, notes=notes)):
             inbox.took(name, mark)
             _catch_up(engine, name, mark)
     if not is_single(topic):
         inbox.surveyed()
 
 
-def _take_over(engine: Engine, places: list[Place]) -> InboxVerb[list[tuple[str, Mark]]]:
+def _take_over(
+    engine: Engine, places: list[Place], *, notes: bool
+) -> InboxVerb[list[tuple[str, Mark]]]:
     """Raise the fences, but not over the head of a newer process.
 
     Whoever wrote a row had said hello before. So the server is asked whether we are the current
@@ -162,11 +176,12 @@ def _take_over(engine: Engine, places: list[Place]) -> InboxVerb[list[tuple[str,
     """
     for _ in range(TAKES_MAX):
         generation = engine.generation  # under which they are compared
-        rows = yield from table.read(engine.client, places)
+        rows = yield from table.read(engine.client, places, notes=notes)
         yield from verbs.confirm(engine)
         yield from _compare(engine, places, rows)
         with contextlib.suppress(table.Overtaken):
-            return (yield from table.take(engine.client, places, rows, generation))
+            take = table.take(engine.client, places, rows, generation, notes=notes)
+            return (yield from take)
     raise DatabaseRefused(
         f"other processes of client {engine.client!r} change its rows in {table.TABLE} all the "
         "time; let one of them run"
@@ -178,13 +193,36 @@ def _compare(
 ) -> InboxVerb[None]:
     """Whether the server has all that the database knows; HistoryLost when it went back."""
     for place, row in zip(places, rows, strict=True):
-        if row is None or (row.cursor <= place.reached and not _is_of_another(engine, row)):
+        if row is None:
             continue
-        known = Settled(place.topic, place.subscription_id, row.cursor)
-        question = Compare(engine.client, table.generation_of(row), cursors=(known,))
-        compared: Compared = yield from verbs.ask(engine, lambda _, it=question: it)
-        for lost in compared.cursors:
+        if row.cursor > place.reached or _is_of_another(engine, row):
+            known = Settled(place.topic, place.subscription_id, row.cursor)
+            question = Compare(engine.client, table.generation_of(row), cursors=(known,))
+            compared: Compared = yield from verbs.ask(engine, lambda _, it=question: it)
+            for lost in compared.cursors:
+                raise HistoryLost(_row_lost(engine.client, place, lost))
+        if (yield from _has_another(engine, place, row)):
+            lost = LostCursor(place.topic, row.cursor, NO_OFFSET, place.served, row.cursor)
             raise HistoryLost(_row_lost(engine.client, place, lost))
+
+
+def _has_another(engine: Engine, place: Place, row: table.Standing) -> InboxVerb[bool]:
+    """Whether the server has another message where the database says that it took one.
+
+    An older copy of the server's data, put back by hand, keeps its generation. What the database
+    has and the server does not know to be settled is still there, so it can be compared.
+    """
+    note = row.note
+    if note is None or row.cursor <= place.served:
+        return False
+    try:
+        found = yield from verbs.read(engine, place.topic, note.offset, 1)
+    except InvalidRequest as refused:
+        if refused.code != "offset_out_of_range":
+            raise
+        return False  # nothing that could be compared
+    there = [each for each in found if each.offset == note.offset]  # or it is in a hole
+    return any(_moment(each) != note.moment for each in there)
 
 
 def _is_of_another(engine: Engine, row: table.Standing) -> bool:
@@ -229,7 +267,7 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
         reached = engine.subscriber.reached(each.topic, each.subscription_id)
         recorded = each.topic in settled and settled[each.topic][0] == each.subscription_id
         here = Offset(max(each.cursor, reached))
-        places.append(Place(each.topic, each.subscription_id, here, recorded))
+        places.append(Place(each.topic, each.subscription_id, here, recorded, each.cursor))
     return places
 
 

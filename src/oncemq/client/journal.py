@@ -25,14 +25,23 @@ from oncemq.client.journal_schema import (
     END,
     ENDED,
     ENDED_KEPT,
+    FORGET_GRANTS,
     FORMAT,
+    GRANT,
+    GRANTS,
+    HEARD,
+    LAST_NONCE,
+    LEAVE,
     SETTLE,
     STRANGE,
     TABLES,
+    VERIFIED,
 )
 from oncemq.client.state import Known, Standing
+from oncemq.core.client_requests import Grant
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
@@ -88,6 +97,7 @@ class Journal:
             with self._transaction():
                 self._bring_up_to_date()
         self._rows(ENDED)
+        self._rows(GRANTS)
         if self._rows(STRANGE):
             raise self._damaged("a value is not of its type")
         self._rows(
@@ -117,8 +127,7 @@ class Journal:
 
     def _verify(self, table: str) -> None:
         """Every row of it is as it was written, or Corrupt."""
-        checksum = CHECKSUMS["cursors" if table == "ended" else table]
-        if self._rows(f"SELECT 1 FROM {table} WHERE checksum IS NOT {checksum} LIMIT 1"):
+        if self._rows(f"SELECT 1 FROM {table} WHERE checksum IS NOT {VERIFIED[table]} LIMIT 1"):
             raise self._damaged(f"the checksum of a row of {table} does not hold")
 
     def last_epoch(self) -> Epoch:
@@ -134,15 +143,16 @@ class Journal:
 
         def body() -> Standing:
             self._rows("DELETE FROM claims WHERE nonce = ?", nonce)  # of the first try
-            rows = self._rows("SELECT nonce FROM claims ORDER BY number")
-            claims = tuple(nonce for (nonce,) in rows)
-            standing = Standing(self.last_epoch(), claims, self.log())
+            claims = self.claims()
+            last = self._rows(LAST_NONCE)
+            last_nonce = last[0][0] if last else 0
+            standing = Standing(self.last_epoch(), claims, self.log(), last_nonce)
             self._rows("INSERT INTO claims (nonce) VALUES (?)", nonce)
             return standing
 
         return self._write(body)
 
-    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+    def granted(self, client_epoch: Epoch, claim: int, moment: Micros = UNKNOWN) -> Known:
         """The server granted this epoch: this claim, and every one before it, is settled.
 
         What the state knows then is of the same transaction: an older process is fenced with it,
@@ -155,17 +165,18 @@ class Journal:
                 "WHERE epoch < ?",
                 *(client_epoch, client_epoch, client_epoch),
             )
-            self._rows(
-                "DELETE FROM claims WHERE number <= (SELECT number FROM claims WHERE nonce = ?)",
-                claim,
-            )
+            for statement in HEARD:
+                self._rows(statement, claim)
+            self._rows(GRANT, claim, client_epoch, moment)
+            for statement in FORGET_GRANTS:
+                self._rows(statement)
             return self.known()
 
         return self._write(body)
 
     def known(self) -> Known:
         """All that this state knows of its server's log."""
-        return Known(self.log(), self.cursors(), self.ended())
+        return Known(self.log(), self.cursors(), self.ended(), self.grants())
 
     def log(self) -> LogSeen:
         """The log that this state is about."""
@@ -187,16 +198,17 @@ class Journal:
     ) -> None:
         """A person said so: go on with what the server has. No process may use the state now.
 
-        The epoch begins anew, and so do the claims: this state takes its id over again. A cursor
-        is moved to where its topic agrees, or forgotten with its subscription (None). `again`:
-        of subscriptions that had ended, and that the server has.
+        The epoch begins anew, and so do the claims: this state takes its id over again, and keeps
+        in mind which starts were its own. A cursor is moved to where its topic agrees, or forgotten
+        with its subscription (None). `again`: of subscriptions that had ended, and are there.
         """
         moved, restored = list(cursors), list(again)
 
         def body() -> None:
             self._rows("UPDATE client SET epoch = 0")
             self._rows(f"UPDATE client SET checksum = {CHECKSUMS['client']}")
-            self._rows("DELETE FROM claims")
+            for statement in (*LEAVE, *FORGET_GRANTS):
+                self._rows(statement)
             for topic, cursor in moved:
                 if cursor is None:
                     self._rows("DELETE FROM cursors WHERE topic = ?", topic)
@@ -267,6 +279,16 @@ class Journal:
         self._verify("ended")
         rows = self._rows("SELECT topic, subscription_id, cursor FROM ended ORDER BY number")
         return tuple(Settled(topic, SubscriptionId(id), Offset(at)) for topic, id, at in rows)
+
+    def claims(self) -> tuple[int, ...]:
+        """Starts that nobody has heard of yet, oldest first."""
+        return tuple(nonce for (nonce,) in self._rows("SELECT nonce FROM claims ORDER BY number"))
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Starts of this state, oldest first; without an epoch: of branches that it has left."""
+        self._verify("grants")
+        rows = self._rows("SELECT nonce, epoch, moment FROM grants ORDER BY number")
+        return tuple(Grant(nonce, Epoch(epoch), Micros(at)) for nonce, epoch, at in rows)
 
     def close(self) -> None:
         """Let go of the database."""

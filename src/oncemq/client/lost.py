@@ -1,9 +1,10 @@
 """In words: what a client knows and its server has lost, and how a person lets it go on."""
 
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncemq.core.client_replies import LostCommits, LostCursor, ThereAgain
+from oncemq.core.client_replies import Compared, LostCommits, LostCursor, ThereAgain
 from oncemq.core.generations import in_words
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Offset
@@ -50,6 +51,17 @@ class Lost(NamedTuple):
     cursors: list[LostCursor]
     commits: list[LostCommits]
     again: list[ThereAgain]
+    parted: bool = False  # what it knows is of another branch of the log's history
+
+
+def lost_of(answers: Sequence[Compared]) -> Lost:
+    """What the server's answers say is lost."""
+    return Lost(
+        [each for answer in answers for each in answer.cursors],
+        [each for answer in answers for each in answer.commits],
+        [each for answer in answers for each in answer.again],
+        any(answer.parted for answer in answers),
+    )
 
 
 def what_is_lost(lost: Lost) -> str:

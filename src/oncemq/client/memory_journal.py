@@ -7,10 +7,12 @@ its epoch anew with each start, and fences the one before.
 import secrets
 from collections.abc import Iterable
 
-from oncemq.client.journal_schema import ENDED_KEPT
+from oncemq.client.journal_schema import ENDED_KEPT, GRANTS_KEPT, UNHEARD_KEPT
 from oncemq.client.state import Known, Standing, State
+from oncemq.core.client_requests import Grant
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.names import Epoch, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 
@@ -24,6 +26,7 @@ class MemoryJournal:
         self._log = NO_LOG
         self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
         self._ended: tuple[Settled, ...] = ()
+        self._grants: tuple[Grant, ...] = ()
 
     def last_epoch(self) -> Epoch:
         """The newest epoch this state has seen granted."""
@@ -31,20 +34,26 @@ class MemoryJournal:
 
     def claim(self, nonce: int) -> Standing:
         """This nonce will be sent: remember it first; what stood before, as of the same moment."""
-        standing = Standing(self._client_epoch, tuple(self._claims), self._log)
+        last = [each.nonce for each in self._grants if each.client_epoch == self._client_epoch]
+        last_nonce = last[-1] if last and self._client_epoch else 0
+        standing = Standing(self._client_epoch, tuple(self._claims), self._log, last_nonce)
         self._claims.append(nonce)
         return standing
 
-    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+    def granted(self, client_epoch: Epoch, claim: int, moment: Micros = UNKNOWN) -> Known:
         """The server granted this epoch: this claim, and every one before it, is settled."""
         self._client_epoch = max(self._client_epoch, client_epoch)
         if claim in self._claims:
-            del self._claims[: self._claims.index(claim) + 1]
+            before = self._claims.index(claim)
+            unheard = map(Grant, self._claims[:before][:UNHEARD_KEPT])
+            self._grants = (*self._grants, *unheard)
+            del self._claims[: before + 1]
+        self._grants = (*self._grants, Grant(claim, client_epoch, moment))[-GRANTS_KEPT:]
         return self.known()
 
     def known(self) -> Known:
         """All that this client knows of its server's log."""
-        return Known(self._log, self.cursors(), self._ended)
+        return Known(self._log, self.cursors(), self._ended, self._grants)
 
     def know(self, log: LogSeen) -> None:
         """The log that the cursors are of."""
@@ -78,6 +87,10 @@ class MemoryJournal:
     def ended(self) -> tuple[Settled, ...]:
         """Subscriptions that ended, the last ones: a server that goes back has them again."""
         return self._ended
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Starts of this state, oldest first."""
+        return self._grants
 
 
 def state_in_memory(client: str) -> State:

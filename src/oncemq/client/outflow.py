@@ -48,7 +48,7 @@ class Outflow:
         self.unsent_bytes = 0
         self.duplicates = 0
         self._unseen = Unseen()
-        self.trouble = ""  # why puts cannot go on that is not the server's doing
+        self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
         self._try_again_at = Micros(0)
         self._adopt()
 
@@ -270,6 +270,7 @@ class Outflow:
 
     def _answered(self, parcel: Parcel, reply: Reply, _: Many[Body]) -> None:
         if isinstance(reply, PutAccepted):
+            self.trouble = ""
             self._publisher.accepted(parcel, reply, self._engine.now())
             self._finish(parcel, receipts_of(parcel.topic, reply))
             return
@@ -278,6 +279,7 @@ class Outflow:
             return
         is_final = self._publisher.refused(parcel, reply)
         if reply.code == "storage_full" and not is_final:
+            self.trouble = reply.detail
             self._engine.news.full(f"puts wait: {reply.detail}", self._engine.now())
         self._try_again_at = Micros(self._engine.now() + ROOM_MICROS)
         for token in self._publisher.cancelled:

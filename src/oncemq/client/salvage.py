@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from oncemq.client.damage import without_advice
+from oncemq.client.damage import is_damage, without_advice
 from oncemq.client.outbox import RandomBytes, Slot, write_edition
 from oncemq.client.outbox_contents import Contents, lost_batch
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence
 from oncemq.core.outbox_records import OutboxBatch
-from oncemq.errors import Corrupt, Locked
+from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.end import read_end
 from oncemq.storage.findings import valid_frames
@@ -71,10 +71,12 @@ class Outboxes:
                 continue
             try:
                 Slot(self._disk, slot, self._random_bytes).close()
-            except Corrupt as error:
-                found.append(_damaged(slot, error, self._chosen(slot)))
             except Locked as error:
                 raise Locked(f"the client runs on {self._state}: end it first") from error
+            except StorageRefused as error:
+                if not is_damage(error):
+                    raise
+                found.append(_damaged(slot, error, self._chosen(slot)))
         return found
 
     def mend(self) -> list[Damaged]:
@@ -176,7 +178,7 @@ def _apply(contents: Contents, frame: Frame, *, unsure: bool) -> None:
         contents.add(frame.serial, lost_batch(record))
 
 
-def _damaged(slot: str, error: Corrupt, edition: Edition | None) -> Damaged:
+def _damaged(slot: str, error: StorageRefused, edition: Edition | None) -> Damaged:
     why = without_advice(error)
     if edition is None:
         return Damaged(slot, why, [], [], 0, is_known=False)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncemq.client.checks import check_text
 from oncemq.client.paths import state_directory
+from oncemq.core.client_requests import Grant
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, Greeting, LogSeen
 from oncemq.core.names import (
     ANONYMOUS,
@@ -14,6 +16,7 @@ from oncemq.core.names import (
     PRODUCER_BYTES,
     ClientId,
     Epoch,
+    Micros,
     Offset,
     ProducerId,
     SubscriptionId,
@@ -35,6 +38,7 @@ class Standing(NamedTuple):
     last_epoch: Epoch
     claims: tuple[int, ...]  # oldest first
     log: LogSeen = NO_LOG
+    last_nonce: int = 0  # that the epoch was granted to; 0: not known
 
 
 class Known(NamedTuple):
@@ -43,6 +47,7 @@ class Known(NamedTuple):
     log: LogSeen
     cursors: dict[str, tuple[SubscriptionId, Offset]]
     ended: tuple[Settled, ...] = ()  # subscriptions that ended since
+    grants: tuple[Grant, ...] = ()  # starts, oldest first, by which branches are told apart
 
 
 class Memory(Protocol):
@@ -50,7 +55,7 @@ class Memory(Protocol):
 
     def last_epoch(self) -> Epoch: ...
     def claim(self, nonce: int) -> Standing: ...
-    def granted(self, client_epoch: Epoch, claim: int) -> Known: ...
+    def granted(self, client_epoch: Epoch, claim: int, moment: Micros = UNKNOWN) -> Known: ...
     def know(self, log: LogSeen) -> None: ...
     def known(self) -> Known: ...
     def settle(
@@ -102,20 +107,21 @@ class State:
         """
         assert self.journal is not None
         claim = int.from_bytes(self.random_bytes(8)) >> 2
-        last_epoch, earlier, log = self.journal.claim(claim)
+        last_epoch, earlier, log, last_nonce = self.journal.claim(claim)
         return Greeting(
             ClientId(self.client),
             last_epoch=last_epoch,
             earlier=earlier,
             claim=claim,
+            last_nonce=last_nonce,
             over=over,
             log=log,
         )
 
-    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+    def granted(self, client_epoch: Epoch, claim: int, moment: Micros) -> Known:
         """The server let this start in; what the state knows, now that nobody else may write it."""
         assert self.journal is not None
-        return self.journal.granted(client_epoch, claim)
+        return self.journal.granted(client_epoch, claim, moment)
 
     def know(self, log: LogSeen) -> None:
         """What this state knows is no more than the server has, in this generation of its log."""

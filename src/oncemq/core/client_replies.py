@@ -69,7 +69,8 @@ class Compared(Reply, frozen=True, array_like=True):
 
     `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,
     and the numbers are of no use any more. `parted`: what the client knows is of another branch of
-    the log's history, so that nobody can say up to where both agree.
+    the log's history, so that nobody can say up to where both agree. `stale`: the client's state is
+    an old copy: this server has let in another start since that its state does not know of.
     """
 
     opcode = 85
@@ -82,6 +83,7 @@ class Compared(Reply, frozen=True, array_like=True):
     commits: tuple[LostCommits, ...] = ()
     parted: bool = False
     again: tuple[ThereAgain, ...] = ()
+    stale: bool = False
 
 
 class ClientInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from oncemq.core.names import ClientId, Epoch, Generation, ProducerId, Sequence, TopicId
+from oncemq.core.names import ClientId, Epoch, Generation, Micros, ProducerId, Sequence, TopicId
 from oncemq.core.request import Request, Settled
 
 
@@ -22,12 +22,25 @@ class Commits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     acknowledged: int
 
 
+class Grant(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A start of a client: its nonce, the epoch granted to it, and the log's newest moment then.
+
+    Epoch and moment are 0 where the state has left that branch of history, or never heard of them.
+    """
+
+    nonce: int
+    client_epoch: Epoch = Epoch(0)
+    moment: Micros = Micros(0)
+
+
 class Compare(Request, frozen=True, array_like=True):
     """What of all that a client knows does this server not have? Changes nothing.
 
     `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
     `commits`: of its transactions, as far as the server still has to know them. `ended`: of
-    subscriptions that it knows to have ended.
+    subscriptions that it knows to have ended. `grants`: starts of its state, oldest first: the
+    newest ones of each branch of history that it was let in on. `claims`: nonces of starts that
+    nobody has heard of yet.
     """
 
     opcode = 25
@@ -38,6 +51,14 @@ class Compare(Request, frozen=True, array_like=True):
     numbers: tuple[Numbers, ...] = ()
     commits: tuple[Commits, ...] = ()
     ended: tuple[Settled, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    claims: tuple[int, ...] = ()
+
+    @property
+    def last_nonce(self) -> int:
+        """That the newest epoch was granted to; 0: the client does not know."""
+        last = [each.nonce for each in self.grants if each.client_epoch == self.last_epoch]
+        return last[-1] if last and self.last_epoch else 0
 
 
 class ForgetClient(Request, frozen=True, array_like=True):

@@ -7,6 +7,12 @@ A client that knows a generation which never led to this one is of another branc
 restored twice, say): where that parted from this one, this server cannot know, so it believes
 nothing of it, and its own cursors stand in.
 
+Generations do not tell all branches apart: a copy that is put back by hand keeps its own, and a
+state that was moved to an older generation knows one that led to this one. Grants do: an epoch is
+granted to a nonce that no other start has. A state whose newest grant is not this server's was let
+in by another branch since. Where the server's newest grant is not in the state's past either, the
+server has let in somebody that this state does not know of: then it is an old copy of a state.
+
 Laws: a client that knows no more than the server goes on by itself; one that knows more is told
 so, each topic by name, and nothing is moved for it. Nothing here changes the state.
 """
@@ -16,7 +22,7 @@ from collections.abc import Iterator
 from oncemq.core.client_replies import LostCommits, LostCursor, LostNumbers, ThereAgain
 from oncemq.core.client_requests import Compare, Numbers
 from oncemq.core.generations import in_words
-from oncemq.core.names import Offset, Sequence
+from oncemq.core.names import Epoch, Offset, Sequence
 from oncemq.core.producers import Recent
 from oncemq.core.replies import NO_OFFSET, Compared, Refused
 from oncemq.core.request import Settled
@@ -45,6 +51,7 @@ def compare(shard: Shard, question: Compare) -> Compared:
         ),
         parted,
         tuple(_there_again(shard, question, parted=parted)),
+        stale=not parted and _is_old_copy(shard, question),
     )
 
 
@@ -69,6 +76,11 @@ def refusal(shard: Shard, hello: Hello) -> Refused | None:
             f"granted it {granted or 'none'}: an older copy of its data was put back, or the id "
             "was forgotten"
         )
+    if hello.last_epoch == granted and _is_anothers(shard, hello):
+        return _history_lost(
+            f"client {hello.client!r} was granted epoch {granted} by another copy of this server's "
+            "data than this one: copies were put back by hand"
+        )
     if not hello.compares and hello.last_epoch and shard.clients.must_compare(hello.client):
         return _history_lost(
             f"this server's log went back in time since client {hello.client!r} was let in, and "
@@ -83,14 +95,48 @@ def _history_lost(detail: str) -> Refused:
 
 
 def _has_parted(shard: Shard, question: Compare) -> bool:
-    """Whether what is asked about is of another branch of history than this log's.
-
-    A copy that was put back by hand keeps its generation; epochs that it never granted tell it.
-    """
+    """Whether what is asked about is of another branch of history than this log's."""
     if not shard.generations.has(question.generation):
         return True
-    is_own = question.generation == shard.generation
-    return is_own and question.last_epoch > shard.clients.granted(question.client)
+    entry = shard.clients.entries.get(question.client)
+    granted = entry.client_epoch if entry else Epoch(0)
+    if question.last_epoch > granted:
+        is_own = question.generation == shard.generation
+        return is_own or _went_on_before(shard, question)
+    if question.last_epoch == granted:
+        return _is_anothers(shard, question)
+    was_here = entry is not None and any(each.nonce == entry.nonce for each in question.grants)
+    return was_here and bool(question.last_epoch)
+
+
+def _is_old_copy(shard: Shard, question: Compare) -> bool:
+    """Whether this server has let in a start since that is not one of this state's.
+
+    A state that has no starts in mind is from a version that kept none: nobody can say.
+    """
+    entry = shard.clients.entries.get(question.client)
+    if entry is None or not question.grants or not 0 < question.last_epoch < entry.client_epoch:
+        return False
+    return entry.nonce not in question.claims
+
+
+def _is_anothers(shard: Shard, known: Hello | Compare) -> bool:
+    """Whether the epoch that this server granted last is another start's than the client knows."""
+    entry = shard.clients.entries.get(known.client)
+    return entry is not None and known.last_nonce not in (0, entry.nonce)
+
+
+def _went_on_before(shard: Shard, question: Compare) -> bool:
+    """Whether the state that an own generation began with is no state that the client has seen.
+
+    A copy that was put back by hand, used, and then restored or mended: where its topics ended
+    says nothing to whom it never let in. A start that this log lacks was later than all that a
+    backup has of the log that granted it. What the log has that is later was stored elsewhere.
+    """
+    granted = shard.clients.granted(question.client)
+    lacking = [each.moment for each in question.grants if each.client_epoch > granted]
+    first = min(filter(None, lacking), default=None)
+    return first is not None and shard.generations.ended_after(question.generation) > first
 
 
 def _lost_cursor(shard: Shard, question: Compare, known: Settled) -> LostCursor | None:

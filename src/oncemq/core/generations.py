@@ -11,9 +11,12 @@ the newest ones at least: whatever it does not know is taken for another branch'
 is believed.
 """
 
-from oncemq.core.names import Epoch, Generation
+from itertools import zip_longest
+
+from oncemq.core.names import Epoch, Generation, Micros
 
 FIRST = Generation(1)  # every log begins with it
+UNKNOWN = Micros(0)  # moment
 NAME_BITS = 24
 KEPT = 64  # generations that a log knows to be its own, with the first
 
@@ -49,26 +52,43 @@ class Generations:
 
     def __init__(self) -> None:
         self._own: tuple[Generation, ...] = (FIRST,)
+        self._ended: dict[Generation, Micros] = {}  # the log's newest moment when one began
 
     @property
     def newest(self) -> Generation:
         """The one that the log is in."""
         return self._own[-1]
 
-    def began(self, generation: Generation) -> None:
-        """The log went on from an earlier state; again, when a checkpoint knew it already."""
+    def began(self, generation: Generation, ended: Micros = UNKNOWN) -> None:
+        """The log went on from an earlier state; again, when a checkpoint knew it already.
+
+        `ended`: the newest moment of that state.
+        """
         if generation > self.newest:
             self._own = (FIRST, *(*self._own[1:], generation)[1 - KEPT :])
+            self._ended[generation] = ended
+            self._ended = {each: self._ended.get(each, UNKNOWN) for each in self._own[1:]}
 
     def has(self, generation: Generation) -> bool:
         """Whether this is a generation of the log's own, or of another branch (or long ago)."""
         return generation in self._own
 
+    def ended_after(self, generation: Generation) -> Micros:
+        """The log's newest moment when the next one of its own began; 0: that is not known."""
+        later = [each for each in self._own if each > generation]
+        return self._ended[later[0]] if later else UNKNOWN
+
     def capture(self) -> tuple[Generation, ...]:
         """As a value."""
         return self._own[1:]
 
-    def restore(self, kept: tuple[Generation, ...], newest: Generation) -> None:
-        """What a checkpoint kept; an older one has the newest only."""
-        for each in (*kept, newest):
-            self.began(each)
+    def capture_ended(self) -> tuple[Micros, ...]:
+        """The newest moment of the log when each of `capture` began."""
+        return tuple(self._ended[each] for each in self._own[1:])
+
+    def restore(
+        self, kept: tuple[Generation, ...], newest: Generation, ended: tuple[Micros, ...] = ()
+    ) -> None:
+        """What a checkpoint kept; an older one has the newest only, or no moments."""
+        for each, moment in zip_longest((*kept, newest), ended, fillvalue=UNKNOWN):
+            self.began(Generation(each), moment)

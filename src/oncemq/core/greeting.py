@@ -36,6 +36,7 @@ class Greeting:
         last_epoch: Epoch,
         earlier: tuple[int, ...],
         claim: int,
+        last_nonce: int = 0,
         over: Epoch = ANONYMOUS_EPOCH,
         log: LogSeen = NO_LOG,
     ) -> None:
@@ -43,6 +44,7 @@ class Greeting:
         self.log = log  # that the state knows
         self.recorded = last_epoch  # on the disk when the claim was made
         self._last_epoch = last_epoch or over  # a state never let in takes over from there
+        self._last_nonce = last_nonce  # that it was granted to
         self._earlier = list(earlier)  # newest last: asked first
         self.claim = claim
         self.was_good = False  # the newest grant was one of this state's
@@ -50,8 +52,18 @@ class Greeting:
 
     def hello(self) -> Hello:
         """What to say now."""
-        nonce = self._earlier[-1] if self._earlier else self.claim
-        return Hello(self._client, self._last_epoch, nonce, *self.log, compares=True)
+        return Hello(
+            self._client,
+            self._last_epoch,
+            self._nonce,
+            *self.log,
+            compares=True,
+            last_nonce=self._last_nonce,
+        )
+
+    @property
+    def _nonce(self) -> int:
+        return self._earlier[-1] if self._earlier else self.claim
 
     def follows(self, before: "Greeting") -> bool:
         """Whether no later claim than that one's was granted: it would be cleared up then."""
@@ -59,7 +71,8 @@ class Greeting:
 
     def welcomed(self, welcome: Welcome) -> bool:
         """An answer; True when this start has its epoch."""
-        self._last_epoch = max(self._last_epoch, welcome.client_epoch)
+        if welcome.client_epoch >= self._last_epoch:
+            self._last_epoch, self._last_nonce = welcome.client_epoch, self._nonce
         self.was_good = True
         if self._earlier:
             self._earlier.clear()  # the newest that was granted; older ones came before it

@@ -6,17 +6,19 @@ stands; once anything went wrong it is
 asked again before anything else is done.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oncemq.core.names import Generation, Offset, SubscriptionId
+from oncemq.core.names import Generation, Micros, Offset, SubscriptionId
 from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.subscriber import is_single
 
 NO_SUBSCRIPTION = SubscriptionId(0)  # of messages that were read by offset
 
 
+Moments = Mapping[str, Micros]  # of the last message of each topic
+NO_MOMENTS: Moments = {}
 Over = Callable[[str, Offset], Offset]  # topic, offset: where it goes on, behind a known hole
 
 
@@ -37,6 +39,28 @@ class Move(NamedTuple):
     fence: int
     before: Offset
     after: Offset
+    newest: str = ""  # the last message before it, as a note; none: the table has no room for one
+
+
+class Note(NamedTuple):
+    """The last message whose effect a database has: by its moment it is told from others.
+
+    Another copy of the server's data may have another message at the same offset.
+    """
+
+    offset: Offset
+    moment: Micros
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Note | None":
+        """The note that a row has, if it has any."""
+        offset, _, moment = (text or "").partition("@")
+        if not (offset.isdecimal() and moment.isdecimal()):
+            return None
+        return cls(Offset(int(offset)), Micros(int(moment)))
+
+    def __str__(self) -> str:
+        return f"{self.offset}@{self.moment}"
 
 
 @dataclass(slots=True)
@@ -47,6 +71,7 @@ class Mark:
     fence: int
     cursor: Offset
     reached: Offset  # by the client, with or without this database
+    notes: bool = False  # the table has room for a note of the last message
 
 
 class Inbox:
@@ -108,12 +133,18 @@ class Inbox:
             self.marks.pop(topic, None)
         self._surveyed = False
 
-    def moves(self, spans: Sequence[Span]) -> list[Move]:
-        """What the commit must change, in an order that all processes share."""
+    def moves(self, spans: Sequence[Span], moments: Moments = NO_MOMENTS) -> list[Move]:
+        """What the commit must change, in an order that all processes share.
+
+        `moments`: when the server stored the last message of each span.
+        """
         moves: list[Move] = []
         for span in sorted(spans):
             mark = self.marks[span.topic]
             move = Move(span.topic, mark.subscription_id, mark.fence, mark.cursor, span.end)
+            if mark.notes and span.topic in moments:
+                note = Note(Offset(span.end - 1), moments[span.topic])
+                move = move._replace(newest=str(note))
             moves.append(move)
         return moves
 

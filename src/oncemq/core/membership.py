@@ -131,15 +131,16 @@ class Membership:
         for pattern in list(self._shard.patterns.of(client)):
             self._scribe.write(step, PatternUnsubscribed(client, pattern))
         topics = self._shard.subscribed(client)
+        for topic in topics:
+            self._scribe.write(step, SubscriptionEnded(topic.id, client))
         for waiter in self._waiting.of_client(client, [topic.name for topic in topics]):
             ended = Refused("not_subscribed", f"the subscriptions of {client!r} have ended")
             self._scribe.answer(step, waiter.caller, ended)
-        for topic in topics:
-            self._scribe.write(step, SubscriptionEnded(topic.id, client))
 
     def _welcome(self, granted: Epoch) -> Welcome:
         shard = self._shard
-        return Welcome(granted, self._scribe.rules.limits, shard.log_id, shard.generation)
+        log = shard.log_id, shard.generation, shard.last_timestamp
+        return Welcome(granted, self._scribe.rules.limits, *log)
 
     def subscribe(self, step: Step, subscribe: Subscribe, now: Micros, stamp: Micros) -> Reply:
         """Make a subscription, or say it is there already."""

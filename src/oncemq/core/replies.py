@@ -39,7 +39,8 @@ class Limits(msgspec.Struct, frozen=True, array_like=True):
 class Welcome(Reply, frozen=True, array_like=True):
     """Let in. `log_id` and `generation` say which log this is, and since when it was not set back.
 
-    A client whose state is of another generation compares before it goes on (Compare).
+    A client whose state is of another generation compares before it goes on (Compare). `moment`:
+    the newest timestamp in the log.
     """
 
     opcode = 65
@@ -47,6 +48,7 @@ class Welcome(Reply, frozen=True, array_like=True):
     limits: Limits
     log_id: bytes = b""
     generation: Generation = Generation(1)
+    moment: Micros = Micros(0)
 
 
 class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):

@@ -29,6 +29,7 @@ class Hello(Request, frozen=True, array_like=True):
 
     `log_id` and `generation`: of the log that its state is about; empty: it knows of none.
     `compares`: it will look whether the server has what it knows, when it went back in time.
+    `last_nonce`: that `last_epoch` was granted to; 0: it does not know.
     """
 
     opcode = 1
@@ -38,6 +39,7 @@ class Hello(Request, frozen=True, array_like=True):
     log_id: bytes = b""
     generation: Generation = Generation(1)
     compares: bool = False  # as clients did not, once
+    last_nonce: int = 0
 
 
 class Resume(Request, frozen=True, array_like=True):

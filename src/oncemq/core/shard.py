@@ -248,8 +248,8 @@ class Shard:
         return STAGE_NAME, stage.low(self.low_of), stage.end, published
 
     def _generation_began(self, record: GenerationBegan, serial: Serial) -> None:
+        self.generations.began(record.generation, self.last_timestamp)
         self._seen_time(record.timestamp)
-        self.generations.began(record.generation)
         self.clients.began(record.generation)
         for topic in self.topics.values():
             if serial > topic.last_serial:

@@ -38,6 +38,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     steps: tuple[tuple[int, int], ...] = ()  # of the clock
     forgotten: Epoch = Epoch(0)
     generations: tuple[Generation, ...] = ()  # that led to the newest
+    ended: tuple[Micros, ...] = ()  # the log's newest moment when each of them began
 
 
 State = (
@@ -92,6 +93,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.ages.capture(),
             shard.clients.forgotten,
             shard.generations.capture(),
+            shard.generations.capture_ended(),
         )
     )
 
@@ -129,7 +131,7 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.identities.restore(state.counts, state.identities)
             shard.last_timestamp = max(shard.last_timestamp, state.last_timestamp)
             shard.deleted = max(shard.deleted, state.deleted)
-            shard.generations.restore(state.generations, state.generation)
+            shard.generations.restore(state.generations, state.generation, state.ended)
             shard.clients.grant_above(state.generation)
             shard.ages.restore(state.steps)
             shard.clients.forgotten = max(shard.clients.forgotten, state.forgotten)

@@ -3,14 +3,16 @@
 Laws: a cursor moves in the transaction of the effect, from exactly where it stood; taking a
 subscription over raises its fence, in a transaction of its own, so that an older process fails
 its commit, whenever it wakes. A row belongs to one subscription for good: its id is never used
-again, neither when a client subscribes again nor when a topic is deleted and made again.
+again, neither when a client subscribes again nor when a topic is deleted and made again. A row
+notes the last message whose effect is there, so that a copy of the server's data with another one
+at its offset is told. Tables of older versions have no column for that until they are given one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oncemq.core.generations import FIRST
-from oncemq.core.inbox import Mark, Move
+from oncemq.core.inbox import Mark, Move, Note
 from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
@@ -26,6 +28,7 @@ CREATE TABLE IF NOT EXISTS oncemq_inbox (
     cursor BIGINT NOT NULL,          -- the next offset whose effect is not here yet
     fence BIGINT NOT NULL,           -- grows when a process takes the subscription over
     updated {time} NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    newest TEXT,                     -- the offset before the cursor, @, when it was stored
     PRIMARY KEY (client, topic, subscription_id)
 )"""
 _TIMES = {"sqlite": "TEXT", "postgresql": "TIMESTAMPTZ"}
@@ -33,8 +36,31 @@ _THERE = {
     "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'oncemq_inbox'",
     "postgresql": "SELECT count(*) FROM pg_class WHERE oid = to_regclass('oncemq_inbox')",
 }
+_NOTES = {
+    "sqlite": "SELECT count(*) FROM pragma_table_info('oncemq_inbox') WHERE name = 'newest'",
+    "postgresql": (
+        "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('oncemq_inbox') "
+        "AND attname = 'newest' AND NOT attisdropped"
+    ),
+}
+# Who may not is not to fail again and again in the database's log; and nobody waits for a lock.
+_MAY_ALTER = {
+    "sqlite": "SELECT count(*) FROM sqlite_master",
+    "postgresql": (
+        "SELECT count(*) FROM pg_class WHERE oid = to_regclass('oncemq_inbox') "
+        "AND pg_has_role(relowner, 'USAGE')"
+    ),
+}
+_ALTER = {
+    "sqlite": ("ALTER TABLE oncemq_inbox ADD COLUMN newest TEXT",),
+    "postgresql": (
+        "SET LOCAL lock_timeout = '1s'",
+        "ALTER TABLE oncemq_inbox ADD COLUMN newest TEXT",
+    ),
+}
 _ROW = "client = :client AND topic = :topic AND subscription_id = :subscription_id"
 READ = f"SELECT cursor, fence FROM oncemq_inbox WHERE {_ROW}"
+READ_NOTED = f"SELECT cursor, fence, newest FROM oncemq_inbox WHERE {_ROW}"
 ADD = (
     "INSERT INTO oncemq_inbox (client, topic, subscription_id, cursor, fence) "
     "VALUES (:client, :topic, :subscription_id, :cursor, :taken) ON CONFLICT DO NOTHING"
@@ -47,6 +73,7 @@ MOVE = (
     "UPDATE oncemq_inbox SET cursor = :after, updated = CURRENT_TIMESTAMP "
     f"WHERE {_ROW} AND fence = :fence AND cursor = :before"
 )
+_AND_NOTE = " = :after, newest = :newest"
 # A subscription's number is its log's identity in the upper half, a count in the lower.
 PRUNE = (
     "DELETE FROM oncemq_inbox WHERE client = :client AND topic = :topic "
@@ -62,6 +89,7 @@ class Place(NamedTuple):
     subscription_id: SubscriptionId
     reached: Offset
     has_settled: bool = False  # messages of it, wherever they took effect
+    served: Offset = Offset(0)  # where the server has it: all from there on is kept
 
 
 class Standing(NamedTuple):
@@ -69,6 +97,13 @@ class Standing(NamedTuple):
 
     cursor: Offset
     fence: int
+    newest: str | None = None
+
+    @property
+    def note(self) -> Note | None:
+        """Of the message before the cursor; none where an older version moved it, or a person."""
+        note = Note.parse(self.newest)
+        return note if note and note.offset == self.cursor - 1 else None
 
 
 # The generation of the server's log that a cursor is of is in its row's fence, though the table is
@@ -118,17 +153,31 @@ def sqlstate(error: BaseException) -> str:
     return ""
 
 
-def see_to_table(connection: Connection) -> Work[None]:
-    """Make the table unless it is there, in a transaction of its own."""
-    if (yield from _is_there(connection)):
-        return
+def see_to_table(connection: Connection) -> Work[bool]:
+    """Make the table unless it is there, in a transaction of its own; whether it has notes."""
+    if not (yield from _is_so(connection, _THERE)):
+        yield from _make_table(connection)
+    if (yield from _is_so(connection, _NOTES)):
+        return True
+    if (yield from _is_so(connection, _MAY_ALTER)):
+        try:
+            yield Bound.BEGIN
+            for statement in _ALTER[connection.kind]:
+                yield Tell(statement, {})
+            yield Bound.COMMIT
+        except Exception:
+            yield from roll_back()  # another was first, or it is not to be had now
+    return (yield from _is_so(connection, _NOTES))
+
+
+def _make_table(connection: Connection) -> Work[None]:
     try:
         yield Bound.BEGIN
         yield Tell(inbox_schema(connection.kind), {})
         yield Bound.COMMIT
     except Exception as error:
         yield from roll_back()
-        if (yield from _is_there(connection)):
+        if (yield from _is_so(connection, _THERE)):
             return  # two made it at once
         raise DatabaseRefused(
             f"the table {TABLE} is not there and cannot be made ({error}). Have someone who may "
@@ -136,12 +185,14 @@ def see_to_table(connection: Connection) -> Work[None]:
         ) from error
 
 
-def read(client: str, places: Sequence[Place]) -> Work[list[Standing | None]]:
+def read(
+    client: str, places: Sequence[Place], *, notes: bool = False
+) -> Work[list[Standing | None]]:
     """What the database says of each, in their order."""
     yield Bound.BEGIN
     rows: list[Standing | None] = []
     for place in places:
-        row = yield from _row(client, place.topic, place.subscription_id)
+        row = yield from _row(client, place.topic, place.subscription_id, notes=notes)
         rows.append(row)
     yield Bound.ROLLBACK
     return rows
@@ -152,6 +203,8 @@ def take(
     places: Sequence[Place],
     rows: Sequence[Standing | None],
     generation: Generation,
+    *,
+    notes: bool = False,
 ) -> Work[list[tuple[str, Mark]]]:
     """Become the one who may move these cursors, if all is still as it was read."""
     marks: list[tuple[str, Mark]] = []
@@ -159,6 +212,7 @@ def take(
         yield Bound.BEGIN
         for place, row in zip(places, rows, strict=True):
             mark = yield from _take(client, place, row, generation)
+            mark.notes = notes
             marks.append((place.topic, mark))
         yield Bound.COMMIT
     except Exception as error:
@@ -193,7 +247,8 @@ def commit(client: str, moves: Sequence[Move]) -> Work[None]:
     try:
         yield Bound.CHECK
         for move in moves:
-            if (yield Tell(MOVE, _move(client, move))) != 1:
+            sql = MOVE.replace(" = :after", _AND_NOTE) if move.newest else MOVE
+            if (yield Tell(sql, _move(client, move))) != 1:
                 raise Overtaken
         yield Bound.COMMIT
     except Exception as error:
@@ -223,7 +278,7 @@ def _take(client: str, place: Place, row: Standing | None, generation: Generatio
             raise Overtaken  # another process has added it since
         yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
         return Mark(place.subscription_id, taken, place.reached, place.reached)
-    cursor, fence = row
+    cursor, fence = row.cursor, row.fence
     if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor, "taken": taken})) != 1:
         raise Overtaken
     return Mark(place.subscription_id, taken, cursor, max(place.reached, cursor))
@@ -244,9 +299,15 @@ def quoted(text: str) -> str:
     return text.replace("'", "''")
 
 
-def _row(client: str, topic: str, subscription_id: SubscriptionId) -> Work[Standing | None]:
-    rows = yield Ask(READ, _keys(client, topic, subscription_id))
-    return Standing(Offset(rows[0][0]), int(rows[0][1])) if rows else None
+def _row(
+    client: str, topic: str, subscription_id: SubscriptionId, *, notes: bool = False
+) -> Work[Standing | None]:
+    sql = READ_NOTED if notes else READ
+    rows = yield Ask(sql, _keys(client, topic, subscription_id))
+    if not rows:
+        return None
+    cursor, fence, *newest = rows[0]
+    return Standing(Offset(cursor), int(fence), *newest)
 
 
 def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str, str | int]:
@@ -255,7 +316,8 @@ def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str,
 
 def _move(client: str, move: Move) -> dict[str, str | int]:
     keys = _keys(client, move.topic, move.subscription_id)
-    return {**keys, "fence": move.fence, "before": move.before, "after": move.after}
+    note = {"newest": move.newest} if move.newest else {}
+    return {**keys, **note, "fence": move.fence, "before": move.before, "after": move.after}
 
 
 def _blame(client: str, moves: Sequence[Move], *, surely: bool) -> Work[Exception | None]:
@@ -292,8 +354,8 @@ def _fault(client: str, topic: str, fence: int, row: Standing | None) -> Excepti
     )
 
 
-def _is_there(connection: Connection) -> Work[bool]:
+def _is_so(connection: Connection, counts: Mapping[str, str]) -> Work[bool]:
     yield Bound.BEGIN
-    rows = yield Ask(_THERE[connection.kind], {})
+    rows = yield Ask(counts[connection.kind], {})
     yield Bound.ROLLBACK
     return bool(rows[0][0])

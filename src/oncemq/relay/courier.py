@@ -19,8 +19,9 @@ from oncemq.client.state import Known, State
 from oncemq.client.state import Standing as Found
 from oncemq.client.turns import Turns, monotonic_clock
 from oncemq.client.values import receipts_of
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Offset, SubscriptionId
+from oncemq.core.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros, Offset, SubscriptionId
 from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
 from oncemq.core.step import Body
@@ -50,7 +51,7 @@ class Presence:
         self._claims = (*self._claims, nonce)
         return found
 
-    def granted(self, client_epoch: Epoch, claim: int) -> Known:
+    def granted(self, client_epoch: Epoch, claim: int, moment: Micros = UNKNOWN) -> Known:
         self._client_epoch = client_epoch
         self._claims = ()
         return self.known()

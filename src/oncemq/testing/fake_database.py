@@ -50,6 +50,7 @@ class FakeDatabase:
         is_hole: Callable[[str, int, int], bool] = lambda topic, low, high: False,
     ) -> None:
         self.rows: dict[Key, tuple[int, int]] = {}  # cursor and fence
+        self.notes: dict[Key, Any] = {}  # of the last message, beside the rows
         self.writers: dict[Key, FakeConnection] = {}
         self._takers: dict[Key, FakeConnection] = {}  # who raised the fence of a row last
         self._trouble = trouble
@@ -109,6 +110,7 @@ class FakeConnection:
     def __init__(self, database: FakeDatabase) -> None:
         self.database = database
         self._rows: dict[Key, tuple[int, int] | None] = {}  # written, not committed
+        self._notes: dict[Key, Any] = {}
         self._effects: list[Effect] = []
         self._then: list[Callable[[], None]] = []
         self.in_transaction = False
@@ -143,6 +145,7 @@ class FakeConnection:
         for key, row in self._rows.items():
             if self.database.write(key, row, self):
                 self.taken[key[1]] = self.asked
+        self.database.notes |= self._notes
         self.database.judge(self._effects)
         then = self._then
         self._end()
@@ -152,7 +155,7 @@ class FakeConnection:
     def _end(self) -> None:
         for key in self._rows:
             self.database.writers.pop(key, None)
-        self._rows, self._effects, self._then = {}, [], []
+        self._rows, self._notes, self._effects, self._then = {}, {}, [], []
         self.in_transaction = False
 
     def _statement(self, step: Statement) -> Any:
@@ -167,14 +170,18 @@ class FakeConnection:
         row = self._rows.get(key, self.database.rows.get(key))
         if sql == table.READ:
             return [] if row is None else [row]
+        if sql == table.READ_NOTED:
+            return [] if row is None else [(*row, self.database.notes.get(key))]
         if sql == table.ADD:
             if row is not None:
-                raise Busy("the row is there")
+                return 0  # ON CONFLICT DO NOTHING
             self._write(key, (_number(parameters["cursor"]), _number(parameters["taken"])))
             return 1
         if row is None or not _matches(sql, parameters, row):
             return 0
         self._write(key, _changed(sql, parameters, row))
+        if "newest" in parameters:
+            self._notes[key] = parameters["newest"]
         return 1
 
     def _prune(self, parameters: Parameters) -> int:

@@ -7,6 +7,8 @@ survives a power cut, too.
 from collections.abc import Iterable
 
 from oncemq.client import memory_journal
+from oncemq.client.journal_schema import CLAIMS_KEPT
+from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
 from oncemq.core.request import Settled
@@ -23,6 +25,10 @@ class MemoryJournal(memory_journal.MemoryJournal):
         """The log that this state is about."""
         return self._log
 
+    def claims(self) -> tuple[int, ...]:
+        """Starts that nobody has heard of yet, oldest first."""
+        return tuple(self._claims)
+
     def accept(
         self,
         log: LogSeen,
@@ -31,6 +37,8 @@ class MemoryJournal(memory_journal.MemoryJournal):
     ) -> None:
         """A person said so: go on with what the server has, as `client.journal` does it."""
         self._client_epoch = Epoch(0)
+        left = [*(each.nonce for each in self._grants), *self._claims[:CLAIMS_KEPT]]
+        self._grants = tuple(map(Grant, left))
         self._claims.clear()
         for topic, cursor in cursors:
             if cursor is None:
@@ -74,5 +82,6 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._log = self._log
         other._cursors = dict(self._cursors)
         other._ended = self._ended
+        other._grants = self._grants
         other._synced = dict(self._cursors)
         return other

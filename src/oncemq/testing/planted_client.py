@@ -93,12 +93,13 @@ def _takes_a_failed_record_for_sent(_: Any) -> Any:
 def _claims_without_recording(_: Any) -> Any:
     def greeting(self: Any, over: Epoch = ANONYMOUS_EPOCH) -> Greeting:
         claim = int.from_bytes(self.random_bytes(8)) >> 2
-        last_epoch, earlier, log = self.journal.copy().claim(claim)
+        last_epoch, earlier, log, last_nonce = self.journal.copy().claim(claim)
         return Greeting(
             ClientId(self.client),
             last_epoch=last_epoch,
             earlier=earlier,
             claim=claim,
+            last_nonce=last_nonce,
             over=over,
             log=log,
         )

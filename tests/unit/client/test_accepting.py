@@ -11,6 +11,7 @@ from oncemq.client.accepting import Loss, loss_of, move, questions
 from oncemq.client.outbox import Slot
 from oncemq.client.unsent import Unsent, parcel_of
 from oncemq.core.client_replies import LostNumbers, ThereAgain
+from oncemq.core.client_requests import Grant
 from oncemq.core.generations import continued
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import ClientId, Epoch, Generation, Offset, Sequence, SubscriptionId, TopicId
@@ -38,6 +39,12 @@ class State:
 
     def ended(self) -> tuple[Settled, ...]:
         return (Settled("old", SubscriptionId(4), Offset(8)),)
+
+    def grants(self) -> tuple[Grant, ...]:
+        return (Grant(3, Epoch(self.epoch)),)
+
+    def claims(self) -> tuple[int, ...]:
+        return (4, 5)
 
     def accept(
         self,
@@ -116,6 +123,7 @@ def test_a_subscription_that_had_ended_goes_on_where_nothing_comes_again(
     state = State(7)
     asked = questions(ClientId("billing"), state, [])
     assert [each.ended for each in asked] == [(), state.ended()]
+    assert [(each.grants, each.claims) for each in asked] == [(state.grants(), (4, 5))] * 2
     again = ThereAgain("old", SubscriptionId(4), Offset(known), Offset(agreed), Offset(5))
     answer = msgspec.structs.replace(compared(parted=False), again=(again,))
     loss = loss_of(state, [compared(parted=False), answer])

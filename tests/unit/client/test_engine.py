@@ -473,6 +473,28 @@ def test_a_client_that_a_full_server_cannot_let_in_says_so(world, shop, monkeypa
     assert "no room" not in late.engine.gave_up(3, "an answer").detail
 
 
+def test_who_waits_for_puts_that_a_full_server_puts_off_is_told_why(
+    world, shop, reader, monkeypatch
+) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"a")
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: fact)
+    after = world.crashed("shop")  # nobody waits for the put any more: it waits for room
+    after.turn(12)
+    told = after.engine.gave_up(3, "what was put")
+    assert isinstance(told, Unreachable)
+    assert told.detail.startswith(
+        "not all that was put is stored within 3 s while waiting for what was put: "
+        "the server's disk has no room left"
+    )
+    assert "1 puts are recorded" in told.detail
+    monkeypatch.undo()
+    world.server.now += 2_000_000
+    after.turn(12)
+    assert after.engine.outflow.idle
+    assert after.engine.gave_up(3, "x").detail.startswith("no answer from ")
+
+
 def take_leave(node):
     """As a close does, for a client that keeps its subscriptions."""
     ticket = node.engine.telling.tell()

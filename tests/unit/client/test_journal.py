@@ -12,8 +12,10 @@ import pytest
 import oncemq
 from oncemq.client import journal as journal_module
 from oncemq.client.journal import FORMAT, Journal
+from oncemq.client.journal_schema import STARTS_KEPT
+from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
@@ -56,7 +58,7 @@ def test_a_claim_is_on_disk_before_it_is_sent(journal, directory) -> None:
     journal.claim(7)
     journal.claim(8)
     after = crashed(directory)
-    assert after.claim(9) == (0, (7, 8), NO_LOG)
+    assert after.claim(9) == (0, (7, 8), NO_LOG, 0)
     after.close()
 
 
@@ -65,7 +67,7 @@ def test_a_grant_settles_its_claim_and_every_one_before_it(journal, directory) -
         journal.claim(nonce)
     journal.granted(Epoch(4), 8)
     after = crashed(directory)
-    assert after.claim(10) == (4, (9,), NO_LOG)
+    assert after.claim(10) == (4, (9,), NO_LOG, 8)
     after.close()
 
 
@@ -74,7 +76,7 @@ def test_a_late_grant_does_not_take_the_epoch_back(journal) -> None:
         journal.claim(nonce)
     journal.granted(Epoch(5), 8)
     journal.granted(Epoch(4), 7)
-    assert journal.claim(9) == (5, (), NO_LOG)
+    assert journal.claim(9) == (5, (), NO_LOG, 8)
 
 
 def test_a_claim_sees_all_of_a_twins_grant_or_nothing_of_it(journal, directory) -> None:
@@ -90,7 +92,7 @@ def test_a_claim_sees_all_of_a_twins_grant_or_nothing_of_it(journal, directory) 
 
     journal._db.set_trace_callback(asked)
     vars(twin)["_db"].execute("PRAGMA busy_timeout = 0")
-    assert journal.claim(8) == (0, (7,), NO_LOG)
+    assert journal.claim(8) == (0, (7,), NO_LOG, 0)
     assert seen
     twin.close()
 
@@ -312,7 +314,7 @@ def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
     here = LogSeen(b"log", Generation(2))
     journal.accept(here, [("orders", Offset(4)), ("gone", None)])
     after = crashed(directory)
-    assert after.claim(8) == (0, (), here)
+    assert after.claim(8) == (0, (), here, 0)
     assert after.cursors() == {"orders": (ID, 4), "kept": (ID, 1)}
     after.close()
 
@@ -417,7 +419,7 @@ def sicken(journal: Journal, often: int, *, kept: bool, code: int = FSYNC) -> Do
 
 def everything(directory: Path) -> list[object]:
     with closing(sqlite3.connect(directory / "state.db")) as db:
-        tables = ("client", "claims", "cursors", "log", "ended")
+        tables = ("client", "claims", "cursors", "log", "ended", "grants")
         return [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 
@@ -468,3 +470,47 @@ def test_damage_that_a_write_meets_is_told_as_damage(directory: Path) -> None:
         journal.granted(Epoch(4), 7)
     assert journal.last_epoch() == 3
     journal.close()
+
+
+def test_starts_that_were_let_in_are_known_and_stay_so_when_a_loss_is_accepted(
+    journal, directory
+) -> None:
+    for nonce in range(1, 10):
+        journal.claim(nonce)
+        if nonce in (6, 7):
+            journal.granted(Epoch(nonce - 3), nonce, Micros(nonce * 10))
+    unheard = tuple(map(Grant, range(1, 6)))  # perhaps another branch let them in
+    granted = *unheard, Grant(6, Epoch(3), Micros(60)), Grant(7, Epoch(4), Micros(70))
+    assert (journal.grants(), journal.claims()) == (granted, (8, 9))
+    assert journal.known().grants == granted
+    journal.accept(LogSeen(b"log", Generation(2)), [])
+    after = crashed(directory)
+    left = tuple(map(Grant, range(1, 10)))
+    assert (after.grants(), after.claims()) == (left, ())
+    assert after.claim(10).last_nonce == 0
+    after.granted(Epoch(2), 10, Micros(5))
+    assert after.grants() == (*left, Grant(10, Epoch(2), Micros(5)))
+    assert after.claim(11).last_nonce == 10
+    after.close()
+
+
+def test_starts_on_one_branch_do_not_push_out_those_on_others(journal) -> None:
+    for nonce in (1, 2):
+        journal.claim(nonce)
+        journal.granted(Epoch(nonce), nonce)
+    journal.accept(LogSeen(b"log", Generation(2)), [])
+    for nonce in range(3, 200):
+        journal.claim(nonce)
+        journal.granted(Epoch(nonce), nonce)
+    known = [each.nonce for each in journal.grants()]
+    assert known == [1, 2, *range(200 - STARTS_KEPT, 200)]
+
+
+def test_a_damaged_row_of_a_start_is_told(journal, directory) -> None:
+    journal.claim(7)
+    journal.granted(Epoch(3), 7)
+    with closing(sqlite3.connect(directory / "state.db")) as db:
+        db.execute("UPDATE grants SET nonce = 9")
+        db.commit()
+    with pytest.raises(Corrupt, match="a row of grants"):
+        journal.grants()

@@ -1,5 +1,6 @@
 """A damaged outbox: what is whole goes on, once and in order; what is lost is said."""
 
+import errno
 import sqlite3
 from pathlib import Path
 from random import Random
@@ -7,16 +8,18 @@ from random import Random
 import pytest
 from msgspec import structs
 from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
+from tests.unit.server.test_bad_sectors import SickDisk
 
 from oncemq.client import outbox, verbs
 from oncemq.client.accepting import ClientFiles
-from oncemq.client.outbox import Slot
+from oncemq.client.damage import naming_repair
+from oncemq.client.outbox import Slot, open_slots
 from oncemq.client.salvage import Damaged, Outboxes
 from oncemq.client.state import open_state
 from oncemq.client.unsent import Unsent
 from oncemq.core.names import Sequence, TopicId
 from oncemq.core.records import Retention
-from oncemq.errors import Corrupt, Locked, OnceMQError, StorageRefused
+from oncemq.errors import Corrupt, Locked, OnceMQError, StorageFull, StorageRefused
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log import LogOptions
@@ -157,6 +160,40 @@ def test_an_outbox_that_does_not_say_whose_it_is_sends_nothing(world, state) -> 
     assert (damaged.is_known, damaged.kept) == (False, [])
     start(world)
     assert world.server.stored("orders") == [b"first"]
+
+
+def test_puts_that_the_disk_does_not_give_are_lost_and_the_others_are_kept(tmp_path) -> None:
+    disk = SickDisk()
+    slot = Slot(disk, str(tmp_path / "outbox" / "1"), random_bytes)
+    puts = [
+        structs.replace(put(first, T), body=batch.encode_payloads([b"%d" % first * 5000]))
+        for first in (1, 2, 3)
+    ]
+    slot.record(puts)
+    slot.close()
+    path = log_of(tmp_path)
+    disk.sectors[str(path)] = path.read_bytes().index(b"2" * 5000) + 1000
+    with (
+        pytest.raises(Corrupt, match=r"Input/output error.*`once client repair --id shop"),
+        naming_repair("shop", str(tmp_path)),
+    ):
+        open_slots(disk, str(tmp_path / "outbox"), random_bytes)
+    (damaged,) = Outboxes(disk, tmp_path, random_bytes).mend()
+    assert "Input/output error" in damaged.why
+    assert [each.first_sequence for each in damaged.kept] == [1, 3]
+    assert [each.first_sequence for each in damaged.lost] == [2]
+    assert Outboxes(disk, tmp_path, random_bytes).look() == []
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_outbox(state, monkeypatch) -> None:
+    disk = QuickDisk()
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "no room left", path)
+
+    monkeypatch.setattr(disk, "make_directory", full)
+    with pytest.raises(StorageFull):
+        Outboxes(disk, state, random_bytes).look()
 
 
 def test_the_error_names_the_command_with_its_arguments(world, state) -> None:

@@ -21,8 +21,8 @@ def greeting(
     return Greeting(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim, over=Epoch(over))
 
 
-def said(last: int, nonce: int) -> Hello:
-    return Hello(ME, Epoch(last), nonce, compares=True)
+def said(last: int, nonce: int, last_nonce: int = 0) -> Hello:
+    return Hello(ME, Epoch(last), nonce, compares=True, last_nonce=last_nonce)
 
 
 class Server:
@@ -67,7 +67,7 @@ def test_earlier_claims_are_asked_about_newest_first_then_the_own_one() -> None:
     assert start.refused(STALE) is True
     assert start.hello() == said(3, 5)
     assert start.welcomed(Welcome(Epoch(4), LIMITS)) is False
-    assert start.hello() == said(4, 7)
+    assert start.hello() == said(4, 7, last_nonce=5)
     assert start.welcomed(Welcome(Epoch(5), LIMITS)) is True
 
 
