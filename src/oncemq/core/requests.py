@@ -8,6 +8,7 @@ from oncemq.core.names import (
     ClientId,
     Epoch,
     Generation,
+    Micros,
     Offset,
     ProducerId,
     Sequence,
@@ -65,6 +66,8 @@ class Put(Request, frozen=True, array_like=True):
     `permit`: the one that its producer's last Resumed on the topic gave; 0: it never resumed.
     `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
     `required`: refused (`unwanted`) where it would not be stored because nobody would get it.
+    `after`: when the producer's put before this one was stored, as its receipt said; refused
+    (`outdated`) where the server has another moment for that put. 0: not said.
     """
 
     opcode = 3
@@ -81,6 +84,7 @@ class Put(Request, frozen=True, array_like=True):
     permit: int = 0
     idempotency_key: str = ""
     required: bool = False
+    after: Micros = Micros(0)
 
 
 class Get(Request, frozen=True, array_like=True):
