@@ -305,7 +305,7 @@ class CommitDone(Reply, frozen=True, array_like=True):
     """All of it is done. `already`: by an earlier copy (without results, when long ago).
 
     `before`: the number of the owner's commit before this one; 0: none, or long ago. `last`: the
-    last number that the owner has used.
+    last number that the owner has used. `moment`: when this one was recorded; 0: long ago.
     """
 
     opcode = 77
@@ -314,6 +314,7 @@ class CommitDone(Reply, frozen=True, array_like=True):
     sync_ms: int
     before: int = 0
     last: int = 0
+    moment: Micros = Micros(0)
 
 
 REPLIES: dict[int, type[Reply]] = {

@@ -325,6 +325,8 @@ class Commit(Request, frozen=True, array_like=True):
     another is refused. 0: not said.
     `required`: refused (`unwanted`) where a topic would not store its pieces because nobody would
     get them.
+    `after`: a number that the owner has committed, as the committer knows, and `after_moment` when
+    (0: it does not know); refused (`history_lost`) where the server does not have that commit.
     """
 
     opcode = 17
@@ -340,6 +342,8 @@ class Commit(Request, frozen=True, array_like=True):
     follows: bool = False
     required: bool = False
     contents: int = 0
+    after: int = 0
+    after_moment: Micros = Micros(0)
 
 
 class DropStage(Request, frozen=True, array_like=True):
