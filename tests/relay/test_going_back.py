@@ -9,6 +9,7 @@ from tests.e2e.processes import until
 from tests.relay.homes import Home
 from tests.relay.test_stops import go_on, payloads, seen, until_stopped
 
+import oncemq
 from oncemq import Client, Relay, testing
 from oncemq.core.records import Retention
 from oncemq.databases.outbox_schema import has_notes, make_tables
@@ -116,3 +117,13 @@ def test_a_relay_goes_on_without_the_column(
 
 
 KINDS = ("sqlite", "postgresql")
+
+
+def test_looking_for_the_column_leaves_no_transaction_open(home: Home) -> None:
+    """The connection is the user's, and may begin transactions by itself."""
+    with closing(home.connect()) as connection:
+        oncemq.outbox(connection).create()
+        is_open = getattr(connection, "in_transaction", None)
+        if is_open is None:
+            is_open = connection.info.transaction_status != 0  # PQTRANS_IDLE
+        assert not is_open

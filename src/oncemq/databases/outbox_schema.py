@@ -169,6 +169,7 @@ def make_tables(kind: Kind) -> Work[None]:
                 yield Ask("SELECT pg_advisory_xact_lock(hashtext('oncemq_outbox'))", {})
             for statement in _STATEMENTS[kind]:
                 yield Tell(statement, {})
+        wanting = not (yield from has_notes(kind)) and bool((yield Ask(_MAY_ALTER[kind], {})))
     except Exception as error:
         yield Bound.ROLLBACK
         raise DatabaseRefused(
@@ -176,7 +177,7 @@ def make_tables(kind: Kind) -> Work[None]:
             f"the SQL that `once relay schema {kind}` prints"
         ) from error
     yield Bound.COMMIT
-    if not (yield from has_notes(kind)) and (yield Ask(_MAY_ALTER[kind], {})):
+    if wanting:
         try:
             yield Bound.BEGIN
             for statement in _ALTER[kind]:
