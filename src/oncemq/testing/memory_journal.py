@@ -7,10 +7,12 @@ survives a power cut, too.
 from collections.abc import Iterable
 
 from oncemq.client import memory_journal
+from oncemq.client.endings import Ended
 from oncemq.client.journal_schema import CLAIMS_KEPT
 from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
 
 
@@ -46,10 +48,10 @@ class MemoryJournal(memory_journal.MemoryJournal):
             else:
                 self._cursors[topic] = self._cursors[topic][0], cursor
         for each in again:
-            self._cursors[each.topic] = each.subscription_id, each.cursor
-            self._ended = tuple(
-                one for one in self._ended if one.subscription_id != each.subscription_id
-            )
+            if each.cursor != NO_OFFSET:  # of a pattern there is none
+                self._cursors[each.topic] = each.subscription_id, each.cursor
+            self._ended = _without(each.subscription_id, self._ended)
+            self._untaken = _without(each.subscription_id, self._untaken)
         self._synced = self.cursors()
         self.know(log)
 
@@ -65,9 +67,9 @@ class MemoryJournal(memory_journal.MemoryJournal):
         if synced:
             self._synced = self.cursors()
 
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+    def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
-        super().forget(client_epoch, topics)
+        super().forget(client_epoch, ended)
         self._synced = self.cursors()
 
     def cut(self) -> None:
@@ -82,6 +84,11 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._log = self._log
         other._cursors = dict(self._cursors)
         other._ended = self._ended
+        other._untaken = self._untaken
         other._grants = self._grants
         other._synced = dict(self._cursors)
         return other
+
+
+def _without(subscription_id: SubscriptionId, ended: tuple[Settled, ...]) -> tuple[Settled, ...]:
+    return tuple(each for each in ended if each.subscription_id != subscription_id)
