@@ -93,6 +93,19 @@ def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     assert memory.known() == Known(NO_LOG, {}, (ended,), starts)  # one that goes back has it again
 
 
+def test_one_whose_end_nobody_noted_has_ended_when_another_has_its_place(memory: Memory) -> None:
+    """Killed before the answer to its unsubscribe, it subscribed again: two cursors, one topic."""
+    memory.granted(Epoch(1), 1)
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(4))])
+    memory.settle(Epoch(1), [("a", SubscriptionId(8), Offset(1))])
+    known = memory.known()
+    assert (known.cursors, known.ended) == (
+        {"a": (8, 1)},
+        (Settled("a", SubscriptionId(7), Offset(4)),),
+    )
+
+
 def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:
     memory.granted(Epoch(2), 1)
     memory.settle(Epoch(2), [("a", SubscriptionId(7), Offset(3))])

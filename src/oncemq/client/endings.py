@@ -1,9 +1,10 @@
 """Subscriptions that ended, as a client's state database keeps them: a server that goes back in
 time has them again.
 
-Laws: one that had a cursor is kept with it; one of which nothing was taken, and a pattern, by its
-identity alone. The last ones of each kind are kept. Identities are never given twice, so that a
-subscription that was made anew is never taken for the one that ended. Each row has a checksum.
+Laws: one that had a cursor is kept with it, also where its end is only seen by the cursor of the
+next one; one of which nothing was taken, and a pattern, by its identity alone. The last ones of
+each kind are kept. Identities are never given twice, so that a subscription that was made anew is
+never taken for the one that ended. Each row has a checksum.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,6 +31,17 @@ CREATE TABLE IF NOT EXISTS untaken (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     name TEXT NOT NULL, subscription_id INTEGER NOT NULL, checksum INTEGER
 )
+"""
+# The cursor of another subscription takes the place of one whose end nobody noted: the process was
+# killed before it had the answer. As a trigger it is of the statement that settles.
+REPLACED = f"""
+CREATE TRIGGER IF NOT EXISTS replaced BEFORE UPDATE ON cursors
+WHEN OLD.subscription_id <> NEW.subscription_id
+BEGIN
+    INSERT INTO ended (topic, subscription_id, cursor, checksum)
+    VALUES (OLD.topic, OLD.subscription_id, OLD.cursor, OLD.checksum);
+    DELETE FROM ended WHERE number <= (SELECT MAX(number) FROM ended) - {ENDED_KEPT};
+END
 """
 UNTAKEN_CHECKSUM = "row_checksum(CAST(name AS BLOB), subscription_id)"
 END = """
@@ -60,9 +72,10 @@ class Endings:
         self._verify = verify
 
     def open(self) -> None:
-        """Make the tables, where they are not there yet."""
+        """Make the tables, where they are not there yet; `cursors` is."""
         self._rows(ENDED)
         self._rows(UNTAKEN)
+        self._rows(REPLACED)
 
     def note(self, client_epoch: Epoch, ended: Ended) -> None:
         """These ended: their cursors go. Of a client that is not current, nothing is noted."""

@@ -77,6 +77,8 @@ class MemoryJournal:
         if client_epoch != self._client_epoch:
             raise Fenced("a newer client with the same id uses this state; this one must stop")
         for topic, subscription_id, cursor in moved:
+            if topic in self._cursors and self._cursors[topic][0] != subscription_id:
+                self._end(topic)  # nobody noted it
             self._cursors[topic] = (subscription_id, cursor)
 
     def forget(self, client_epoch: Epoch, ended: Ended) -> None:
@@ -85,12 +87,14 @@ class MemoryJournal:
             return
         for name, subscription_id in ended:
             if name in self._cursors:
-                with_cursor = Settled(name, *self._cursors.pop(name))
-                self._ended = (*self._ended, with_cursor)[-ENDED_KEPT:]
+                self._end(name)
             noted = {NO_SUBSCRIPTION, *(each.subscription_id for each in self.ended())}
             if subscription_id not in noted:
                 untaken = Settled(name, subscription_id, NO_OFFSET)
                 self._untaken = (*self._untaken, untaken)[-UNTAKEN_KEPT:]
+
+    def _end(self, topic: str) -> None:
+        self._ended = (*self._ended, Settled(topic, *self._cursors.pop(topic)))[-ENDED_KEPT:]
 
     def ended(self) -> tuple[Settled, ...]:
         """Subscriptions that ended, the last ones: a server that goes back has them again."""

@@ -21,7 +21,7 @@ class MemoryJournal(memory_journal.MemoryJournal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._synced = self.cursors()
+        self._sync()
 
     def log(self) -> LogSeen:
         """The log that this state is about."""
@@ -52,7 +52,7 @@ class MemoryJournal(memory_journal.MemoryJournal):
                 self._cursors[each.topic] = each.subscription_id, each.cursor
             self._ended = _without(each.subscription_id, self._ended)
             self._untaken = _without(each.subscription_id, self._untaken)
-        self._synced = self.cursors()
+        self._sync()
         self.know(log)
 
     def settle(
@@ -65,16 +65,19 @@ class MemoryJournal(memory_journal.MemoryJournal):
         """Move cursors, all or none; only for the client that is current."""
         super().settle(client_epoch, moved, synced=synced)
         if synced:
-            self._synced = self.cursors()
+            self._sync()
 
     def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
         super().forget(client_epoch, ended)
-        self._synced = self.cursors()
+        self._sync()
 
     def cut(self) -> None:
         """The power fails: what was not synced is gone."""
-        self._cursors = dict(self._synced)
+        self._cursors, self._ended = dict(self._synced[0]), self._synced[1]
+
+    def _sync(self) -> None:
+        self._synced = self.cursors(), self._ended
 
     def copy(self) -> "MemoryJournal":
         """The journal as a backup taken now would have it."""
@@ -86,7 +89,7 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._ended = self._ended
         other._untaken = self._untaken
         other._grants = self._grants
-        other._synced = dict(self._cursors)
+        other._sync()
         return other
 
 

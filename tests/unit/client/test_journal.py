@@ -216,6 +216,7 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     journal.settle(Epoch(3), [place("orders", 7)])
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
+        database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("DROP TABLE log")
@@ -240,6 +241,7 @@ def test_a_journal_of_format_2_is_taken_over_and_has_checksums_from_then_on(
     journal.know(here)
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
+        database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors", "log"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("PRAGMA user_version = 2")
