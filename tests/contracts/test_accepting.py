@@ -37,7 +37,7 @@ def state(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[State]:
             ("c", SubscriptionId(9), Offset(4)),
         ],
     )
-    made.forget(Epoch(2), ["c"])
+    made.forget(Epoch(2), [("c", SubscriptionId(9))])
     made.claim(20)
     yield made
     if isinstance(made, Journal):
@@ -88,3 +88,18 @@ def test_it_takes_its_id_over_anew_and_nobody_of_before_may_write(state: State) 
 def test_nothing_to_accept_is_accepted_as_well(state: State) -> None:
     state.accept(HERE, [], [])
     assert (state.cursors(), state.ended()) == ({"a": (7, 3), "b": (8, 5)}, (ENDED,))
+
+
+def test_of_what_had_ended_with_nothing_taken_a_topic_gets_a_cursor_and_a_pattern_none(
+    state: State,
+) -> None:
+    untaken = [("d", SubscriptionId(11)), ("e", SubscriptionId(12)), ("x.*", SubscriptionId(13))]
+    state.forget(Epoch(2), untaken)
+    nothing = Offset(-1)
+    again = [
+        Settled("d", SubscriptionId(11), Offset(6)),
+        Settled("x.*", SubscriptionId(13), nothing),
+    ]
+    state.accept(HERE, [], again)
+    assert state.cursors() == {"a": (7, 3), "b": (8, 5), "d": (11, 6)}
+    assert state.ended() == (ENDED, Settled("e", SubscriptionId(12), nothing))

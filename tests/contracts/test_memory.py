@@ -10,7 +10,7 @@ from oncemq.client.memory_journal import MemoryJournal as ProcessJournal
 from oncemq.client.state import Known, Memory, Standing
 from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
+from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 from oncemq.testing.memory_journal import MemoryJournal
@@ -86,15 +86,43 @@ def test_a_grant_gives_the_log_and_the_cursors_as_they_are_by_then(memory: Memor
 def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.granted(Epoch(1), 1)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
-    memory.forget(Epoch(1), ["a", "unknown"])
-    memory.forget(Epoch(1), ["unknown"])
+    memory.forget(Epoch(1), [("a", SubscriptionId(7)), ("unknown", NO_SUBSCRIPTION)])
+    memory.forget(Epoch(1), [("unknown", NO_SUBSCRIPTION)])
     ended = Settled("a", SubscriptionId(7), Offset(3))
     starts = (Grant(1, Epoch(1)),)
     assert memory.known() == Known(NO_LOG, {}, (ended,), starts)  # one that goes back has it again
 
 
+def test_one_whose_end_nobody_noted_has_ended_when_another_has_its_place(memory: Memory) -> None:
+    """Killed before the answer to its unsubscribe, it subscribed again: two cursors, one topic."""
+    memory.granted(Epoch(1), 1)
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
+    memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(4))])
+    memory.settle(Epoch(1), [("a", SubscriptionId(8), Offset(1))])
+    known = memory.known()
+    assert (known.cursors, known.ended) == (
+        {"a": (8, 1)},
+        (Settled("a", SubscriptionId(7), Offset(4)),),
+    )
+
+
 def test_a_client_that_was_fenced_does_not_forget_the_newer_ones_cursor(memory: Memory) -> None:
     memory.granted(Epoch(2), 1)
     memory.settle(Epoch(2), [("a", SubscriptionId(7), Offset(3))])
-    memory.forget(Epoch(1), ["a"])
-    assert memory.known().cursors == {"a": (7, 3)}
+    memory.forget(Epoch(1), [("a", SubscriptionId(7)), ("b", SubscriptionId(8))])
+    assert (memory.known().cursors, memory.known().ended) == ({"a": (7, 3)}, ())
+
+
+def test_one_that_ended_with_nothing_taken_and_a_pattern_are_known_by_their_identities(
+    memory: Memory,
+) -> None:
+    memory.granted(Epoch(1), 1)
+    memory.settle(Epoch(1), [("c", SubscriptionId(5), Offset(3))])
+    for _ in range(2):  # one is noted once
+        memory.forget(Epoch(1), [("a", SubscriptionId(7))])
+    memory.forget(Epoch(1), [("a.*", SubscriptionId(8)), ("b", NO_SUBSCRIPTION)])
+    memory.forget(Epoch(1), [("c", SubscriptionId(6))])  # another one than it has a cursor of
+    ended = [("c", 5, 3), ("a", 7, -1), ("a.*", 8, -1), ("c", 6, -1)]
+    assert memory.known().ended == tuple(
+        Settled(name, SubscriptionId(id), Offset(at)) for name, id, at in ended
+    )

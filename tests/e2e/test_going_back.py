@@ -221,6 +221,40 @@ def test_what_was_taken_before_a_subscription_ended_does_not_come_again(
     assert site.take() == ["new 0", "new 1"]
 
 
+@pytest.mark.parametrize("go_back", [restore, put_back])
+def test_one_that_ended_with_nothing_taken_and_a_pattern_are_told_and_can_be_ended_again(
+    site: Site, go_back: Callable[[Site], None]
+) -> None:
+    """They would hold messages for good; processes that end them did not make them."""
+    with site.client("reader") as reader:
+        reader.subscribe("t")
+        reader.subscribe("x.*")
+    site.put(2, "old")
+    site.keep("copy")
+    site.start()
+    with site.client("reader") as reader:
+        for name in ("t", "x.*"):
+            assert reader.unsubscribe(name)
+    go_back(site)
+    with site.client("shop") as shop:
+        shop.put("x.a", b"made by the pattern")
+    with pytest.raises(HistoryLost, match=r"had ended are there again: 't', 'x\.\*'"):
+        site.take()
+    shown = site.accept("reader", "--yes")
+    assert shown.code == 0
+    assert "t: the client had ended this subscription, and the server has it again" in shown.text
+    assert "it goes on from 0 (once unsubscribe t ends it)" in shown.text
+    assert "x.*: the client had ended this pattern, and the server has it again" in shown.text
+    assert "(once unsubscribe 'x.*' ends it, and them)" in shown.text
+    assert site.take() == ["old 0", "old 1"]
+    who = "--id", "reader", "--state", str(site.home / "reader"), "--server", site.address
+    for name in ("t", "x.*"):
+        assert site.once("unsubscribe", name, *who).code == 0
+    with site.client("reader") as reader:
+        assert reader.subscriptions(client="reader") == []
+    assert "nothing was changed" in site.accept("reader").text
+
+
 def test_puts_recorded_on_another_branch_are_not_taken_for_those_that_have_their_numbers(
     site: Site,
 ) -> None:

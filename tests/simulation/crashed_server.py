@@ -361,7 +361,8 @@ class Machine:
         seat = self.ledger.topic(name).seats[client]
         seat.ended = None
         reply = self.now_and(Unsubscribe(client, Epoch(self.ledger.epochs[client]), name))
-        assert reply == Unsubscribed(True)
+        assert isinstance(reply, Unsubscribed)
+        assert reply.ended
         seat.ended = True
 
     def delete(self, name: str) -> None:

@@ -101,7 +101,7 @@ def forget(session: Session, id: str, end_subscriptions: bool) -> None:
 
 
 def _lines(loss: "Loss") -> list[str]:
-    from oncemq.client.lost import goes_on_again_at, goes_on_at
+    from oncemq.client.lost import again_in_words, goes_on_at
     from oncemq.core.generations import in_words
 
     lines: list[str] = []
@@ -133,11 +133,7 @@ def _lines(loss: "Loss") -> list[str]:
                 f"{lost.topic}: {taken} taken at {place} to {lost.known - 1} are lost; it goes on "
                 f"from {place}"
             )
-    lines += [
-        f"{again.topic}: the client had ended this subscription, and the server has it again; it "
-        f"goes on from {goes_on_again_at(again)} (once unsubscribe {again.topic} ends it)"
-        for again in loss.again
-    ]
+    lines += map(again_in_words, loss.again)
     for numbers in loss.numbers:
         lost_puts = numbers.acknowledged - numbers.last_sequence
         if lost_puts > 0:

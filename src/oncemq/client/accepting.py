@@ -88,8 +88,9 @@ def questions(client: ClientId, journal: Accepting, slots: Iterable[Slot]) -> li
     ]
     whose = client, journal.log().generation, journal.last_epoch()
     asked = [Compare(*whose, tuple(cursors[page]), tuple(numbers[page])) for page in pages]
-    if ended := journal.ended():
-        asked.append(Compare(*whose, ended=ended))
+    ended = journal.ended()
+    parts = [ended[first : first + PAGE] for first in range(0, len(ended), PAGE)]
+    asked += [Compare(*whose, ended=part) for part in parts]
     starts = {"grants": journal.grants(), "claims": journal.claims()[:PAGE]}
     return [msgspec.structs.replace(each, **starts) for each in asked]  # they say whose it all is
 

@@ -20,11 +20,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from oncemq.client.endings import Ended, Endings
 from oncemq.client.journal_schema import (
     CHECKSUMS,
-    END,
-    ENDED,
-    ENDED_KEPT,
     FORGET_GRANTS,
     FORMAT,
     GRANT,
@@ -42,6 +40,7 @@ from oncemq.core.client_requests import Grant
 from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
@@ -72,6 +71,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from error
         self._db.create_function("row_checksum", -1, _checksum, deterministic=True)
+        self._endings = Endings(self._rows, self._verify)
         try:
             self._open(directory, client)
         except BaseException:
@@ -96,7 +96,7 @@ class Journal:
         if version < FORMAT:  # a new one, or an older one: what it has stays as it is
             with self._transaction():
                 self._bring_up_to_date()
-        self._rows(ENDED)
+        self._endings.open()
         self._rows(GRANTS)
         if self._rows(STRANGE):
             raise self._damaged("a value is not of its type")
@@ -215,9 +215,10 @@ class Journal:
                 else:
                     self._rows("UPDATE cursors SET cursor = ? WHERE topic = ?", cursor, topic)
             for topic, subscription_id, cursor in map(msgspec.structs.astuple, restored):
-                row = (topic, subscription_id, cursor)
-                self._rows("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, 0)", *row)
-                self._rows("DELETE FROM ended WHERE subscription_id = ?", subscription_id)
+                self._endings.is_again(subscription_id)
+                if cursor != NO_OFFSET:  # of a pattern there is none
+                    row = (topic, subscription_id, cursor)
+                    self._rows("INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, 0)", *row)
             self._rows(f"UPDATE cursors SET checksum = {CHECKSUMS['cursors']}")
             self._know(log)
 
@@ -256,29 +257,14 @@ class Journal:
 
         self._write(body, alone=len(rows) == 1)
 
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+    def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
-        ended = list(topics)
-
-        def body() -> None:
-            for topic in ended:
-                self._rows(END, topic, client_epoch)
-                self._rows(
-                    "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?",
-                    topic,
-                    client_epoch,
-                )
-            self._rows(
-                "DELETE FROM ended WHERE number <= (SELECT MAX(number) FROM ended) - ?", ENDED_KEPT
-            )
-
-        self._write(body)
+        gone = list(ended)
+        self._write(lambda: self._endings.note(client_epoch, gone))
 
     def ended(self) -> tuple[Settled, ...]:
         """Subscriptions that ended, the last ones: a server that goes back has them again."""
-        self._verify("ended")
-        rows = self._rows("SELECT topic, subscription_id, cursor FROM ended ORDER BY number")
-        return tuple(Settled(topic, SubscriptionId(id), Offset(at)) for topic, id, at in rows)
+        return self._endings.known()
 
     def claims(self) -> tuple[int, ...]:
         """Starts that nobody has heard of yet, oldest first."""

@@ -1,7 +1,8 @@
 """The tables of a client's state database, and what is written to them as one statement."""
 
+from oncemq.client.endings import UNTAKEN_CHECKSUM
+
 FORMAT = 3
-ENDED_KEPT = 1_000  # subscriptions that ended; older ones are not known any more
 GRANTS_KEPT = 1_000  # starts, of all branches of the log's history; older ones are not known
 STARTS_KEPT = 50  # of these, on the branch that the state is on
 CLAIMS_KEPT = 50  # the oldest without an answer, when the state leaves a branch
@@ -27,22 +28,9 @@ CREATE TABLE IF NOT EXISTS log (
 )
 """
 TABLES = (CLIENT, CLAIMS, CURSORS, LOG)
-# In every format: subscriptions that ended, with the cursor that they had. Older versions do not
-# look at them.
-ENDED = """
-CREATE TABLE IF NOT EXISTS ended (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    topic TEXT NOT NULL, subscription_id INTEGER NOT NULL, cursor INTEGER NOT NULL,
-    checksum INTEGER
-)
-"""
-END = """
-INSERT INTO ended (topic, subscription_id, cursor, checksum)
-SELECT topic, subscription_id, cursor, checksum FROM cursors
-WHERE topic = ? AND (SELECT epoch FROM client) = ?
-"""
-# In every format, as well: starts that were let in, so that a state that has left a branch of the
-# log's history is told from an old copy when it comes there again. Epoch and moment are 0 then.
+# In every format, as the tables of `endings` are: starts that were let in, so that a state that has
+# left a branch of the log's history is told from an old copy when it comes there again. Epoch and
+# moment are 0 then.
 GRANTS = """
 CREATE TABLE IF NOT EXISTS grants (
     number INTEGER PRIMARY KEY,
@@ -97,6 +85,7 @@ CHECKSUMS = {
 # Of tables that have had theirs from the beginning.
 VERIFIED = CHECKSUMS | {
     "ended": CHECKSUMS["cursors"],
+    "untaken": UNTAKEN_CHECKSUM,
     "grants": "row_checksum(nonce, epoch, moment)",
 }
 # SQLite keeps what it is given: a damaged page may hold text where there was a number.

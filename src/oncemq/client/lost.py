@@ -109,5 +109,24 @@ def goes_on_at(lost: LostCursor) -> Offset | None:
 
 
 def goes_on_again_at(again: ThereAgain) -> Offset:
-    """Where the subscription goes on that had ended: nothing that the client took comes again."""
-    return again.cursor if again.agreed == NO_OFFSET else min(again.agreed, again.known)
+    """Where the subscription goes on that had ended: nothing that the client took comes again.
+
+    Where it took nothing, the server's own cursor stands; NO_OFFSET: it is a pattern.
+    """
+    if NO_OFFSET in (again.agreed, again.known):
+        return again.cursor
+    return min(again.agreed, again.known)
+
+
+def again_in_words(again: ThereAgain) -> str:
+    """What it is, where it goes on, and how a person ends it."""
+    place, command = goes_on_again_at(again), shlex.join(["once", "unsubscribe", again.topic])
+    if place == NO_OFFSET:
+        return (
+            f"{again.topic}: the client had ended this pattern, and the server has it again; it "
+            f"goes on, also with the subscriptions that it makes ({command} ends it, and them)"
+        )
+    return (
+        f"{again.topic}: the client had ended this subscription, and the server has it again; it "
+        f"goes on from {place} ({command} ends it)"
+    )

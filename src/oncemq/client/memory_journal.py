@@ -7,12 +7,14 @@ its epoch anew with each start, and fences the one before.
 import secrets
 from collections.abc import Iterable
 
-from oncemq.client.journal_schema import ENDED_KEPT, GRANTS_KEPT, UNHEARD_KEPT
+from oncemq.client.endings import ENDED_KEPT, UNTAKEN_KEPT, Ended
+from oncemq.client.journal_schema import GRANTS_KEPT, UNHEARD_KEPT
 from oncemq.client.state import Known, Standing, State
 from oncemq.core.client_requests import Grant
 from oncemq.core.generations import UNKNOWN
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Micros, Offset, SubscriptionId
+from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Micros, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 
@@ -26,6 +28,7 @@ class MemoryJournal:
         self._log = NO_LOG
         self._cursors: dict[str, tuple[SubscriptionId, Offset]] = {}
         self._ended: tuple[Settled, ...] = ()
+        self._untaken: tuple[Settled, ...] = ()  # ended, too: without a cursor, and patterns
         self._grants: tuple[Grant, ...] = ()
 
     def last_epoch(self) -> Epoch:
@@ -53,7 +56,7 @@ class MemoryJournal:
 
     def known(self) -> Known:
         """All that this client knows of its server's log."""
-        return Known(self._log, self.cursors(), self._ended, self._grants)
+        return Known(self._log, self.cursors(), self.ended(), self._grants)
 
     def know(self, log: LogSeen) -> None:
         """The log that the cursors are of."""
@@ -74,19 +77,28 @@ class MemoryJournal:
         if client_epoch != self._client_epoch:
             raise Fenced("a newer client with the same id uses this state; this one must stop")
         for topic, subscription_id, cursor in moved:
+            if topic in self._cursors and self._cursors[topic][0] != subscription_id:
+                self._end(topic)  # nobody noted it
             self._cursors[topic] = (subscription_id, cursor)
 
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+    def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
-        if client_epoch == self._client_epoch:
-            for topic in topics:
-                if topic in self._cursors:
-                    ended = Settled(topic, *self._cursors.pop(topic))
-                    self._ended = (*self._ended, ended)[-ENDED_KEPT:]
+        if client_epoch != self._client_epoch:
+            return
+        for name, subscription_id in ended:
+            if name in self._cursors:
+                self._end(name)
+            noted = {NO_SUBSCRIPTION, *(each.subscription_id for each in self.ended())}
+            if subscription_id not in noted:
+                untaken = Settled(name, subscription_id, NO_OFFSET)
+                self._untaken = (*self._untaken, untaken)[-UNTAKEN_KEPT:]
+
+    def _end(self, topic: str) -> None:
+        self._ended = (*self._ended, Settled(topic, *self._cursors.pop(topic)))[-ENDED_KEPT:]
 
     def ended(self) -> tuple[Settled, ...]:
         """Subscriptions that ended, the last ones: a server that goes back has them again."""
-        return self._ended
+        return (*self._ended, *self._untaken)
 
     def grants(self) -> tuple[Grant, ...]:
         """Starts of this state, oldest first."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncemq.client.checks import check_text
+from oncemq.client.endings import Ended
 from oncemq.client.paths import state_directory
 from oncemq.core.client_requests import Grant
 from oncemq.core.generations import UNKNOWN
@@ -46,7 +47,7 @@ class Known(NamedTuple):
 
     log: LogSeen
     cursors: dict[str, tuple[SubscriptionId, Offset]]
-    ended: tuple[Settled, ...] = ()  # subscriptions that ended since
+    ended: tuple[Settled, ...] = ()  # subscriptions that ended; NO_OFFSET: nothing was taken
     grants: tuple[Grant, ...] = ()  # starts, oldest first, by which branches are told apart
 
 
@@ -65,7 +66,7 @@ class Memory(Protocol):
         *,
         synced: bool = True,
     ) -> None: ...
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None: ...
+    def forget(self, client_epoch: Epoch, ended: Ended) -> None: ...
 
 
 class State:

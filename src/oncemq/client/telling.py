@@ -107,19 +107,20 @@ class Telling:
     def _forget(self, settled: tuple[Settled, ...], ended: Sequence[SubscriptionId]) -> None:
         """These ended at the server, and what it sent of them before has come before this."""
         engine, gone = self._engine, set(ended)
-        topics = [
-            each.topic
+        theirs = [
+            (each.topic, each.subscription_id)
             for each in settled
             if each.subscription_id in gone
             and engine.subscriber.is_current(each.topic, each.subscription_id)
         ]
-        if not topics:
+        if not theirs:
             return
         if engine.state.journal is not None and engine.client_epoch is not None:
             try:
-                engine.state.journal.forget(engine.client_epoch, topics)
+                engine.state.journal.forget(engine.client_epoch, theirs)
             except StorageRefused:
                 return  # it stays, on disk and so in memory, until it is asked about again
+        topics = [topic for topic, _ in theirs]
         engine.subscriber.ended(topics)
         for topic in topics:
             engine.listening.live.forget(topic)

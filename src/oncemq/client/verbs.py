@@ -12,7 +12,7 @@ from oncemq.client.checks import check_limit, check_offset, check_retention, che
 from oncemq.client.engine import Engine
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
-from oncemq.core.names import Epoch, Offset, TopicId
+from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Offset, SubscriptionId, TopicId
 from oncemq.core.patterns import is_pattern, matches
 from oncemq.core.records import Retention
 from oncemq.core.replies import (
@@ -121,10 +121,10 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     reply: Unsubscribed = yield from ask(
         engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
     )
-    ended = [topic, *reply.topics]  # of a pattern: what ended with it
+    ended = _ended(engine, topic, reply)
     if is_pattern(topic) and not reply.ended:
         ended += yield from _gone(engine, topic)
-    for name in ended:
+    for name, _ in ended:
         engine.forget_fetches(name)
         engine.subscriber.forget(name)
     if engine.state.journal is not None and engine.client_epoch is not None:
@@ -137,13 +137,30 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     return reply.ended
 
 
-def _gone(engine: Engine, pattern: str) -> Verb[list[str]]:
+def _ended(engine: Engine, topic: str, reply: Unsubscribed) -> list[tuple[str, SubscriptionId]]:
+    """What has ended: as the server says it, or (its first answer was lost) as this client knows.
+
+    What ended with a pattern is not noted by itself: who hears of the pattern hears of it.
+    """
+    known = engine.subscriber
+    mine = known.patterns.get(topic) if is_pattern(topic) else known.subscription(topic)
+    own, *made = reply.subscription_ids or (NO_SUBSCRIPTION,)
+    own = own or mine or NO_SUBSCRIPTION
+    theirs = made if made and own == NO_SUBSCRIPTION else [NO_SUBSCRIPTION] * len(reply.topics)
+    return [(topic, own), *zip(reply.topics, theirs, strict=True)]
+
+
+def _gone(engine: Engine, pattern: str) -> Verb[list[tuple[str, SubscriptionId]]]:
     """What of a pattern this client takes for subscribed and is not: the answer was lost."""
     found = yield from subscriptions(engine, None, engine.client)
     there = {(each.topic, each.subscription_id) for each in found}
     known = engine.subscriber
-    mine = [(name, known.subscription(name)) for name in known.topics if matches(pattern, name)]
-    return [name for name, subscription_id in mine if (name, subscription_id) not in there]
+    mine = [
+        (name, known.subscription(name) or NO_SUBSCRIPTION)
+        for name in known.topics
+        if matches(pattern, name)
+    ]
+    return [each for each in mine if each not in there]
 
 
 def unsubscribe_all(engine: Engine) -> Verb[int]:

@@ -54,7 +54,8 @@ class LostCommits(msgspec.Struct, frozen=True, array_like=True):
 class ThereAgain(msgspec.Struct, frozen=True, array_like=True):
     """A subscription that ended in the future that was lost, and that the server has again.
 
-    `known`, `agreed`, `cursor`: as in LostCursor.
+    `known`, `agreed`, `cursor`: as in LostCursor. `known` is -1 where the client took nothing of
+    it; of a pattern (`topic` is its text) all three are -1.
     """
 
     topic: str

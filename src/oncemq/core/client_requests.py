@@ -38,7 +38,8 @@ class Compare(Request, frozen=True, array_like=True):
 
     `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
     `commits`: of its transactions, as far as the server still has to know them. `ended`: of
-    subscriptions that it knows to have ended. `grants`: starts of its state, oldest first: the
+    subscriptions that it knows to have ended, at -1 where nothing was taken, and of patterns, by
+    their text. `grants`: starts of its state, oldest first: the
     newest ones of each branch of history that it was let in on. `claims`: nonces of starts that
     nobody has heard of yet.
     """

@@ -164,7 +164,10 @@ def _parted_cursor(shard: Shard, question: Compare, known: Settled) -> LostCurso
 
 
 def _there_again(shard: Shard, question: Compare, *, parted: bool) -> Iterator[ThereAgain]:
-    """Subscriptions that ended in the future that was lost: they give what was taken before."""
+    """Subscriptions and patterns that ended in the future that was lost.
+
+    They give what was taken before, or hold what nobody wants; patterns make new ones.
+    """
     is_sure = not parted and question.generation < shard.generation
     for known in question.ended:
         found = _subscribed(shard, question, known)
@@ -174,6 +177,9 @@ def _there_again(shard: Shard, question: Compare, *, parted: bool) -> Iterator[T
             yield ThereAgain(
                 known.topic, subscription.id, known.cursor, agreed, subscription.cursor
             )
+        elif shard.patterns.of(question.client).get(known.topic) == known.subscription_id:
+            nowhere = NO_OFFSET, NO_OFFSET, NO_OFFSET  # it has no cursor; what it made has
+            yield ThereAgain(known.topic, known.subscription_id, *nowhere)
 
 
 def _subscribed(

@@ -209,12 +209,13 @@ class Membership:
         topic = self._shard.by_name.get(unsubscribe.topic)
         if topic is None or client not in topic.subscriptions:
             return Unsubscribed(False)
+        identity = topic.subscriptions[client].id
         self._scribe.write(step, SubscriptionEnded(topic.id, client))
         waiter = self._waiting.take((client, topic.name))
         if waiter is not None:
             refused = Refused("not_subscribed", f"the subscription on {topic.name!r} has ended")
             self._scribe.answer(step, waiter.caller, refused)
-        return Unsubscribed(True)
+        return Unsubscribed(True, subscription_ids=(identity,))
 
     def _name(self, step: Step, topic: Topic, there: Subscription, now: Micros) -> None:
         """What a pattern made is asked for by name as well: it outlives the pattern."""

@@ -141,6 +141,8 @@ class Unsubscribed(Reply, frozen=True, array_like=True, repr_omit_defaults=True)
     opcode = 70
     ended: bool
     topics: tuple[str, ...] = ()  # of a pattern: those whose subscriptions ended with it
+    # What ended: the topic's or the pattern's own (0: there was none), then of each of `topics`.
+    subscription_ids: tuple[SubscriptionId, ...] = ()
 
 
 class Done(Reply, frozen=True, array_like=True, repr_omit_defaults=True):

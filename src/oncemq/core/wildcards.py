@@ -7,7 +7,7 @@ that is there has all it made, also when the power failed in the middle of it; w
 left behind is ended by whoever asks about the pattern next.
 """
 
-from oncemq.core.names import ClientId, Micros, Offset, SubscriptionId, TopicId
+from oncemq.core.names import NO_SUBSCRIPTION, ClientId, Micros, Offset, SubscriptionId, TopicId
 from oncemq.core.patterns import among, is_pattern, matches, pattern_fault
 from oncemq.core.records import (
     PatternSubscribed,
@@ -68,21 +68,24 @@ class Wildcards:
 
     def unsubscribe(self, step: Step, client: ClientId, pattern: str) -> Reply:
         """End a pattern and what only it holds."""
-        there = pattern in self._shard.patterns.of(client)
+        identity = self._shard.patterns.of(client).get(pattern, NO_SUBSCRIPTION)
+        there = identity != NO_SUBSCRIPTION
         if there:  # first: if the power fails in between, what it made is seen to be orphaned
             self._scribe.write(step, PatternUnsubscribed(client, pattern))
         ended = self._end_orphans(step, client, pattern)
-        if there or ended:
-            self._tell(step, client, ended)
-        return Unsubscribed(there, tuple(ended))
+        if not there and not ended:
+            return Unsubscribed(False)
+        self._tell(step, client, list(ended))
+        return Unsubscribed(there, tuple(ended), (identity, *ended.values()))
 
-    def _end_orphans(self, step: Step, client: ClientId, pattern: str) -> list[str]:
+    def _end_orphans(self, step: Step, client: ClientId, pattern: str) -> dict[str, SubscriptionId]:
         """End what patterns made and none holds any more: now, or when the power failed."""
-        ended: list[str] = []
+        ended: dict[str, SubscriptionId] = {}
         for topic in self._shard.subscribed(client, (pattern,)):
-            if topic.subscriptions[client].derived and not self._held(client, topic):
+            there = topic.subscriptions[client]
+            if there.derived and not self._held(client, topic):
                 self._scribe.write(step, SubscriptionEnded(topic.id, client))
-                ended.append(topic.name)
+                ended[topic.name] = there.id
         return ended
 
     def _refusal(self, subscribe: Subscribe, found: list[Topic]) -> Refused | None:

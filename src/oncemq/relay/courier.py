@@ -71,7 +71,7 @@ class Presence:
     ) -> None:
         raise AssertionError("a relay gets no messages")
 
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+    def forget(self, client_epoch: Epoch, ended: Iterable[tuple[str, SubscriptionId]]) -> None:
         raise AssertionError("a relay has no subscriptions")
 
 

@@ -7,10 +7,12 @@ survives a power cut, too.
 from collections.abc import Iterable
 
 from oncemq.client import memory_journal
+from oncemq.client.endings import Ended
 from oncemq.client.journal_schema import CLAIMS_KEPT
 from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
 
 
@@ -19,7 +21,7 @@ class MemoryJournal(memory_journal.MemoryJournal):
 
     def __init__(self) -> None:
         super().__init__()
-        self._synced = self.cursors()
+        self._sync()
 
     def log(self) -> LogSeen:
         """The log that this state is about."""
@@ -46,11 +48,11 @@ class MemoryJournal(memory_journal.MemoryJournal):
             else:
                 self._cursors[topic] = self._cursors[topic][0], cursor
         for each in again:
-            self._cursors[each.topic] = each.subscription_id, each.cursor
-            self._ended = tuple(
-                one for one in self._ended if one.subscription_id != each.subscription_id
-            )
-        self._synced = self.cursors()
+            if each.cursor != NO_OFFSET:  # of a pattern there is none
+                self._cursors[each.topic] = each.subscription_id, each.cursor
+            self._ended = _without(each.subscription_id, self._ended)
+            self._untaken = _without(each.subscription_id, self._untaken)
+        self._sync()
         self.know(log)
 
     def settle(
@@ -63,16 +65,19 @@ class MemoryJournal(memory_journal.MemoryJournal):
         """Move cursors, all or none; only for the client that is current."""
         super().settle(client_epoch, moved, synced=synced)
         if synced:
-            self._synced = self.cursors()
+            self._sync()
 
-    def forget(self, client_epoch: Epoch, topics: Iterable[str]) -> None:
+    def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
-        super().forget(client_epoch, topics)
-        self._synced = self.cursors()
+        super().forget(client_epoch, ended)
+        self._sync()
 
     def cut(self) -> None:
         """The power fails: what was not synced is gone."""
-        self._cursors = dict(self._synced)
+        self._cursors, self._ended = dict(self._synced[0]), self._synced[1]
+
+    def _sync(self) -> None:
+        self._synced = self.cursors(), self._ended
 
     def copy(self) -> "MemoryJournal":
         """The journal as a backup taken now would have it."""
@@ -82,6 +87,11 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._log = self._log
         other._cursors = dict(self._cursors)
         other._ended = self._ended
+        other._untaken = self._untaken
         other._grants = self._grants
-        other._synced = dict(self._cursors)
+        other._sync()
         return other
+
+
+def _without(subscription_id: SubscriptionId, ended: tuple[Settled, ...]) -> tuple[Settled, ...]:
+    return tuple(each for each in ended if each.subscription_id != subscription_id)

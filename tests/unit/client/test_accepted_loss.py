@@ -4,6 +4,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import pytest
@@ -210,3 +211,27 @@ def test_nothing_is_lost_only_when_nothing_at_all_is(
         PARTED in lost,
     )
     assert (loss.is_nothing, loss.is_another_log) == (nothing, another)
+
+
+@pytest.mark.parametrize("name", ["other", "other.*"])
+@pytest.mark.parametrize("answer_is_lost", [False, True])
+def test_what_a_client_ended_and_took_nothing_of_is_told_when_it_is_there_again(
+    world: Any, back: Any, asked: list[Any], name: str, answer_is_lost: bool
+) -> None:
+    reader, backup = world.client("reader"), world.directory / "backup"
+    reader.turn()
+    reader.run(verbs.subscribe(reader.engine, name, "new"))
+    shutil.rmtree(backup)
+    shutil.copytree(world.server.directory, backup)
+    lost = count(0 if answer_is_lost else 1)
+    reader.wire.lose = lambda _: next(lost) < 1
+    assert reader.run(verbs.unsubscribe(reader.engine, name)) is not answer_is_lost
+    reader.close()
+    back()
+    with files(world, "reader") as state:
+        loss = state.look("one", 5.0)
+        assert [(each.topic, each.known) for each in loss.again] == [(name, -1)]
+        state.accept(loss)
+    reader = world.client("reader")
+    reader.turn(12)
+    assert reader.run(verbs.unsubscribe(reader.engine, name)) is True

@@ -114,8 +114,8 @@ def test_numbers_go_on_behind_those_that_the_server_has(
 
 
 @pytest.mark.parametrize(
-    ("known", "agreed", "goes_on"), [(8, 6, 6), (8, 9, 8), (8, -1, 5)],
-    ids=["some is lost", "all is there", "nobody can say"],
+    ("known", "agreed", "goes_on"), [(8, 6, 6), (8, 9, 8), (8, -1, 5), (-1, 9, 5), (-1, -1, 5)],
+    ids=["some is lost", "all is there", "nobody can say", "nothing was taken", "neither"],
 )  # fmt: skip
 def test_a_subscription_that_had_ended_goes_on_where_nothing_comes_again(
     known: int, agreed: int, goes_on: int
@@ -130,3 +130,25 @@ def test_a_subscription_that_had_ended_goes_on_where_nothing_comes_again(
     assert not loss.is_nothing
     move(state, [], loss)
     assert state.moved == [HERE, Settled("old", SubscriptionId(4), Offset(goes_on))]
+
+
+def test_a_pattern_that_had_ended_goes_on_without_a_cursor() -> None:
+    state, nowhere = State(7), Offset(-1)
+    again = ThereAgain("x.*", SubscriptionId(4), nowhere, nowhere, nowhere)
+    answer = msgspec.structs.replace(compared(parted=False), again=(again,))
+    loss = loss_of(state, [answer])
+    assert not loss.is_nothing
+    move(state, [], loss)
+    assert state.moved == [HERE, Settled("x.*", SubscriptionId(4), nowhere)]
+
+
+def test_of_many_that_ended_each_question_has_a_page() -> None:
+    state, many = (
+        State(7),
+        tuple(
+            Settled(f"t{number}", SubscriptionId(number), Offset(-1)) for number in range(1, 2_001)
+        ),
+    )
+    state.ended = lambda: many  # type: ignore[method-assign]
+    asked = [each.ended for each in questions(ClientId("billing"), state, [])]
+    assert asked == [(), many[:1_000], many[1_000:]]

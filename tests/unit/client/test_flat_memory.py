@@ -208,7 +208,7 @@ class Life:
         found["unsent bytes"] = self.engine.outflow.unsent_bytes
         journal = self.engine.state.journal
         if journal is not None:
-            for table in ("claims", "cursors", "ended"):
+            for table in ("claims", "cursors", "ended", "untaken"):
                 ((rows,),) = journal._rows(f"SELECT COUNT(*) FROM {table}")
                 found[f"rows of {table}"] = rows
             outbox = journal.path.parent / "outbox"
@@ -226,7 +226,12 @@ def few(monkeypatch) -> None:
     """Limits that are reached in the first hours: what is held grows up to them."""
     for limit in (
         *("core.subscriber.TOLD_MAX", "client.telling.TOLD_MAX", "client.news.TOLD_MAX"),
-        *("client.journal.ENDED_KEPT", "client.unseen.KEPT", "client.discards.TOPICS_MAX"),
+        *(
+            "client.endings.ENDED_KEPT",
+            "client.endings.UNTAKEN_KEPT",
+            "client.unseen.KEPT",
+            "client.discards.TOPICS_MAX",
+        ),
     ):
         monkeypatch.setattr(f"oncemq.{limit}", FEW)
     monkeypatch.setattr("oncemq.client.outbox.ROTATE_BYTES", 20_000)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import oncemq
-from oncemq.client import journal as journal_module
+from oncemq.client import endings
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.client.journal_schema import STARTS_KEPT
 from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
+from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.request import Settled
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 
@@ -135,7 +135,7 @@ def test_nothing_to_settle_is_no_news(journal) -> None:
 def test_an_ended_subscription_is_forgotten(journal) -> None:
     journal.granted(Epoch(1), 0)
     journal.settle(Epoch(1), [place("orders", 3), place("refunds", 1)])
-    journal.forget(Epoch(1), ["orders"])
+    journal.forget(Epoch(1), [("orders", ID)])
     assert journal.cursors() == {"refunds": (ID, 1)}
 
 
@@ -179,7 +179,7 @@ def test_damage_that_shows_later_is_told_as_such(journal, directory) -> None:
     journal.granted(Epoch(1), 0)
     journal.settle(Epoch(1), [place(f"t{number}", 3) for number in range(2_000)])
     journal.close()
-    damage(directory / "state.db", at=8 * 4096)
+    damage(directory / "state.db", at=9 * 4096)
     after = Journal(directory, "billing")
     with pytest.raises(Corrupt, match="is damaged"):
         after.cursors()
@@ -216,6 +216,7 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     journal.settle(Epoch(3), [place("orders", 7)])
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
+        database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("DROP TABLE log")
@@ -240,6 +241,7 @@ def test_a_journal_of_format_2_is_taken_over_and_has_checksums_from_then_on(
     journal.know(here)
     journal.close()
     with sqlite3.connect(directory / "state.db") as database:
+        database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors", "log"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("PRAGMA user_version = 2")
@@ -322,12 +324,12 @@ def test_a_loss_is_accepted_as_a_whole(journal, directory) -> None:
 def test_subscriptions_that_ended_are_known_the_last_ones_until_they_are_there_again(
     journal, directory, monkeypatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "ENDED_KEPT", 2)
+    monkeypatch.setattr(endings, "ENDED_KEPT", 2)
     journal.granted(Epoch(3), 0)
     journal.settle(Epoch(3), [place(name, 7) for name in ("a", "b", "c", "d")])
-    journal.forget(Epoch(2), ["d"])  # a newer one is current
-    journal.forget(Epoch(3), ["a", "b"])
-    journal.forget(Epoch(3), ["c", "never"])
+    journal.forget(Epoch(2), [("d", ID)])  # a newer one is current
+    journal.forget(Epoch(3), [("a", ID), ("b", ID)])
+    journal.forget(Epoch(3), [("c", ID), ("never", NO_SUBSCRIPTION)])
     assert journal.ended() == (Settled("b", ID, Offset(7)), Settled("c", ID, Offset(7)))
     assert journal.granted(Epoch(3), 0).ended == journal.ended()
     journal.accept(LogSeen(b"log", Generation(2)), [], [Settled("b", ID, Offset(5))])
@@ -337,10 +339,51 @@ def test_subscriptions_that_ended_are_known_the_last_ones_until_they_are_there_a
     after.close()
 
 
+def test_of_subscriptions_that_ended_with_nothing_taken_the_last_ones_are_known(
+    journal, directory, monkeypatch
+) -> None:
+    monkeypatch.setattr(endings, "UNTAKEN_KEPT", 2)
+    journal.granted(Epoch(3), 0)
+    for name in ("a", "b", "c.*"):
+        journal.forget(Epoch(3), [(name, SubscriptionId(ord(name[0])))])
+    nothing = Offset(-1)
+    known = (
+        Settled("b", SubscriptionId(ord("b")), nothing),
+        Settled("c.*", SubscriptionId(ord("c")), nothing),
+    )
+    after = crashed(directory)
+    assert (after.ended(), after.known().ended) == (known, known)
+    after.close()
+
+
+def test_a_state_of_before_endings_without_a_cursor_were_noted_goes_on(journal, directory) -> None:
+    journal.granted(Epoch(3), 0)
+    journal.settle(Epoch(3), [place("a", 7)])
+    journal.forget(Epoch(3), [("a", ID)])
+    with closing(sqlite3.connect(directory / "state.db")) as db:
+        db.execute("DROP TABLE untaken")
+        db.commit()
+    after = crashed(directory)
+    assert after.ended() == (Settled("a", ID, Offset(7)),)
+    after.forget(Epoch(3), [("b", SubscriptionId(9))])
+    assert after.ended()[1:] == (Settled("b", SubscriptionId(9), Offset(-1)),)
+    after.close()
+
+
+def test_a_damaged_row_of_one_that_ended_with_nothing_taken_is_told(journal, directory) -> None:
+    journal.granted(Epoch(3), 0)
+    journal.forget(Epoch(3), [("a", ID)])
+    with closing(sqlite3.connect(directory / "state.db")) as db:
+        db.execute("UPDATE untaken SET name = 'b'")
+        db.commit()
+    with pytest.raises(Corrupt, match="a row of untaken"):
+        journal.ended()
+
+
 def test_a_damaged_row_of_a_subscription_that_ended_is_told(journal, directory) -> None:
     journal.granted(Epoch(3), 0)
     journal.settle(Epoch(3), [place("a", 7)])
-    journal.forget(Epoch(3), ["a"])
+    journal.forget(Epoch(3), [("a", ID)])
     with closing(sqlite3.connect(directory / "state.db")) as db:
         db.execute("UPDATE ended SET cursor = 9")
         db.commit()
@@ -395,7 +438,9 @@ WRITES: dict[str, Callable[[Journal], object]] = {
     "settle unsynced": lambda journal: journal.settle(
         Epoch(3), iter([place("orders", 5)]), synced=False
     ),
-    "forget": lambda journal: journal.forget(Epoch(3), iter(["orders"])),
+    "forget": lambda journal: journal.forget(
+        Epoch(3), iter([("orders", ID), ("nothing taken", SubscriptionId(9))])
+    ),
     "accept": lambda journal: journal.accept(
         LogSeen(b"log", Generation(2)), iter([("orders", Offset(1))])
     ),
@@ -419,7 +464,7 @@ def sicken(journal: Journal, often: int, *, kept: bool, code: int = FSYNC) -> Do
 
 def everything(directory: Path) -> list[object]:
     with closing(sqlite3.connect(directory / "state.db")) as db:
-        tables = ("client", "claims", "cursors", "log", "ended", "grants")
+        tables = ("client", "claims", "cursors", "log", "ended", "untaken", "grants")
         return [db.execute(f"SELECT * FROM {table}").fetchall() for table in tables]
 
 

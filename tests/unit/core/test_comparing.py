@@ -18,6 +18,7 @@ from oncemq.core.names import (
     ProducerId,
     Sequence,
     Serial,
+    SubscriptionId,
     TopicId,
 )
 from oncemq.core.records import (
@@ -55,6 +56,12 @@ def lost(desk: Desk, *cursors: tuple[str, int, int], generation: int = 1) -> Com
     answer = desk.ask(Compare(BILLING, Generation(generation), cursors=known))
     assert isinstance(answer, Compared)
     return answer
+
+
+def there_again(desk: Desk, question: Compare) -> tuple[ThereAgain, ...]:
+    answer = desk.ask(question)
+    assert isinstance(answer, Compared)
+    return answer.again
 
 
 def test_a_cursor_beyond_where_its_topic_ended_is_lost_however_much_was_put_since(desk) -> None:
@@ -112,6 +119,34 @@ def test_a_subscription_that_ended_is_not_lost_and_one_of_the_lost_future_is(des
     made = after.subscription("orders")
     assert made >> 32 == 8, "ids of the new generation are other ones"
     assert lost(after, ("orders", made, 0), generation=2).cursors == ()
+
+
+def test_one_that_ended_with_nothing_taken_and_a_pattern_are_told_when_they_are_there_again(
+    desk,
+) -> None:
+    orders = desk.subscription("orders")
+    pattern = desk.subscribe("x.*").subscription_id
+    desk.put("x.a", b"0")
+    upto = len(desk.records)
+    for name in ("orders", "x.*"):
+        desk.unsubscribe(name)
+    nothing = Offset(-1)
+    ended = (desk.settled("orders", orders, nothing), desk.settled("x.*", pattern, nothing))
+    question = Compare(BILLING, Generation(1), ended=ended)
+    assert there_again(desk, question) == ()
+    told = (
+        ThereAgain("orders", SubscriptionId(orders), nothing, Offset(0), Offset(0)),
+        ThereAgain("x.*", pattern, nothing, nothing, nothing),
+    )
+    after = gone_back(desk, upto)
+    assert there_again(after, question) == told
+    another = msgspec.structs.replace(question, client=ClientId("another"))
+    assert there_again(after, another) == ()
+    after.hello("billing", last=1)
+    for name in ("orders", "x.*"):
+        after.unsubscribe(name)
+        after.subscribe(name)  # other ones, of the same names
+    assert there_again(after, question) == ()
 
 
 def test_a_cursor_beyond_the_end_is_lost_within_a_generation_too_and_nobody_can_say_how_far(

@@ -78,15 +78,16 @@ def test_unsubscribing_ends_it_after_that_is_durable(desk) -> None:
     desk.subscribe("orders")
     step = desk.step(Unsubscribe(BILLING, desk.epoch("billing"), "orders"))
     assert step.writes == [Write(SubscriptionEnded(TopicId(TAG | 1), BILLING))]
-    assert (step.replies[0].answer, step.replies[0].after) == (Unsubscribed(True), 4)
+    ended = Unsubscribed(True, (), (SubscriptionId(TAG | 2),))
+    assert (step.replies[0].answer, step.replies[0].after) == (ended, 4)
     assert desk.get("orders").code == "not_subscribed"
 
 
 def test_a_late_copy_of_an_earlier_change_undoes_nothing(desk) -> None:
     granted = desk.epoch("billing")
-    desk.ask(Subscribe(BILLING, granted, "orders", number=1))
+    made = desk.ask(Subscribe(BILLING, granted, "orders", number=1)).subscription_id
     left = Unsubscribe(BILLING, granted, "orders", number=2)
-    assert desk.ask(left) == Unsubscribed(True)
+    assert desk.ask(left) == Unsubscribed(True, (), (made,))
     assert desk.ask(Subscribe(BILLING, granted, "orders", number=1)).code == "outdated"
     assert desk.ask(left) == Unsubscribed(False)  # the same once more: a retry
     again = desk.ask(Subscribe(BILLING, granted, "orders", number=3))

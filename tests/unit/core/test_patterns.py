@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Micros, Serial, SubscriptionId
+from oncemq.core.names import NO_SUBSCRIPTION, ClientId, Micros, Serial, SubscriptionId
 from oncemq.core.patterns import Patterns, among, is_pattern, matches, pattern_fault
 from oncemq.core.records import (
     PatternSubscribed,
@@ -158,10 +158,11 @@ def test_a_get_waits_for_a_topic_that_is_not_made_yet(desk) -> None:
 
 
 def test_the_end_of_a_pattern_ends_what_it_made(desk) -> None:
-    desk.subscribe("orders.*")
+    pattern = desk.subscribe("orders.*").subscription_id
     desk.put("orders.a", b"x")
+    made = desk.shard.by_name["orders.a"].subscriptions["billing"].id
     reply = desk.unsubscribe("orders.*")
-    assert reply == Unsubscribed(True, ("orders.a",))
+    assert reply == Unsubscribed(True, ("orders.a",), (pattern, made))
     assert topics_of(desk) == {}
     assert desk.unsubscribe("orders.*") == Unsubscribed(False)
     assert desk.put("orders.b", b"x").stored is False
@@ -180,18 +181,20 @@ def test_what_was_asked_for_by_name_as_well_stays(desk) -> None:
 
 
 def test_what_another_pattern_holds_stays(desk) -> None:
-    desk.subscribe("orders.*")
-    desk.subscribe("orders.>")
+    one = desk.subscribe("orders.*").subscription_id
+    rest = desk.subscribe("orders.>").subscription_id
     desk.put("orders.a", b"x")
-    assert desk.unsubscribe("orders.*") == Unsubscribed(True)
+    made = desk.shard.by_name["orders.a"].subscriptions["billing"].id
+    assert desk.unsubscribe("orders.*") == Unsubscribed(True, (), (one,))
     assert topics_of(desk) == {"orders.a": 0}
-    assert desk.unsubscribe("orders.>") == Unsubscribed(True, ("orders.a",))
+    assert desk.unsubscribe("orders.>") == Unsubscribed(True, ("orders.a",), (rest, made))
 
 
 def test_a_topic_left_by_name_stays_left(desk) -> None:
     desk.subscribe("orders.*")
     desk.put("orders.a", b"x")
-    assert desk.unsubscribe("orders.a") == Unsubscribed(True)
+    made = desk.shard.by_name["orders.a"].subscriptions["billing"].id
+    assert desk.unsubscribe("orders.a") == Unsubscribed(True, (), (made,))
     desk.put("orders.a", b"y")
     desk.put("orders.b", b"z")
     assert topics_of(desk) == {"orders.b": 0}
@@ -372,7 +375,9 @@ def test_what_a_pattern_left_behind_ends_when_it_is_asked_to_end_again(desk) -> 
     desk.unsubscribe("orders.*")
     after = torn(desk, before, PatternUnsubscribed)
     assert topics_of(after) == {"orders.a": 0, "orders.b": 0}
-    assert after.unsubscribe("orders.*") == Unsubscribed(False, ("orders.a", "orders.b"))
+    names = "orders.a", "orders.b"
+    made = [after.shard.by_name[name].subscriptions["billing"].id for name in names]
+    assert after.unsubscribe("orders.*") == Unsubscribed(False, names, (NO_SUBSCRIPTION, *made))
     assert topics_of(after) == {}
     assert after.unsubscribe("orders.*") == Unsubscribed(False)
 

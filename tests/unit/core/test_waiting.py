@@ -158,12 +158,12 @@ def test_everyone_who_waits_on_a_topic_is_woken(desk) -> None:
 
 
 def test_a_wait_ends_with_its_subscription(desk) -> None:
-    desk.subscription("orders")
+    subscription = desk.subscription("orders")
     token = wait(desk)
     unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "orders")
     refused, ended = desk.step(unsubscribe).replies
     assert (refused.caller.token, refused.answer.code) == (token, "not_subscribed")
-    assert ended.answer == Unsubscribed(True)
+    assert ended.answer == Unsubscribed(True, (), (subscription,))
     assert len(desk.broker.waiting) == 0
 
 
