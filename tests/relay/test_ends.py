@@ -174,8 +174,8 @@ def test_a_server_that_is_silent_is_named_once_until_it_answers(
     turns, courier._turns = courier._turns, Silence()
     errand = Errand(Standing("orders", ProducerId(b"p")))
     for _ in range(2):
-        courier.wait(threading.Event())
-        courier.wait(threading.Event())
+        for _ in range(3):
+            courier.wait(threading.Event())
         courier._answered(errand, Resumed(TopicId(0), Sequence(0)))
         courier._answered(errand, Resumed(TopicId(0), Sequence(0)))
     once = ["no answer, going on trying: nobody is there", "the server answers again"]
