@@ -129,3 +129,35 @@ def test_what_is_decided_is_a_whole_change() -> None:
     assert poison.change == Change(
         poison.standing, without, set_aside=(5,), reason="limit: too much"
     )
+
+
+@pytest.mark.parametrize(("sends", "left"), [(1, 0), (2, 2), (3, 3)])
+def test_of_rows_that_nobody_wants_each_copy_but_the_answered_one_counts(
+    sends: int, left: int
+) -> None:
+    errand = sure(UNDER_WAY)
+    errand.inherited, errand.sends = False, sends
+    errand.refused(Refused("unwanted", ""))
+    assert (errand.sends, errand.may_be_stored) == (left, left > 0)
+    assert (errand.put_off, errand.put_offs) == (True, 1)
+
+
+def test_one_number_of_the_deleted_topic_says_that_the_others_are_nowhere() -> None:
+    errand = Errand(Standing("orders", b"p", 7, 1, (5, 6)))
+    errand.resumed(Resumed(8, 0, deleted_after=1))
+    assert committed(errand).stopped == ""
+    assert (errand.sure, errand.inherited, errand.sends) == (True, False, 0)
+
+
+def test_rows_that_were_discarded_are_not_sent_again_at_once() -> None:
+    errand = sure(UNDER_WAY)
+    errand.refused(Refused("discarded", ""))
+    committed(errand)
+    assert (errand.put_off, errand.put_offs, errand.next()) == (True, 1, None)
+
+
+def test_who_stopped_asks_before_anything_else() -> None:
+    errand = sure(UNDER_WAY)
+    errand.missing()
+    committed(errand)
+    assert not errand.sure
