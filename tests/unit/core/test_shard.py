@@ -6,7 +6,7 @@
 import pytest
 
 from oncemq.core import snapshot
-from oncemq.core.identities import COUNT_MAX
+from oncemq.core.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
 from oncemq.core.records import CursorMoved, Retention
@@ -129,6 +129,33 @@ def test_guests_are_the_same_after_a_restore(desk) -> None:
     history(desk)
     after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     assert list(after.guests.items()) == list(desk.shard.guests.items())
+
+
+def test_owners_are_forgotten_in_the_same_order_after_a_restore(desk) -> None:
+    for owner, number in (("_busy", 1), ("_silent", 1), ("_busy", 2)):
+        desk.now += 1
+        desk.commit(owner=owner, number=number)
+    assert list(desk.shard.owners.guests) == ["_silent", "_busy"]
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    assert list(after.owners.guests) == ["_silent", "_busy"]
+    silent = after.owners.silent_since(after.owners.entries["_silent"].seen, 9)
+    assert silent == ("_silent",)
+
+
+def test_the_newest_generations_numbers_are_told_apart_after_a_restore() -> None:
+    identities = Identities(tag=1_000)
+    for tag in range(TAGS_KEPT + 6):
+        identities.seen(tag << COUNT_BITS | tag + 1)
+    identities.seen(1_000 << COUNT_BITS | 5)
+    identities.seen(1_000 << COUNT_BITS | 4)
+    kept = [(tag, tag + 1) for tag in range(7, TAGS_KEPT + 6)]
+    assert identities.capture() == (*kept, (1_000, 5))
+    after = Identities(tag=1_000)
+    after.restore(identities.capture(), 0)
+    assert (after.given, after.next()) == (5, 1_000 << COUNT_BITS | 6)
+    given = [tag << COUNT_BITS | tag + 1 for tag in (6, 7, TAGS_KEPT + 5)]
+    assert [after.is_lost(each) for each in given] == [True, False, False]
+    assert [after.is_lost(each + 1) for each in given] == [True, True, True]
 
 
 def test_a_record_about_no_topic_is_our_mistake() -> None:
