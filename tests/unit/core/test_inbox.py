@@ -86,3 +86,12 @@ def test_a_hole_that_the_server_names_is_passed_over() -> None:
     assert inbox.misfits([span(14, 20)]) == []
     assert inbox.misfits([span(15, 20)]) == ["orders"]  # it lacks @14
     assert inbox.moves([span(14, 20)]) == [Move("orders", SUBSCRIPTION, 3, Offset(10), Offset(20))]
+
+
+def test_of_a_pattern_only_the_topics_that_match_are_looked_at() -> None:
+    inbox = Inbox()
+    lacking, whole = Offset(12), Offset(10)
+    for topic, reached in (("refunds", lacking), ("shop.a", whole), ("shop.b", lacking)):
+        inbox.took(topic, Mark(SUBSCRIPTION, 3, Offset(10), reached))
+    assert inbox.behind("shop.*") == ("shop.b", inbox.marks["shop.b"])
+    assert inbox.behind("orders.*") is None

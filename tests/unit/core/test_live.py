@@ -193,6 +193,16 @@ def test_a_slow_listener_keeps_no_more_than_its_room_and_loses_nothing(
     assert got == list(range(100))
 
 
+def test_a_pull_that_left_something_is_followed_by_another_though_no_end_was_heard_of() -> None:
+    ear = Ear(Ear.heard(end=2))
+    ear.subscriber.came("a", [Batch("a", range(2))], more=True)
+    ear.live.pulled("a")
+    assert ear.live.lacking() == ["a"]
+    ear.pull(3)
+    assert ear.live.lacking() == []
+    assert ear.hand_out() == [0, 1, 2]
+
+
 def test_what_waits_for_a_gap_to_be_filled_is_bounded_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

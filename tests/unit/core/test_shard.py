@@ -13,6 +13,8 @@ from oncemq.core.records import CursorMoved, Retention
 from oncemq.core.requests import Start
 from oncemq.core.shard import Shard
 
+DAY = 86_400_000_000
+
 
 def blobs(shard: Shard) -> list[bytes]:
     return sorted(snapshot.capture(shard))
@@ -156,6 +158,38 @@ def test_the_newest_generations_numbers_are_told_apart_after_a_restore() -> None
     given = [tag << COUNT_BITS | tag + 1 for tag in (6, 7, TAGS_KEPT + 5)]
     assert [after.is_lost(each) for each in given] == [True, False, False]
     assert [after.is_lost(each + 1) for each in given] == [True, True, True]
+
+
+def test_identities_that_were_never_given_are_lost() -> None:
+    identities = Identities(tag=7)
+    assert (identities.given, identities.capture(), identities.next()) == (
+        0,
+        ((7, 0),),
+        7 << 32 | 1,
+    )
+    assert [identities.is_lost(tag << 32 | 1) for tag in (6, 7)] == [True, True]
+    identities.seen(7 << 32)
+    identities.restore(((6, 0), (7, 0)), 0)
+    assert identities.counts == {6: 0, 7: 0}
+    assert (COUNT_MAX, identities.has(COUNT_MAX), identities.has(COUNT_MAX + 1)) == (
+        0xFFFF_FFFF, True, False,
+    )  # fmt: skip
+
+
+def test_owners_forgotten_before_they_committed_again_are_remembered_after_a_replay(desk) -> None:
+    for owner in ("_again", "_gone"):
+        desk.commit(owner=owner)
+    desk.now += 2 * DAY
+    desk.note(desk.broker.forget_guests(desk.now))
+    assert desk.shard.owners.entries == {}
+    assert desk.shard.owners.silent_since(desk.now, 9) == ()
+    desk.commit(owner="_again", number=5)
+    captured = list(snapshot.capture(desk.shard))
+    for begin in range(len(desk.records) + 1):
+        after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+        assert blobs(after) == blobs(desk.shard), begin
+        assert list(after.owners.guests) == ["_again"]
+        assert after.owners.last_number("_again") == 5
 
 
 def test_a_record_about_no_topic_is_our_mistake() -> None:

@@ -394,6 +394,13 @@ def test_messages_of_subscriptions_that_nobody_numbered_are_each_of_its_own() ->
     assert story.gets("b", at=1, subscription=5).found() == [("redelivered", 1)]
 
 
+def test_numbers_move_on_to_the_stays_they_are_of_when_a_higher_one_is_met() -> None:
+    story = Story().joins(0).leaves(confirmed=False).joins(0).put("a", at=0)
+    story.leaves(confirmed=False).joins(0).put("b", at=1)
+    story.gets("a", at=0, subscription=4).gets("b", at=1, subscription=5)
+    assert story.found() == []
+
+
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_what_was_asked_for_while_a_subscription_was_there_is_not_the_next_ones(
     confirmed: bool,
