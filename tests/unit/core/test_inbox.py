@@ -1,7 +1,7 @@
 """The rule of the inbox: what may be handed out, and what a commit must change."""
 
 from oncemq.core.inbox import NO_SUBSCRIPTION, Inbox, Mark, Move, Span
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Micros, Offset, SubscriptionId
 
 SUBSCRIPTION = SubscriptionId(7)
 
@@ -95,3 +95,12 @@ def test_of_a_pattern_only_the_topics_that_match_are_looked_at() -> None:
         inbox.took(topic, Mark(SUBSCRIPTION, 3, Offset(10), reached))
     assert inbox.behind("shop.*") == ("shop.b", inbox.marks["shop.b"])
     assert inbox.behind("orders.*") is None
+
+
+def test_a_move_notes_its_last_message_where_the_table_has_room_and_the_moment_is_known() -> None:
+    inbox = Inbox()
+    for topic, notes in (("a", True), ("b", False), ("c", True)):
+        inbox.took(topic, Mark(SUBSCRIPTION, 3, Offset(10), Offset(10), notes))
+    spans = [span(10, 15, topic) for topic in "abc"]
+    moves = inbox.moves(spans, {"a": Micros(77), "b": Micros(78)})
+    assert [move.newest for move in moves] == ["14@77", "", ""]

@@ -9,7 +9,7 @@ from oncemq.core import snapshot
 from oncemq.core.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
-from oncemq.core.records import CursorMoved, Retention
+from oncemq.core.records import Committed, CursorMoved, Retention
 from oncemq.core.requests import Start
 from oncemq.core.shard import Shard
 
@@ -142,6 +142,31 @@ def test_owners_are_forgotten_in_the_same_order_after_a_restore(desk) -> None:
     assert list(after.owners.guests) == ["_silent", "_busy"]
     silent = after.owners.silent_since(after.owners.entries["_silent"].seen, 9)
     assert silent == ("_silent",)
+
+
+def test_silent_stages_are_given_up_in_the_same_order_after_a_restore(desk) -> None:
+    for stage in (b"busy", b"silent", b"busy"):
+        desk.now += 1
+        desk.stage(stage, b"x")
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    for stages in (desk.shard.stages, after.stages):
+        silent, busy = stages.silent_since(desk.shard.last_timestamp, 9)
+        assert (silent.name.rstrip(b"."), busy.name.rstrip(b".")) == (b"silent", b"busy")
+        assert stages.silent_since(silent.numbers.seen, 9) == [silent]
+
+
+def test_what_is_put_after_a_commit_is_later_though_the_clock_went_back(desk) -> None:
+    desk.subscribe("orders")
+    desk.stage(b"s", b"1")
+    desk.now += DAY
+    desk.commit(("orders", b"s", 0, 1))
+    (committed,) = (each for each in desk.records if isinstance(each, Committed))
+    desk.sync()
+    for server in (desk, desk.crash()):
+        server.now = 1
+        server.put("orders", b"2", first=1)
+        stored = server.records[-1]
+        assert stored.runs[0].timestamp == committed.timestamp + 1
 
 
 def test_the_newest_generations_numbers_are_told_apart_after_a_restore() -> None:

@@ -239,11 +239,16 @@ def test_messages_nobody_wants_are_not_kept_and_their_numbers_advance(desk) -> N
 
 
 @pytest.mark.parametrize(
-    "how", [{"owner": ""}, {"owner": "x" * 256}, {"number": 0}, {"number": 1 << 63}]
+    "how", [{"owner": ""}, {"owner": "x" * 256}, {"number": 0}, {"number": (1 << 62) + 1}]
 )
 def test_an_owner_or_number_that_cannot_be_is_refused(two, how) -> None:
     how = {"owner": "job", "number": 1} | how
     assert code(two.commit(**how)) == "malformed"
+
+
+@pytest.mark.parametrize("how", [{"owner": "x" * 255}, {"number": 1 << 62}])
+def test_the_longest_owner_and_the_highest_number_are_accepted(two, how) -> None:
+    assert results(two.commit(**({"owner": "job", "number": 1} | how))) == (False, [])
 
 
 def test_an_owner_of_a_process_must_say_so(two) -> None:
