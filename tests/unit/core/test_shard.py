@@ -10,7 +10,7 @@ from oncemq.core.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
 from oncemq.core.records import Committed, CursorMoved, Retention
-from oncemq.core.requests import Start
+from oncemq.core.requests import Lease, Start
 from oncemq.core.shard import Shard
 
 DAY = 86_400_000_000
@@ -167,6 +167,36 @@ def test_what_is_put_after_a_commit_is_later_though_the_clock_went_back(desk) ->
         server.put("orders", b"2", first=1)
         stored = server.records[-1]
         assert stored.runs[0].timestamp == committed.timestamp + 1
+
+
+TIMED = {
+    "topic": lambda desk: desk.create("new"),
+    "put": lambda desk: desk.put("kept", b"x"),
+    "put and discarded": lambda desk: desk.put("unwanted", b"x"),
+    "key": lambda desk: desk.put_keyed("kept", "key", b"x"),
+    "key and discarded": lambda desk: desk.put_keyed("unwanted", "key", b"x"),
+    "stage": lambda desk: desk.stage(b"new", b"x"),
+    "staged": lambda desk: desk.stage(b"old", b"x"),
+    "commit": lambda desk: desk.commit(("kept", b"old", 0, 1)),
+    "commit of nothing": lambda desk: desk.commit(),
+    "lease": lambda desk: desk.ask(Lease("billing", desk.epoch("billing"), 3_600_000)),
+    "clock": lambda desk: desk.note(desk.broker.note_time(desk.now)),
+    "generation": lambda desk: desk.note(desk.broker.begin_generation(9, desk.now)),
+}
+
+
+@pytest.mark.parametrize("what", TIMED)
+def test_what_has_a_timestamp_makes_all_that_follows_later(desk, what: str) -> None:
+    desk.subscribe("kept")
+    desk.create("unwanted")
+    desk.stage(b"old", b"1")
+    begin, before = len(desk.records), desk.shard.last_timestamp
+    desk.now += DAY
+    TIMED[what](desk)
+    assert len(desk.records) > begin
+    assert desk.shard.last_timestamp >= desk.now > before + 1
+    replayed = restored([], desk.records, begin=0, end=0)
+    assert replayed.last_timestamp == desk.shard.last_timestamp
 
 
 def test_the_newest_generations_numbers_are_told_apart_after_a_restore() -> None:
