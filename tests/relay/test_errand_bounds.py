@@ -15,7 +15,7 @@ STOPPED = Standing("orders", b"p", 7, 10, (5, 6), 11, 12, "because", 3)
 
 
 def test_what_a_person_decides_is_a_change_like_any_other() -> None:
-    assert STOPPED.anew(b"q") == Standing("orders", b"q", last_place=12, version=4)
+    assert STOPPED.anew(b"q") == Standing("orders", b"q", last_place=12, version=4, newest="0@0")
     assert STOPPED.again() == Standing("orders", b"p", 7, 10, (5, 6), 11, 12, "", 4)
 
 
@@ -116,7 +116,7 @@ def test_what_is_decided_is_a_whole_change() -> None:
     standing = Standing("orders", b"p", 7, 10, (5, 6), 11, 9, "unwanted: …", 3)
     receipt = sure(standing)
     receipt.accepted(accepted())
-    free = Standing("orders", b"p", 7, 12, (), 11, 11, "", 4)
+    free = Standing("orders", b"p", 7, 12, (), 11, 11, "", 4, "12@0")
     assert receipt.change == Change(standing, free, freed=(5, 6))
     planned = sure(Standing("orders", b"p", 7, 10, (), 11, 9, version=3))
     planned.plan([Row(4, 8, 10), Row(3, 9, 10)], rows_max=9, bytes_max=20)

@@ -164,5 +164,5 @@ def test_a_turn_frees_what_has_a_receipt_and_numbers_what_comes_next(
     assert left(home) == [(3, None)]
     place = 0 if desk.kind == "sqlite" else 1
     assert stand(desk, ledger) == errand.standing == Standing(
-        "orders", PRODUCER, TopicId(4), Sequence(0), (3,), place, place, version=3
+        "orders", PRODUCER, TopicId(4), Sequence(0), (3,), place, place, version=3, newest="0@0"
     )  # fmt: skip
