@@ -415,6 +415,8 @@ def test_a_plain_get_waits_for_the_commit_in_doubt_too(world, job) -> None:
 def test_a_transaction_of_a_client_that_failed_says_so(job) -> None:
     work = Transaction(job.engine)
     job.engine.fail(Fenced("a newer client uses this id"))
-    for verb in (work.take("in", 1, 0), work.put(["out"], items(b"a")), work.commit()):
+    puts = (work.put(["out"], items(b"a")), work.put(["out"], []))
+    for verb in (work.take("in", 1, 0), *puts, work.commit()):
         with pytest.raises(Fenced, match="newer client"):
             job.run(verb)
+    assert work.in_doubt is None  # nothing of it was sent
