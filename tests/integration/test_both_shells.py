@@ -90,7 +90,12 @@ def test_who_waits_when_the_client_is_closed_is_told_so(server: str, connect: Co
 # Listening
 
 
-def test_a_message_is_settled_when_the_next_is_asked_for_and_leaving_is_said(mq: Any) -> None:
+@pytest.mark.parametrize("name", ["ada", None])
+def test_a_message_is_settled_when_the_next_is_asked_for_and_leaving_is_said(
+    server: str, connect: Connect, name: str | None
+) -> None:
+    mq = connect(server, name)
+    mq.subscribe("orders")
     mq.put_many("orders", [b"0", b"1", b"2"])
     listening = mq.listen("orders")
     assert ids(islice(listening, 2)) == ["orders@0", "orders@1"]
@@ -109,6 +114,12 @@ def test_a_put_to_several_topics_waits_and_has_no_key(mq: Any, options: dict[str
     with pytest.raises(InvalidRequest, match="several topics"):
         mq.put(["orders", "log"], b"1", **options)
     assert [mq.topic(name).topic.end for name in ("orders", "log")] == [0, 0]
+
+
+def test_a_topic_whose_name_cannot_be_is_refused(mq: Any) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        mq.create_topic("x" * 1_000)
+    assert refused.value.code == "name_invalid"
 
 
 # What is given up
@@ -156,10 +167,11 @@ def test_the_next_columns_come_while_these_are_worked_on_and_are_dropped_with_th
         reading = mq.read_columns("orders", 0, 5)
         assert (next(reading).first_offset, mq.counters["sends"]) == (0, 2)
         assert [each.first_offset for each in reading] == [1, 2, 3, 4]
-        reading = mq.read_columns("orders", 0, 5)
-        assert next(reading).first_offset == 0
-        del reading
-        assert len(mq._engine.exchanges) == 0
+        for _ in range(9):  # now and then the answer is there already
+            reading = mq.read_columns("orders", 0, 5)
+            assert next(reading).first_offset == 0
+            del reading
+            assert len(mq._engine.exchanges) == 0
 
 
 async def test_the_same_columns_come_to_asyncio(five: str) -> None:
@@ -167,10 +179,11 @@ async def test_the_same_columns_come_to_asyncio(five: str) -> None:
         reading = mq.read_columns("orders", 0, 5)
         assert ((await anext(reading)).first_offset, mq.counters["sends"]) == (0, 2)
         assert [each.first_offset async for each in reading] == [1, 2, 3, 4]
-        reading = mq.read_columns("orders", 0, 5)
-        assert (await anext(reading)).first_offset == 0
-        await reading.aclose()
-        assert len(mq._engine.exchanges) == 0
+        for _ in range(9):  # now and then the answer is there already
+            reading = mq.read_columns("orders", 0, 5)
+            assert (await anext(reading)).first_offset == 0
+            await reading.aclose()
+            assert len(mq._engine.exchanges) == 0
 
 
 # Receipts that are awaited

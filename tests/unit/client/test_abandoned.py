@@ -2,10 +2,12 @@
 
 import ctypes
 import gc
+import os
 import signal
 import sys
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,11 @@ import pytest
 from oncemq.client import forks, opening
 from oncemq.client.abandoned import let_go
 from oncemq.client.aio_turns import Watch, _close_for_good
-from oncemq.client.shield import SHIELD
+from oncemq.client.shield import SHIELD, ShieldedLock
 from oncemq.client.state import State, open_state
+from oncemq.client.turns import _close_for_good as close_turns
 from oncemq.errors import Forked
+from oncemq.transport.bell import Bell
 
 ERROR = Forked("this client was made by another process")
 
@@ -95,6 +99,17 @@ def test_a_signal_meanwhile_is_handled_when_all_is_closed(world, heard: list[str
     assert heard == ["closing", "closed", "signal"]
     signal.raise_signal(signal.SIGUSR1)
     assert heard[3:] == ["signal"]
+
+
+def test_a_blocking_client_is_let_go_with_its_bell_and_its_lock(world) -> None:
+    engine, bell, lock = world.client("ada").engine, Bell(), ShieldedLock()
+    with pytest.warns(ResourceWarning, match="client 'ada' was not closed"):
+        close_turns(engine, bell, lock)
+    assert engine.closed
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(bell.descriptor)
+    with ThreadPoolExecutor(1) as pool:  # a lock that is held is its holder's to take again
+        assert pool.submit(lock.acquire, blocking=False).result()
 
 
 class Loop:

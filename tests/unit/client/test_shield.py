@@ -87,6 +87,16 @@ def test_it_can_be_raised_again_and_keeps_nothing_of_before(process: Process) ->
     assert process.seen == [FIRST, FIRST]
 
 
+def test_what_the_user_sets_between_two_shields_stays(process: Process) -> None:
+    shield = Shield()
+    shield.up()
+    shield.down()
+    process.handlers[FIRST] = process.before[FIRST] = DEFAULT
+    shield.up()
+    shield.down()
+    assert not process.is_shielded
+
+
 def test_what_comes_twice_is_handled_once_as_the_system_does_it(process: Process) -> None:
     shield = Shield()
     shield.up()
@@ -212,6 +222,9 @@ def test_in_a_forked_child_nothing_is_put_off_and_nothing_of_the_parents_comes(
     process.send(FIRST)
     shield.forked()
     assert (process.seen, process.is_shielded) == ([], False)
+    shield.up()
+    assert process.is_shielded
+    shield.down()
     shield.down()  # of a block that the fork copied
     assert (process.seen, process.is_shielded) == ([], False)
     process.send(SECOND)
