@@ -1,5 +1,6 @@
 """The inbox while the server goes back in time: a row is of the generation it was compared in."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,11 +9,11 @@ from tests.unit.client.conftest import Node, World
 from oncemq.client import inbox as rules
 from oncemq.client import verbs
 from oncemq.client.values import Message
-from oncemq.core.inbox import Inbox
+from oncemq.core.inbox import Inbox, Mark
 from oncemq.core.names import Micros, Offset, SubscriptionId
 from oncemq.databases.inbox import Place, Standing, generation_of
 from oncemq.databases.statements import Step
-from oncemq.errors import Fenced, InvalidRequest, StorageFull
+from oncemq.errors import Fenced, InboxGap, InvalidRequest, StorageFull
 from oncemq.testing.fake_database import FakeConnection, FakeDatabase
 
 
@@ -156,3 +157,49 @@ def test_a_message_that_is_not_kept_cannot_be_another_and_other_refusals_are_tol
     refusing(monkeypatch, "invalid")
     with pytest.raises(InvalidRequest, match="not that"):
         another(world)
+
+
+def test_a_client_that_is_fenced_while_it_catches_up_with_its_database_stops(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, fenced = consumer(world), Fenced("a newer client uses this state")
+    engine = shop.node.engine
+    failing(shop, monkeypatch, fenced)
+    with pytest.raises(Fenced, match="newer client"):
+        rules._catch_up(engine, "orders", Mark(SubscriptionId(99), 1, Offset(9), Offset(9)))
+    assert engine.failure is fenced
+
+
+MARK = Mark(SubscriptionId(1), 1, cursor=Offset(3), reached=Offset(8))
+
+
+@pytest.mark.parametrize(
+    ("code", "low", "error", "said"),
+    [
+        ("invalid", 5, InvalidRequest, "not that"),
+        ("offset_out_of_range", 3, InvalidRequest, "not that"),
+        ("offset_out_of_range", 4, InboxGap, "SET cursor = 4 WHERE"),
+        ("offset_out_of_range", 9, InboxGap, "SET cursor = 8 WHERE"),
+    ],
+)
+def test_messages_that_the_database_lacks_and_nobody_has_are_told_with_a_way_out(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    low: int,
+    error: type[Exception],
+    said: str,
+) -> None:
+    """Unless it is the server that lacks them: what it refused is told as it is."""
+
+    def topic(*_: Any) -> verbs.Verb[Any]:
+        return SimpleNamespace(topic=SimpleNamespace(low=Offset(low)))
+        yield
+
+    forgotten: list[list[str]] = []
+    inbox: Any = SimpleNamespace(behind=lambda _: ("orders", MARK), forget=forgotten.append)
+    refusing(monkeypatch, code)
+    monkeypatch.setattr(verbs, "topic", topic)
+    with pytest.raises(error, match=said):
+        next(rules._again(world.client("shop").engine, inbox, "orders", 10))
+    assert forgotten == ([["orders"]] if code == "offset_out_of_range" else [])
