@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,9 @@ class OnALoop:
             raise
         self._run(block.__aexit__(None, None, None))
 
+    def listen(self, *args: Any, **options: Any) -> Iterator[Any]:
+        return self._each(self._client.listen(*args, **options))
+
     def close(self) -> None:
         self.__exit__(None)
 
@@ -61,6 +64,18 @@ class OnALoop:
     @staticmethod
     async def _open(server: str, options: dict[str, Any]) -> AsyncClient:
         return await AsyncClient(server, **options).__aenter__()
+
+    def _each(self, things: AsyncGenerator[Any]) -> Iterator[Any]:
+        nothing = object()
+
+        async def following() -> Any:
+            return await anext(things, nothing)
+
+        try:
+            while (each := self._run(following())) is not nothing:
+                yield each
+        finally:
+            self._run(things.aclose())
 
     def _run(self, awaitable: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()

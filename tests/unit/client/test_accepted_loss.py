@@ -14,7 +14,7 @@ from oncemq.client.accepting import ClientFiles, Loss
 from oncemq.core.client_replies import LostCursor, LostNumbers
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence
-from oncemq.errors import HistoryLost, Locked, StorageRefused
+from oncemq.errors import HistoryLost, Locked, StaleState, StorageRefused
 from oncemq.storage.layout import raise_generation
 
 
@@ -171,6 +171,36 @@ def test_a_state_that_is_not_there_or_in_use_is_refused(world: Any) -> None:
     for _ in range(2):  # whoever looks lets go of it
         with files(world, "shop"):
             pass
+
+
+def test_a_state_that_cannot_be_opened_is_let_go_whole(world: Any) -> None:
+    shop = world.client("shop")
+    shop.turn()
+    shop.put("orders", b"1")
+    shop.close()
+    with pytest.raises(StorageRefused, match="belongs to client 'shop'"):
+        ClientFiles("bob", world.directory / "shop", secrets.token_bytes)
+    with files(world, "shop"):
+        pass
+
+
+def test_an_old_copy_of_a_state_is_told_and_has_nothing_to_accept(
+    world: Any, asked: list[Any]
+) -> None:
+    shop = world.client("shop")
+    shop.turn()
+    shop.close()
+    shutil.copytree(world.directory / "shop", world.directory / "copy")
+    again = world.client("shop")
+    again.turn()
+    again.close()
+    with files(world, "shop") as state:
+        assert state.look("one", 5.0).is_nothing
+    with (
+        ClientFiles("shop", world.directory / "copy", secrets.token_bytes) as state,
+        pytest.raises(StaleState, match=r"knows epoch 1, and this server has granted 2 since"),
+    ):
+        state.look("one", 5.0)
 
 
 PARTED = "another branch of history"

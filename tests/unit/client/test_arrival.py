@@ -9,6 +9,7 @@ from oncemq.client import verbs
 from oncemq.client.journal import Journal
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Generation, Offset
+from oncemq.core.replies import Refused
 from oncemq.errors import Fenced, Locked, OnceMQError, StorageFull, StorageRefused, Unreachable
 
 ALL = [f"orders@{offset}={letter}" for offset, letter in enumerate("abc")]
@@ -147,3 +148,21 @@ def test_an_answer_that_cannot_be_taken_is_the_end_of_the_client_for_all_who_wai
     with pytest.raises(OnceMQError, match="start it again"):
         again.take("orders")
     assert not isinstance(again.engine.failure, Unreachable)
+
+
+def test_a_client_that_is_refused_when_it_arrives_is_told_why(world: World) -> None:
+    shop = world.client("shop")
+    shop.engine._arrival.begin()
+    shop.engine._arrival._answered(Refused("name_invalid", "no client is called so"), ())
+    assert isinstance(shop.engine.failure, OnceMQError)
+    assert shop.engine.failure.detail == "no client is called so"
+
+
+def test_a_client_whose_knowledge_the_server_does_not_compare_is_told_why(world: World) -> None:
+    shop = world.client("shop")
+    compared: list[Any] = []
+    shop.engine._arrival._compare(shop.engine.state.known(), compared.append)
+    answer = shop.engine._handlers[shop.engine._arrival.token]
+    answer(Refused("invalid", "no such question"), ())
+    assert isinstance(shop.engine.failure, OnceMQError)
+    assert (shop.engine.failure.detail, compared) == ("no such question", [])

@@ -6,9 +6,11 @@ import pytest
 
 from oncemq.client import verbs
 from oncemq.client.keyed import check_key, put_keyed
+from oncemq.client.survival import surviving
 from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipt
 from oncemq.core.generations import FIRST
-from oncemq.core.names import Micros
+from oncemq.core.names import Generation, Micros
 from oncemq.core.records import Retention
 from oncemq.core.replies import Done
 from oncemq.core.requests import CreateTopic
@@ -772,6 +774,43 @@ def test_nonsense_from_the_network_harms_nobody(world, reader) -> None:
     assert reader.engine.failure is None
 
 
+def test_what_is_on_its_way_and_wanted_no_more_is_dropped_and_who_waits_asks_anew(reader) -> None:
+    engine = reader.engine
+    reader.run(verbs.subscribe(engine, "refunds", "new"))
+    fetches = [engine.fetch(topic, 1, 9_000) for topic in ("orders", "refunds", "")]
+    engine.forget_fetches("orders")
+    assert [each.done for each in fetches] == [True, False, True]
+    assert len(engine.exchanges) == 1
+    engine.meet(Generation(FIRST + 1))
+    assert (fetches[1].done, len(engine.exchanges)) == (True, 0)
+    again = engine.fetch("orders", 1, 9_000)
+    engine.forget_fetch("refunds")
+    assert len(engine.exchanges) == 1
+    engine.forget_fetch("orders")  # who waited is woken by something else
+    assert (again.done, len(engine.exchanges)) == (False, 0)
+
+
+def test_what_nobody_expected_ends_the_client_and_not_its_caller(world, reader) -> None:
+    asked: Ticket[Done] = Ticket()
+    reader.engine.ask(lambda _: CreateTopic("x", Retention()), ticket=asked)
+    with surviving(reader.engine):
+        raise ZeroDivisionError("a slip")
+    assert str(asked.error) == str(reader.engine.failure)
+    assert reader.engine.failure.code == "client_failed"
+    assert "ZeroDivisionError('a slip')" in reader.engine.failure.detail
+
+
+def test_what_is_settled_and_refused_ends_the_client_unless_it_has_ended(shop) -> None:
+    ticket: Ticket[None] = Ticket()
+    ticket.fail(HistoryLost("the server knows less"))
+    shop.engine.telling._told(ticket)
+    failure = shop.engine.failure
+    assert isinstance(failure, HistoryLost)
+    assert failure.detail.startswith("the server knows less")
+    shop.engine.telling._told(ticket)
+    assert shop.engine.failure is failure
+
+
 def test_a_damaged_batch_is_not_handed_out(world, shop, reader) -> None:
     shop.put("orders", b"payload")
     shop.turn()
@@ -950,8 +989,7 @@ def test_a_put_whose_answer_was_lost_is_answered_though_its_topic_is_gone(
     shop.wire.cut()
     shop.wire.mend()
     shop.turn(20)
-    (receipt,) = ticket.result()
-    assert (receipt.stored, receipt.duplicate, receipt.offset) == (True, True, None)
+    assert list(ticket.result()) == [Receipt("orders", None, stored=True, duplicate=True)]
     assert world.server.stored("orders") == []
 
 

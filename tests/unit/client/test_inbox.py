@@ -1,13 +1,19 @@
 """The inbox while the server goes back in time: a row is of the generation it was compared in."""
 
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from tests.unit.client.conftest import Node, World
 
 from oncemq.client import inbox as rules
 from oncemq.client import verbs
-from oncemq.core.inbox import Inbox
-from oncemq.core.names import Micros, Offset
-from oncemq.databases.inbox import Standing, generation_of
+from oncemq.client.values import Message
+from oncemq.core.inbox import Inbox, Mark
+from oncemq.core.names import Micros, Offset, SubscriptionId
+from oncemq.databases.inbox import Place, Standing, generation_of
 from oncemq.databases.statements import Step
+from oncemq.errors import Fenced, InboxGap, InvalidRequest, StorageFull
 from oncemq.testing.fake_database import FakeConnection, FakeDatabase
 
 
@@ -83,3 +89,117 @@ def test_what_comes_after_the_server_went_back_during_a_wait_is_of_the_new_gener
     publisher.turn()
     assert shop.consume() == [b"c"]  # and nobody is told that b was lost
     assert shop.troubles == []
+
+
+def consumer(world: World) -> Consumer:
+    """One that has a message before it."""
+    shop, publisher = Consumer(world), world.client()
+    publisher.put("orders", b"a", lasting=False)
+    publisher.turn()
+    return shop
+
+
+def failing(shop: Consumer, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def settle(*_: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(shop.node.engine.state.journal, "settle", settle)
+
+
+def test_a_client_that_is_fenced_when_its_block_is_committed_says_so_with_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, fenced = consumer(world), Fenced("a newer client uses this state")
+    failing(shop, monkeypatch, fenced)
+    assert shop.consume() == [b"a"]
+    assert shop.node.engine.failure is fenced
+
+
+def test_a_block_whose_end_the_client_could_not_note_is_known_by_the_database(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = consumer(world)
+    with monkeypatch.context() as patch:
+        failing(shop, patch, StorageFull("no room"))
+        assert shop.consume() == [b"a"]
+    assert (shop.node.engine.failure, shop._inbox.doubtful) == (None, True)
+    assert shop.consume() == []
+    assert (shop.troubles, shop._inbox.doubtful) == ([], False)
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    def read(*_: Any) -> verbs.Verb[list[Message]]:
+        raise InvalidRequest("not that", code=code)
+        yield
+
+    monkeypatch.setattr(verbs, "read", read)
+
+
+def another(world: World) -> Any:
+    """Whether the server has another message than the database took last."""
+    place = Place("orders", SubscriptionId(1), Offset(5), has_settled=True, served=Offset(4))
+    row = Standing(Offset(5), 1, "4@7")
+    assert row.note is not None
+    engine = world.client("shop").engine
+    verb = rules._has_another(engine, place, row)
+    try:
+        next(verb)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
+
+
+def test_a_message_that_is_not_kept_cannot_be_another_and_other_refusals_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, "offset_out_of_range")
+    assert another(world) is False
+    refusing(monkeypatch, "invalid")
+    with pytest.raises(InvalidRequest, match="not that"):
+        another(world)
+
+
+def test_a_client_that_is_fenced_while_it_catches_up_with_its_database_stops(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, fenced = consumer(world), Fenced("a newer client uses this state")
+    engine = shop.node.engine
+    failing(shop, monkeypatch, fenced)
+    with pytest.raises(Fenced, match="newer client"):
+        rules._catch_up(engine, "orders", Mark(SubscriptionId(99), 1, Offset(9), Offset(9)))
+    assert engine.failure is fenced
+
+
+MARK = Mark(SubscriptionId(1), 1, cursor=Offset(3), reached=Offset(8))
+
+
+@pytest.mark.parametrize(
+    ("code", "low", "error", "said"),
+    [
+        ("invalid", 5, InvalidRequest, "not that"),
+        ("offset_out_of_range", 3, InvalidRequest, "not that"),
+        ("offset_out_of_range", 4, InboxGap, "SET cursor = 4 WHERE"),
+        ("offset_out_of_range", 9, InboxGap, "SET cursor = 8 WHERE"),
+    ],
+)
+def test_messages_that_the_database_lacks_and_nobody_has_are_told_with_a_way_out(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    low: int,
+    error: type[Exception],
+    said: str,
+) -> None:
+    """Unless it is the server that lacks them: what it refused is told as it is."""
+
+    def topic(*_: Any) -> verbs.Verb[Any]:
+        return SimpleNamespace(topic=SimpleNamespace(low=Offset(low)))
+        yield
+
+    forgotten: list[list[str]] = []
+    inbox: Any = SimpleNamespace(behind=lambda _: ("orders", MARK), forget=forgotten.append)
+    refusing(monkeypatch, code)
+    monkeypatch.setattr(verbs, "topic", topic)
+    with pytest.raises(error, match=said):
+        next(rules._again(world.client("shop").engine, inbox, "orders", 10))
+    assert forgotten == ([["orders"]] if code == "offset_out_of_range" else [])

@@ -1,13 +1,17 @@
 """Listening against a real driver: pushed, pulled where that fails, acknowledged, left."""
 
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from oncemq.client import listening, verbs
 from oncemq.client.listening import Listening, reachable
+from oncemq.client.ticket import Ticket
 from oncemq.core.names import ClientId, Micros
-from oncemq.errors import NotSubscribed
+from oncemq.core.replies import Done
+from oncemq.errors import NotSubscribed, OnceMQError, Refused
 
 SECOND = 1_000_000
 
@@ -96,6 +100,21 @@ def shop(world, listener):
     shop = world.client("shop")
     shop.turn()
     return shop
+
+
+def listens(listener: Listener) -> bool:
+    """Whether a Listen is on its way, or stands at the server."""
+    return listener.engine.listening._token in listener.engine.exchanges
+
+
+def told(error: OnceMQError | None = None) -> Ticket[Any]:
+    """An answer."""
+    ticket: Ticket[Any] = Ticket()
+    if error is None:
+        ticket.fill(Done(changed=False))
+    else:
+        ticket.fail(error)
+    return ticket
 
 
 def put(shop, *payloads: bytes, topic: str = "orders") -> None:
@@ -280,6 +299,7 @@ def test_a_server_without_room_is_listened_to_and_told_what_is_settled_later(
         listener.server.now += SECOND // 10
         listener.node.turn(1)
     assert listener.hear(limit=1) == ["orders@1"]
+    assert listens(listener)
     assert listener.server.driver.broker.shard.by_name["orders"].settled == 0
     monkeypatch.setattr(listener.server.log, "has_room", room)
     put(shop, b"2")
@@ -288,3 +308,53 @@ def test_a_server_without_room_is_listened_to_and_told_what_is_settled_later(
         listener.server.now += SECOND // 10
         listener.node.turn(1)
     assert listener.server.driver.broker.shard.by_name["orders"].settled == 3
+
+
+def test_a_server_without_a_feed_is_pulled_from_at_once(world) -> None:
+    listener, shop = Listener(world, "ada", "orders", feed=""), world.client("shop")
+    put(shop, b"0")
+    before = listener.server.now
+    assert listener.hear(wait_ms=20_000) == ["orders@0"]
+    assert listener.server.now - before < listening.PATIENCE_MICROS
+
+
+def test_a_listen_that_stood_its_time_is_said_again(listener: Listener) -> None:
+    listener.engine.drop(listener.engine.listening._token)
+    listener.engine.listening._stood(told())
+    assert listens(listener)
+
+
+ANSWERS: dict[str, Callable[[Listening, Ticket[Any]], None]] = {
+    "that stood": lambda heard, answer: heard._stood(answer),
+    "that joined": lambda heard, answer: heard._joined(answer),
+    "that fetched": lambda heard, answer: heard._fetched(answer),
+    "that pulled": lambda heard, answer: heard._pulled("orders", answer),
+}
+
+
+@pytest.mark.parametrize("answered", ANSWERS.values(), ids=ANSWERS)
+def test_who_waits_is_told_what_a_request_met(
+    listener: Listener, answered: Callable[[Listening, Ticket[Any]], None]
+) -> None:
+    heard = listener.engine.listening
+    taking = heard.take(listener.topics, 1, 9_000)
+    next(taking)
+    error = Refused("no more of this")
+    answered(heard, told(error))
+    with pytest.raises(Refused) as met:
+        taking.send(None)
+    assert met.value is error
+
+
+def test_a_topic_that_ended_while_it_was_pulled_is_asked_about(listener: Listener) -> None:
+    heard = listener.engine.listening
+    taking = heard.take(listener.topics, 1, 9_000)
+    waiting = next(taking)
+    before = heard._token
+    heard._pulled("orders", told(NotSubscribed("not subscribed to orders")))
+    assert (waiting.done, heard._token != before, listens(listener)) == (False, True, True)
+    heard.leave(listener.topics)
+    token = heard._token
+    heard._pulled("orders", told(NotSubscribed("not subscribed to orders")))
+    assert heard._token == token  # nobody listens any more
+    taking.close()

@@ -288,12 +288,12 @@ def test_a_full_disk_refuses_the_put_and_takes_the_next_once_there_is_room(
     assert len(desk.crashed().pending) == 1
 
 
-def _damage(desk: Desk) -> None:
-    slot = desk.slot()
+def _damage(desk: Desk, name: str = "1") -> None:
+    slot = desk.slot(desk.directory / name)
     for number, body in enumerate([b"x", b"needle", b"x", b"x"], start=1):
         slot.record([put(number, body=body)])  # each says that those before are durable
     slot.close()
-    (path,) = (desk.directory / "1" / "1" / "log").glob("*.log")
+    (path,) = (desk.directory / name / "1" / "log").glob("*.log")
     path.write_bytes(path.read_bytes().replace(b"needle", b"noodle"))
 
 
@@ -308,6 +308,17 @@ def test_a_damaged_slot_is_said_to_be_so_each_time_not_passed_over(desk) -> None
     for _ in range(2):
         with pytest.raises(Corrupt):
             desk.slots()
+
+
+def test_slots_that_cannot_all_be_opened_are_all_let_go(desk) -> None:
+    first, second = desk.slots(), desk.slots()
+    for slot in (*first, *second):
+        slot.close()
+    _damage(desk, "2")
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            desk.slots()
+        desk.slot(desk.directory / "1").close()
 
 
 def test_new_numbers_are_of_what_is_not_answered_though_nobody_noted_the_answer(desk) -> None:

@@ -1,6 +1,7 @@
 """A damaged outbox: what is whole goes on, once and in order; what is lost is said."""
 
 import errno
+import shutil
 import sqlite3
 from pathlib import Path
 from random import Random
@@ -139,6 +140,40 @@ def test_looking_changes_nothing_and_mending_keeps_the_damaged_log(world, state)
     (kept,) = (state / "quarantine").rglob("*.log")
     assert kept.read_bytes() == before
     assert outboxes.look() == []
+
+
+def test_what_is_no_slot_and_no_log_is_left_alone(world: World, state: Path) -> None:
+    stray = state / "outbox" / "lost+found"
+    stray.mkdir()
+    (log_of(state).parent / "notes.txt").write_text("by a person")
+    assert Outboxes(QuickDisk(), state, random_bytes).look() == []
+    assert list(stray.iterdir()) == []
+    flip(state, UNSENT[1])
+    assert len(mend(state).kept) == 3
+    start(world)
+    assert world.server.stored("orders") == [b"first", UNSENT[0], *UNSENT[2:]]
+
+
+def test_what_was_kept_aside_before_is_not_written_over(state: Path) -> None:
+    flip(state, UNSENT[1])
+    for name in ("outbox-1-1", "outbox-1-1-again"):
+        (state / "quarantine" / name).mkdir(parents=True)
+    mend(state)
+    found = sorted(each.name for each in (state / "quarantine").iterdir())
+    assert found == ["outbox-1-1", "outbox-1-1-again", "outbox-1-1-again-again"]
+    assert list((state / "quarantine" / "outbox-1-1").iterdir()) == []
+
+
+def test_an_edition_that_nobody_can_read_is_passed_over_for_the_one_before(
+    world: World, state: Path
+) -> None:
+    slot = log_of(state).parents[2]
+    shutil.copytree(slot / "1", slot / "2")
+    (slot / "2" / "FORMAT").write_bytes(b"nonsense")
+    damaged = mend(state)
+    assert (damaged.is_known, len(damaged.kept), damaged.lost) == (True, 4, [])
+    start(world)
+    assert world.server.stored("orders") == [b"first", *UNSENT]
 
 
 def test_the_outbox_of_a_client_that_runs_is_left_alone(world, state) -> None:

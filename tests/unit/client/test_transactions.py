@@ -7,10 +7,12 @@ import pytest
 from msgspec import structs
 
 from oncemq.client import stages, verbs
+from oncemq.client.keyed import put_keyed
 from oncemq.client.staging import StageLine
-from oncemq.client.transactions import ROTATE_COMMITS, STAGE_MESSAGES, Transaction
+from oncemq.client.transactions import ROTATE_COMMITS, STAGE_MESSAGES, Transaction, ask_once
 from oncemq.core.names import Micros
-from oncemq.errors import Fenced, InvalidRequest, Refused
+from oncemq.core.requests import Status
+from oncemq.errors import Fenced, InvalidRequest, Refused, StorageFull
 from oncemq.wire import batch
 
 
@@ -363,8 +365,12 @@ def test_an_owner_that_cannot_be_is_refused(job, owner: str) -> None:
 def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(job) -> None:
     line = stages.new_line(job.engine, b"n" * 16)
     body = b"x" * (job.engine.settings.limits.batch_bytes + 1)
+    sent = job.wire.sent
     with pytest.raises(InvalidRequest, match="over the limit"):
         job.run(stages.stage_put(job.engine, line, count=1, columns=0, body=body))
+    with pytest.raises(InvalidRequest, match="begins with '_'"):
+        job.run(stages.commit(job.engine, "_query", 1, []))
+    assert (job.wire.sent, line.count) == (sent, 0)
     with pytest.raises(InvalidRequest, match="16 random bytes"):
         stages.new_line(job.engine, b"short")
 
@@ -415,6 +421,94 @@ def test_a_plain_get_waits_for_the_commit_in_doubt_too(world, job) -> None:
 def test_a_transaction_of_a_client_that_failed_says_so(job) -> None:
     work = Transaction(job.engine)
     job.engine.fail(Fenced("a newer client uses this id"))
-    for verb in (work.take("in", 1, 0), work.put(["out"], items(b"a")), work.commit()):
+    puts = (work.put(["out"], items(b"a")), work.put(["out"], []))
+    for verb in (work.take("in", 1, 0), *puts, work.commit()):
         with pytest.raises(Fenced, match="newer client"):
             job.run(verb)
+    assert work.in_doubt is None  # nothing of it was sent
+
+
+def test_a_topic_that_cannot_be_is_refused_before_anything_is_gathered(job) -> None:
+    work = Transaction(job.engine)
+    with pytest.raises(InvalidRequest) as refused:
+        job.run(work.put(["out", "x" * 1_000], items(b"a")))
+    assert refused.value.code == "name_invalid"
+    assert work.account == "of 'job' open: took nothing; messages put: 0"
+    work.abort()
+
+
+def test_a_commit_that_overtook_its_stage_is_asked_for_again(world, job) -> None:
+    work = Transaction(job.engine)
+    job.run(work.put(["out"], items(b"a")))
+    send = job.wire.send
+    lost: list[bool] = []
+
+    def lossy(frames) -> bool:
+        lost.append(True)
+        return send(frames) if len(lost) > 1 else True  # what is staged goes first
+
+    job.wire.send = lossy
+    assert [each.id for each in job.run(work.commit()).receipts["out"]] == ["out@0"]
+    assert world.server.stored("out") == [b"a"]
+
+
+def test_what_a_batch_of_the_stage_met_is_raised_by_whatever_comes_next(job, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.transactions.STAGE_MESSAGES", 2)
+    work = Transaction(job.engine)
+    error = work._session.stage.error = Refused("no room for more stages")
+    with pytest.raises(Refused) as met:
+        job.run(work.put(["out"], items(b"a", b"b")))
+    assert met.value is error
+    line = stages.new_line(job.engine, b"n" * 16)
+    line.error = error
+    for verb in (
+        stages.stage_put(job.engine, line, count=0, columns=0, body=b""),
+        stages.stage_close(line),
+    ):
+        with pytest.raises(Refused) as met:
+            job.run(verb)
+        assert met.value is error
+    work.abort()
+
+
+def test_which_commit_is_in_doubt_is_told_until_that_is_learned(world, job, monkeypatch) -> None:
+    work = Transaction(job.engine)
+    job.run(work.put(["out"], items(b"a")))
+    assert work.in_doubt is None
+    job.wire.lose = lambda _: True
+    verb = work.commit()
+    next(verb)
+    verb.send(None)
+    job.turn()
+    verb.close()
+    work.abort()
+    assert work.in_doubt == (work._session.owner, 1)
+    job.wire.lose = lambda _: False
+    room = world.server.log.has_room
+    monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: False)
+    with pytest.raises(StorageFull):
+        job.run(job.engine.transactions.learn())
+    assert work.in_doubt == (work._session.owner, 1)
+    monkeypatch.setattr(world.server.log, "has_room", room)
+    job.run(job.engine.transactions.learn())
+    assert work.in_doubt is None
+    assert work.result is not None
+    assert [each.id for each in work.result.receipts["out"]] == ["out@0"]
+
+
+def test_who_asks_of_a_client_that_failed_or_fails_meanwhile_is_told_why(job) -> None:
+    error = Fenced("a newer client uses this id")
+    asking = ask_once(job.engine, lambda _: Status())
+    next(asking)
+    job.engine.fail(error)
+    line = stages.new_line(job.engine, b"n" * 16)
+    for verb in (
+        asking,
+        ask_once(job.engine, lambda _: Status()),
+        stages.stage_put(job.engine, line, count=1, columns=0, body=b"x"),
+        put_keyed(job.engine, "out", "key", count=1, columns=0, body=b"x"),
+        job.engine.listening.take(("in",), 1, 1_000),
+    ):
+        with pytest.raises(Fenced) as told:
+            verb.send(None)
+        assert told.value is error

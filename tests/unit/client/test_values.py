@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from oncemq.cli.message import as_object
+from oncemq.client.bodies import items_of, largest
+from oncemq.client.checks import size_of
 from oncemq.client.paths import directory_name, pipeline_directory, state_directory
 from oncemq.client.values import Message, Receipt, Receipts, messages_of, must_be_of
 from oncemq.client.verbs import start_of
@@ -51,6 +53,34 @@ def test_headers_that_are_none_are_given_as_they_are_and_hide_nothing_else() -> 
     assert (one.payload, one.headers, one.odd_headers) == (b"one", {"a": "b"}, None)
     assert as_object(bad)["odd_headers_base64"] == "gaFhAQ=="
     assert "odd_headers_base64" not in as_object(one)
+
+
+def test_messages_are_the_same_when_all_of_them_is() -> None:
+    (one,), (same,), (other,) = (
+        given(batch.encode_payloads([payload]), 1, 0) for payload in (b"a", b"a", b"b")
+    )
+    assert len({one, same, other}) == 2
+    assert one != "orders@7"
+
+
+@pytest.mark.parametrize(
+    ("keys", "headers", "size"),
+    [
+        (None, None, 5),
+        ([b"key", None], None, 6),
+        (None, [{"a": "bcd"}, None], 3 + 4),
+        ([b"key", None], [{"a": "bcd"}, None], 6 + 4),
+    ],
+)
+def test_the_largest_message_is_looked_for_with_all_it_has(
+    keys: list[bytes | None] | None, headers: list[dict[str, str] | None] | None, size: int
+) -> None:
+    def found(over: int) -> int:
+        return largest([b"abc", b"abcde"], keys, headers, over=over, body=b"x" * 100)
+
+    most = max(map(size_of, items_of([b"abc", b"abcde"], keys, headers)))
+    assert (found(99), found(100)) == (most, 0)
+    assert most >= size
 
 
 def test_a_message_without_headers_has_none() -> None:
