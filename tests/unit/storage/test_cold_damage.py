@@ -124,6 +124,17 @@ def test_a_cold_segment_that_was_hard_to_read_is_written_anew(
     assert not Path(place.segment.path).exists()
 
 
+def test_a_damaged_cold_segment_without_its_index_is_refused(scribe: Any, place: Place) -> None:
+    flip(place, place.position + place.size - 1)
+    Path(place.segment.path).with_suffix(".idx").unlink()
+    with pytest.raises(Corrupt) as refused:
+        scribe.open()
+    assert refused.value.detail == (
+        f"{place.segment.path} is damaged at byte {place.position}: the body of serial 3 does not "
+        "hold; run `once repair`"
+    )
+
+
 @pytest.mark.parametrize("of", ["body", "header"])
 def test_a_damaged_cold_segment_is_not_backed_up(
     scribe: Any, place: Place, tmp_path: Path, of: str
@@ -138,8 +149,11 @@ def test_a_damaged_cold_segment_is_not_backed_up(
             progress=lambda *_: None,
             judge=Diagnosis.faults,
         )
-    assert refused.value.detail == {
-        "body": f"{name} is damaged at byte {place.position}: the body of serial 3 does not hold",
-        "header": f"{name}: the header does not hold; run `once repair`",
-    }[of]
+    assert (
+        refused.value.detail
+        == {
+            "body": f"{name} is damaged at byte {place.position}: the body of serial 3 does not hold",
+            "header": f"{name}: the header does not hold; run `once repair`",
+        }[of]
+    )
     assert [path.name for path in (tmp_path / "backup").iterdir() if path.is_file()] == ["lock"]

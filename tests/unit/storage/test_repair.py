@@ -250,7 +250,8 @@ def test_without_a_checkpoint_a_log_that_begins_later_is_damaged(scribe: Any, ha
     assert "no checkpoint that holds" in found.damages[-1].why
     with pytest.raises(StorageRefused, match="restore the directory from a backup"):
         mend(scribe)
-    with pytest.raises(Corrupt, match="the log begins at"):
+    begins = int(scribe.segments[0].stem)
+    with pytest.raises(Corrupt, match=f"serial 1 but the log begins at {begins};"):
         scribe.open()
     assert tree(scribe.directory) == before, "who refuses a directory leaves it as it is"
 
