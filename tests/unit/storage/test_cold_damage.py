@@ -139,7 +139,6 @@ def test_a_damaged_cold_segment_without_its_index_is_refused(scribe: Any, place:
 def test_a_damaged_cold_segment_is_not_backed_up(
     scribe: Any, place: Place, tmp_path: Path, of: str
 ) -> None:
-    name = place.segment.name
     flip(place, 20 if of == "header" else place.position + place.size - 1)
     with pytest.raises(Corrupt) as refused:
         back_up(
@@ -149,11 +148,9 @@ def test_a_damaged_cold_segment_is_not_backed_up(
             progress=lambda *_: None,
             judge=Diagnosis.faults,
         )
-    assert (
-        refused.value.detail
-        == {
-            "body": f"{name} is damaged at byte {place.position}: the body of serial 3 does not hold",
-            "header": f"{name}: the header does not hold; run `once repair`",
-        }[of]
-    )
+    told = {
+        "body": f" is damaged at byte {place.position}: the body of serial 3 does not hold",
+        "header": ": the header does not hold; run `once repair`",
+    }
+    assert refused.value.detail == place.segment.name + told[of]
     assert [path.name for path in (tmp_path / "backup").iterdir() if path.is_file()] == ["lock"]

@@ -17,7 +17,7 @@ from oncemq.storage.gaps import gaps
 from oncemq.storage.index import BlockCache, MemoryIndex
 from oncemq.storage.log import LogOptions
 from oncemq.storage.planning import Live, Plan
-from oncemq.storage.repair import accept_loss
+from oncemq.storage.repair import accept_loss, diagnose
 from oncemq.wire import batch
 
 TOPIC, OTHER, STAGE = TopicId(1), TopicId(2), TopicId(9)
@@ -42,7 +42,7 @@ def stage(scribe: Any, first: int, *payloads: bytes) -> None:
 
 
 def publish(scribe: Any, *parts: tuple[TopicId, int, int, int]) -> None:
-    """A commit: so many messages from a place in the stage on are the topic's, from an offset on."""
+    """A commit: what a topic gets from an offset on, so many, from a place in the stage on."""
     given = tuple(
         Part(topic, Offset(first), count, Sequence(1), STAGE, Offset(at), 10)
         for topic, first, count, at in parts
@@ -198,6 +198,7 @@ def test_a_commit_in_a_salvaged_segment_gives_what_it_gave(scribe: Any) -> None:
     scribe.log.close()
     flip(lost.segment.path, lost.position + lost.size - 1)
     accept_loss(scribe.disk, str(scribe.directory), random_bytes=bytes)
+    assert diagnose(scribe.disk, str(scribe.directory)).healthy
     scribe.open()
     assert read(scribe, TOPIC, 10) == {10: b"a", 11: b"b"}
     assert scribe.log.find(OTHER, 0) is None
