@@ -71,6 +71,13 @@ def rewriting(scribe: Any, *, dissolved: bool, low: int = 0) -> CompactionJob:
     )
 
 
+def extent_of(job: CompactionJob) -> tuple[int, int]:
+    """What the cold segment has of the topic."""
+    extent = job.result.index.extent(TOPIC) if job.result else None
+    assert extent is not None
+    return extent.first_offset, extent.end_offset
+
+
 def refused(job: CompactionJob, scribe: Any) -> str:
     """Why a rewriting gave up; nothing of it stays, and its source is the one that is named."""
     with pytest.raises(Corrupt) as raised:
@@ -105,8 +112,7 @@ def test_what_lies_behind_a_part_in_its_stage_is_not_the_topics(scribe: Any) -> 
     assert read(scribe, TOPIC, 10) == expected
     job = rewriting(scribe, dissolved=True)
     job.run()
-    assert job.result is not None
-    assert job.result.index.extent(TOPIC).end_offset == 12
+    assert extent_of(job) == (10, 12)
     source = scribe.log._current
     scribe.log._catalog.replace([source], job.result)
     assert read(scribe, TOPIC, 10) == expected
@@ -119,9 +125,7 @@ def test_what_was_settled_of_a_part_is_not_copied(scribe: Any) -> None:
     publish(scribe, (TOPIC, 10, 3, 1))
     job = rewriting(scribe, dissolved=True, low=12)
     job.run()
-    assert job.result is not None
-    extent = job.result.index.extent(TOPIC)
-    assert (extent.first_offset, extent.end_offset) == (12, 13)
+    assert extent_of(job) == (12, 13)
 
 
 # ------------------------------------------------------------------ an index that lies
