@@ -102,7 +102,6 @@ class Outboxes:
                     lanes=contents.lanes,
                     pending=contents.pending,
                 )
-                self._disk.sync_directory(slot)
             for number in editions:
                 self._quarantine(slot, number)
 

@@ -47,10 +47,6 @@ class Slice(NamedTuple):
     stop: int
 
     @property
-    def first_offset(self) -> int:
-        return self.part.first_offset + self.start - self.part.stage_offset
-
-    @property
     def size(self) -> int:
         return self.place.size
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,27 @@ def test_a_new_journal_knows_nothing(journal) -> None:
 
 def test_the_directory_is_for_its_owner_alone(journal, directory) -> None:
     assert directory.stat().st_mode & 0o077 == 0
+
+
+class NotingLevels(Journal):
+    """Notes how far each cursor that moves is synced."""
+
+    def __init__(self, directory: Path, client: str) -> None:
+        self.levels: list[tuple[int]] = []
+        super().__init__(directory, client)
+
+    def _run(self, statement: str, *values: object) -> tuple[list[Any], int]:
+        if "INTO cursors" in statement:
+            self.levels += self._rows("PRAGMA synchronous")
+        return super()._run(statement, *values)
+
+
+def test_only_a_settling_that_another_disk_knows_is_left_to_a_power_cut(directory: Path) -> None:
+    journal = NotingLevels(directory, "billing")
+    for cursor, synced in enumerate((True, False, True), 1):
+        journal.settle(Epoch(0), [place("orders", cursor)], synced=synced)
+    assert journal.levels == [(2,), (1,), (2,)]
+    journal.close()
 
 
 def test_a_claim_is_on_disk_before_it_is_sent(journal, directory) -> None:

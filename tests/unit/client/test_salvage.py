@@ -25,7 +25,7 @@ from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log import LogOptions
 from oncemq.storage.segment import HEADER_BYTES, log_name
-from oncemq.testing.crash_points import CrashPoints
+from oncemq.testing.crash_points import CrashPoints, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
 
@@ -310,6 +310,27 @@ def test_no_power_cut_while_it_is_mended_loses_a_whole_put(
     outboxes(disk).mend()
     points.crash_here()
     assert points.recoveries > 100
+
+
+def test_what_was_damaged_is_in_quarantine_for_good_before_its_name_is_given_up() -> None:
+    disk = FaultyDisk(Random(1))
+    recorded(disk, 1, 2)
+    change(disk, b"number %020d" % 2)
+    calls: list[tuple[str, str]] = []
+
+    def note(call: str, path: str, _: int) -> None:
+        calls.append((call, path))
+
+    disk.faults.hook = note
+    outboxes(disk).mend()
+    assert calls[-3:] == [
+        ("rename", "/state/quarantine/outbox-1-1"),
+        ("sync_directory", "/state/quarantine"),  # first: it is in both rather than in none
+        ("sync_directory", "/state/outbox/1"),
+    ]
+    disk.crash(PowerCut.NOTHING)
+    assert disk.names("/state/quarantine") == ["outbox-1-1"]
+    assert disk.names("/state/outbox/1") == ["2", "lock"]
 
 
 def test_an_outbox_is_known_by_any_record_that_only_an_outbox_has() -> None:

@@ -283,6 +283,51 @@ def test_a_backup_that_is_refused_leaves_the_one_before(
         other.log.close()
 
 
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (1, "(fault 1)"),
+        (5, "(fault 1; fault 2; fault 3; fault 4; fault 5)"),
+        (6, "(fault 1; fault 2; fault 3; fault 4; fault 5; and 1 more)"),
+        (9, "(fault 1; fault 2; fault 3; fault 4; fault 5; and 4 more)"),
+    ],
+)
+def test_of_many_faults_the_first_are_told_and_the_others_counted(
+    scribe: Any, tmp_path: Path, count: int, told: str
+) -> None:
+    fill(scribe, 3)
+    directory, backup = str(scribe.directory), str(tmp_path / "backup")
+    faults = [f"fault {number}" for number in range(1, count + 1)]
+    with pytest.raises(Corrupt) as refused:
+        back_up(scribe.disk, directory, backup, progress=nothing, judge=lambda _: faults)
+    assert refused.value.detail == (
+        f"no server would start on the copy of {directory} {told}. The backup that {backup} holds "
+        f"stays as it was; stop the server, and look with `once repair --data {directory}`"
+    )
+    assert read_manifest(scribe.disk, backup) is None
+
+
+def test_a_directory_that_is_read_while_names_come_and_go_is_read_again(
+    scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may show neither the name that goes nor the one that comes in its place."""
+    fill(scribe)
+    names, looks = scribe.disk.names, list[str]()
+
+    def blinking(directory: str) -> list[str]:
+        found = names(directory)
+        if directory.endswith("data/log") and not looks:
+            looks.append(found.pop(3))
+        return found
+
+    monkeypatch.setattr(scribe.disk, "names", blinking)
+    assert save(scribe, tmp_path / "backup").last_serial == 30
+    assert looks == [scribe.segments[1].name]
+    manifest = read_manifest(scribe.disk, str(tmp_path / "backup"))
+    assert manifest is not None
+    assert [each.name for each in manifest.files] == [path.name for path in scribe.segments]
+
+
 def test_each_file_lies_once_in_a_backup_however_often_it_was_copied(
     scribe: Any, make_scribe: Any, tmp_path: Path
 ) -> None:
@@ -550,6 +595,40 @@ def test_a_frame_that_is_copied_before_an_earlier_one_was_there(
     other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
     assert len(other.payloads(1)) == 3
     other.log.close()
+
+
+class Racing(LocalFile):
+    """A file that is written while it is read: each time, another stretch is not there yet."""
+
+    gaps: ClassVar[list[tuple[int, int]]] = []
+
+    def read(self, position: int, size: int) -> bytes:
+        data = bytearray(super().read(position, size))
+        if size > 200:
+            start, end = self.gaps.pop()
+            data[start:end] = bytes(end - start)
+        return bytes(data)
+
+
+def test_a_segment_that_is_written_faster_than_it_is_copied_is_no_backup(
+    scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncemq.storage.backup.PASSES_MAX", 3)
+    Racing.gaps[:] = [durable_frame(scribe) for _ in range(3)]
+    path, opened = str(scribe.segments[-1]), scribe.disk.open
+
+    def racing(name: str, create: bool = False) -> LocalFile:
+        file = opened(name, create)
+        if name == path:
+            file.__class__ = Racing
+        return file
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(scribe.disk, "open", racing)
+        with pytest.raises(StorageRefused, match="was written faster than it could be copied"):
+            save(scribe, tmp_path / "backup")
+    assert Racing.gaps == []
+    assert save(scribe, tmp_path / "backup").last_serial == scribe.log.last_serial
 
 
 def test_a_damaged_frame_of_the_segment_in_use_does_not_end_the_copy(

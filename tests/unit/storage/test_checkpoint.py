@@ -106,6 +106,14 @@ def test_a_log_shorter_than_its_checkpoint_is_refused(scribe: Any) -> None:
     scribe.segments[0].write_bytes(data[:end])
     with pytest.raises(Corrupt, match="serials 2 to 2 are lost"):
         scribe.open()
+    (scribe.directory / "END").unlink()  # the checkpoint alone proves as much
+    (checkpoint,) = (scribe.directory / "checkpoints").iterdir()
+    with pytest.raises(Corrupt) as refused:
+        scribe.open()
+    assert refused.value.detail == (
+        f"{scribe.directory}: the log ends at serial 1 but the checkpoint {checkpoint} proves it "
+        "was durable up to 2; serials 2 to 2 are lost: run `once repair`"
+    )
     scribe.segments[0].write_bytes(data)
     scribe.open()
 

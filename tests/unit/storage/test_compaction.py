@@ -81,6 +81,22 @@ def test_timestamps_are_found_inside_joined_batches(scribe: Any) -> None:
     assert scribe.log.offset_at(1, 10**15) is None
 
 
+def test_a_message_inside_a_joined_batch_is_as_old_as_it_was(scribe: Any) -> None:
+    fill(scribe)
+    scribe.fact(1)
+    scribe.commit()
+    scribe.checkpoint(b"c")
+    before = {offset: list(scribe.log.moments(1, offset))[-1] for offset in range(60)}
+    assert len(set(before.values())) == 60
+    assert scribe.compact(lambda topic: 0 if topic == 1 else 10**6) >= 1
+    first = scribe.log.find(1, 0)
+    assert first.count > 3
+    after = {offset: list(scribe.log.moments(1, offset)) for offset in range(60)}
+    assert {offset: moments[-1] for offset, moments in after.items()} == before
+    assert after[1] == [before[0], before[1]], "none of them is later than the message"
+    assert list(scribe.log.moments(7, 0)) == []
+
+
 def test_cold_segments_are_compacted_again(scribe: Any) -> None:
     fill(scribe)
     scribe.fact(1)

@@ -1,6 +1,7 @@
 """What the local disk asks of the operating system, so that the device has the bytes."""
 
 import errno
+import fcntl
 import os
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncemq.errors import Locked
-from oncemq.storage.disk import LocalDisk
+from oncemq.storage.disk import LocalDisk, Spares
 
 Synced = list[tuple[str, int]]  # the call, and the inode it was for
 
@@ -75,3 +76,65 @@ def test_a_lock_is_taken_on_a_full_disk_though_it_cannot_say_by_whom(
     held.release()
     LocalDisk().lock(str(path)).release()
     assert path.read_bytes() == b"%d\n" % os.getpid()
+
+
+def test_a_lock_that_cannot_be_noted_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, "planned")
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(os, "pwrite", broken)
+        with pytest.raises(OSError, match="planned"):
+            LocalDisk().lock(f"{tmp_path}/lock")
+    LocalDisk().lock(f"{tmp_path}/lock").release()
+
+
+def test_a_file_is_synced_down_to_the_device_on_a_mac(
+    tmp_path: Path, synced: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An fsync stops at the cache of the device there."""
+    calls: list[tuple[int, int]] = []
+    file = LocalDisk().open(f"{tmp_path}/a", create=True)
+    with monkeypatch.context() as mac:
+        mac.setattr(sys, "platform", "darwin")
+        mac.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+        mac.setattr(fcntl, "fcntl", lambda on, what: calls.append((os.fstat(on).st_ino, what)))
+        file.sync()
+    assert (calls, synced) == ([(inode(tmp_path / "a"), 51)], [])
+    file.close()
+
+
+def test_a_spare_descriptor_is_given_free_for_a_file_that_finds_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spares = Spares(2)
+    disk = LocalDisk(spares)
+    disk.open(f"{tmp_path}/a", create=True).close()
+    held, system = list(spares._held), os.open
+    assert len(held) == 2
+
+    def scarce(path: str, flags: int, mode: int = 0o777) -> int:
+        """There is no descriptor beyond those that are open now."""
+        if all(is_open(each) for each in held):
+            raise OSError(errno.EMFILE, "planned")
+        return system(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", scarce)
+    file = disk.open(f"{tmp_path}/b", create=True)
+    monkeypatch.undo()
+    file.write([b"b"], 0)
+    file.close()
+    assert (tmp_path / "b").read_bytes() == b"b"
+    spares.release()
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{tmp_path}/c")
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

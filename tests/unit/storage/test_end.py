@@ -67,10 +67,32 @@ def test_a_segment_that_was_begun_is_missed_after_a_kill_too(scribe: Any, troubl
         scribe.store(1, b"x" * 100)
     scribe.kill()
     TROUBLES[trouble](scribe.segments[-1])
+    before = {path: path.read_bytes() for path in scribe.directory.glob("log/*")}
     with pytest.raises(Corrupt, match="run `once repair`"):
         scribe.open()
+    assert {path: path.read_bytes() for path in scribe.directory.glob("log/*")} == before
     accept_loss(scribe.disk, str(scribe.directory), random_bytes=lambda size: b"\x07" * size)
     scribe.open()
+
+
+def test_records_behind_a_header_that_does_not_hold_are_no_segment_that_was_never_begun(
+    scribe: Any,
+) -> None:
+    """Without a note nothing else says that it was begun."""
+    while len(scribe.segments) < 3:
+        scribe.store(1, b"x" * 100)
+    scribe.kill()
+    (scribe.directory / "END").unlink()
+    last = scribe.segments[-1]
+    last.write_bytes(bytes(64) + last.read_bytes()[64:])
+    before = last.read_bytes()
+    with pytest.raises(Corrupt) as refused:
+        scribe.open()
+    assert refused.value.detail == (
+        f"{last} is damaged at byte 0: the header does not hold but records follow; serials from "
+        f"{int(last.stem)} on cannot be trusted: run `once repair`"
+    )
+    assert last.read_bytes() == before
 
 
 def test_a_note_that_does_not_hold_proves_nothing(scribe: Any) -> None:

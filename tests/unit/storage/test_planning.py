@@ -219,3 +219,25 @@ def test_a_look_is_short_and_all_of_them_together_see_everything(
     while not scribe.log.planned_all:
         assert scribe.log.plan(live) is None
     assert [each for each in scribe.log._catalog.segments if each.index.rows()] == []
+
+
+def test_segments_are_looked_at_in_turn_again_and_again(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What died since the last look is found, wherever it lies."""
+    monkeypatch.setattr(planning, "ROWS_A_LOOK", 1)
+    asked: list[int] = []
+
+    def live(topic: int) -> Live | None:
+        asked.append(topic)
+        return Live(f"t{topic}", 0)
+
+    for topic in (1, 2, 3):
+        scribe.store(topic, b"x" * 1500)
+    cover(scribe)
+    segments, serial = scribe.log._catalog.segments[:3], scribe.log.last_serial
+    assert [list(each.index.topics()) for each in segments] == [[1], [2], [3]]
+    scales = planning.Scales()
+    for _ in range(7):
+        scales.weigh(segments, serial, live, serial)
+    assert asked == [1, 2, 3, 1, 2, 3, 1]

@@ -147,6 +147,9 @@ def test_a_segment_that_was_never_begun_is_dropped(scribe: Any, content: bytes) 
     never.write_bytes(content)
     scribe.open()
     assert not never.exists()
+    kept = {path.name: path.read_bytes() for path in scribe.directory.glob("torn/*")}
+    data = content.rstrip(b"\0")
+    assert kept == ({f"{never.name}-0.torn": data} if data else {}), "for a person to look at"
     scribe.store(1, b"b")
     assert scribe.payloads(1) == {0: b"a", 1: b"b"}
 
@@ -276,6 +279,43 @@ def test_a_missing_segment_in_the_middle_is_corruption(scribe: Any) -> None:
     scribe.open()
 
 
+def test_damage_before_the_last_segment_is_told_with_its_place(scribe: Any) -> None:
+    for _ in range(40):
+        scribe.store(1, b"x" * 100)
+    place = scribe.log.find(1, 2)
+    scribe.log.close()
+    path = Path(place.segment.path)
+    data = bytearray(path.read_bytes())
+    data[place.position + place.size - 1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Corrupt) as refused:
+        scribe.open()
+    assert refused.value.detail == (
+        f"{path} is damaged at byte {place.position}: the body of serial 3 does not match its "
+        "checksum; serials from 3 on cannot be read; run `once repair`"
+    )
+
+
+@pytest.mark.parametrize("what", ["replay", "frames"])
+def test_a_log_that_changes_while_it_is_replayed_is_refused(scribe: Any, what: str) -> None:
+    """It was whole a moment ago: a device that gives other bytes now cannot be believed."""
+    for _ in range(3):
+        scribe.store(1, b"x" * 100)
+    place = scribe.log.find(1, 1)
+    opened = scribe.reopen()
+    path = scribe.segments[0]
+    data = bytearray(path.read_bytes())
+    data[place.position + (60 if what == "replay" else place.size - 1)] ^= 1
+    path.write_bytes(data)
+    found: list[object] = []
+    with pytest.raises(Corrupt) as refused:
+        found.extend(getattr(opened, what))
+    assert len(found) == 1
+    assert refused.value.detail == f"{path} changed while it was read, at byte {place.position}"
+    data[place.position + (60 if what == "replay" else place.size - 1)] ^= 1
+    path.write_bytes(data)
+
+
 def test_the_unproven_tail_is_written_again_before_anything_is_served(
     scribe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,5 +384,6 @@ def test_the_room_of_a_segment_before_the_last_is_given_back(scribe: Any) -> Non
     stored = scribe.topics[1]
     opened = scribe.open()
     assert first.stat().st_size == end
+    assert opened.log.bytes_used == sum(path.stat().st_size for path in first.parent.iterdir())
     assert opened.report.torn == []
     assert scribe.payloads(1) == dict(enumerate(stored))

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.storage.conftest import still_open
 
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import ClockNoted
@@ -89,6 +90,7 @@ def test_a_manifest_that_cannot_be_read_is_no_backup(tmp_path: Path, quick_disk:
     (tmp_path / "MANIFEST").write_bytes(b"{")
     with pytest.raises(Corrupt, match="it is no backup"):
         read_manifest(quick_disk, str(tmp_path))
+    assert still_open(tmp_path) == []
 
 
 def test_a_copy_that_the_disk_does_not_give_does_not_hold(

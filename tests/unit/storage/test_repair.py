@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from oncemq.core.generations import NAME_BITS, continued
+from oncemq.core.names import Micros, TopicId
+from oncemq.core.records import Retention, TopicCreated
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.compaction import CompactionJob
 from oncemq.storage.findings import Diagnosis, Lost
@@ -250,7 +252,8 @@ def test_without_a_checkpoint_a_log_that_begins_later_is_damaged(scribe: Any, ha
     assert "no checkpoint that holds" in found.damages[-1].why
     with pytest.raises(StorageRefused, match="restore the directory from a backup"):
         mend(scribe)
-    with pytest.raises(Corrupt, match="the log begins at"):
+    begins = int(scribe.segments[0].stem)
+    with pytest.raises(Corrupt, match=f"serial 1 but the log begins at {begins};"):
         scribe.open()
     assert tree(scribe.directory) == before, "who refuses a directory leaves it as it is"
 
@@ -280,12 +283,17 @@ def test_a_segment_of_another_log_or_under_another_name_is_damage(
         each.log.close()
     victim, stranger = scribe.segments[2], other.segments[2].read_bytes()
     kept = victim.read_bytes()
-    for data, why in ((stranger, "another log"), (scribe.segments[1].read_bytes(), "says it is")):
+    misplaced = scribe.segments[1]
+    for data, why in (
+        (stranger, "it belongs to another log: take it away"),
+        (misplaced.read_bytes(), f"it says it is {misplaced.name}: give it back its name"),
+    ):
         victim.write_bytes(data)
-        with pytest.raises(Corrupt, match=why):
+        with pytest.raises(Corrupt, match="another log" if data is stranger else "says it is"):
             scribe.open()
         found = diagnose(scribe.disk, str(scribe.directory))
-        assert why in found.damages[0].why
+        damages = [(each.path, each.position, each.why) for each in found.damages]
+        assert damages == [(str(victim), 0, why)]
     victim.write_bytes(kept)
     assert diagnose(scribe.disk, str(scribe.directory)).healthy
 
@@ -452,7 +460,58 @@ def test_a_segment_of_the_tail_under_an_older_name_is_not_salvaged_beyond_the_en
     first, last = segments[0], segments[-1]
     first.with_suffix(".idx").unlink()
     last.rename(first)
+    looked = diagnose(scribe.disk, str(scribe.directory)).contents
+    assert looked is not None
+    assert str(first) not in [each.path for each in looked.catalog.segments]
     found = mend(scribe)
     scribe.open()
     assert found.last_serial == scribe.log.last_serial == int(last.name[:20]) - 1
     assert max(scribe.payloads(1, int(segments[1].name[:20]) - 1)) == found.last_serial - 1
+
+
+def test_a_segment_that_ends_where_the_checkpoint_begins_is_covered_where_it_belongs(
+    scribe: Any,
+) -> None:
+    for number in range(40):
+        scribe.store(1, b"m%02d " % number + b"x" * 100)
+    scribe.checkpoint(b"state")
+    scribe.log._roll(700)
+    scribe.store(1, b"behind it")
+    scribe.log.close()
+    first, *_, covered, last = scribe.segments
+    assert int(last.stem) == 41
+    for path in (first, covered):
+        path.with_suffix(".idx").unlink()
+    covered.rename(first)
+    (damage,) = (each for each in mend(scribe).damages if each.covered)
+    assert damage.home == int(covered.stem)
+    scribe.open()
+    assert scribe.payloads(1, int(covered.stem) - 1) == {
+        offset: scribe.topics[1][offset] for offset in range(int(covered.stem) - 1, 41)
+    }
+
+
+def test_a_segment_of_another_history_ends_the_log_before_it(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    """Its topics are named, as far as their making is in what is lost."""
+    other = make_scribe(tmp_path / "other", scribe.disk)
+    for each, letter in ((scribe, b"a"), (other, b"b")):
+        for number in range(30):
+            each.store(1, letter * 100)
+            if number == 20:
+                name = f"made-{letter.decode()}"
+                each.log.append(TopicCreated(TopicId(5), name, Retention(), Micros(1)))
+                each.commit()
+        each.log.close()
+    strange = [path for path in scribe.segments if int(path.stem) > 12]
+    for path in strange:
+        path.write_bytes((other.directory / "log" / path.name).read_bytes())
+    found = diagnose(scribe.disk, str(scribe.directory))
+    first, *beyond = strange
+    assert [(each.path, each.position, each.why) for each in found.damages] == [
+        (str(first), 0, "it does not go on where the segment before it ends")
+    ]
+    assert found.beyond == [path.name for path in beyond]
+    assert found.names == {5: "made-b"}
+    assert found.last_serial == int(first.stem) - 1

@@ -197,6 +197,40 @@ def test_a_new_segment_gets_the_room_that_the_old_one_gives_back(
     scribe.log.close()
 
 
+def test_the_old_segment_gives_its_room_back_before_the_new_one_takes_it(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    """Neither of the two has room enough for the new one alone."""
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    while scribe.log._current.end < OPTIONS.segment_bytes - 5000:
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    small.others = small.free_bytes("") - 22 * KIBIBYTE
+    while scribe.log._current.first_serial == 1:
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    assert len(scribe.segments) == 2
+    scribe.log.close()
+
+
+def test_facts_go_on_in_a_full_segment_while_its_room_is_lent(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    while scribe.log._current.end < OPTIONS.segment_bytes - 5000:
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    small.others = small.free_bytes("")
+    while scribe.log._current.end < OPTIONS.segment_bytes:  # into the reserve
+        assert scribe.log.has_room(0, now_ms=0, fact=True)
+        scribe.fact(1)
+        scribe.commit()
+    assert scribe.log.room.lend()
+    assert take_facts(scribe) > 10
+    assert len(scribe.segments) == 1
+    scribe.log.close()
+
+
 def test_a_checkpoint_without_room_is_lent_some_of_the_reserve(
     tmp_path: Path, make_scribe: Any, small: SmallDisk
 ) -> None:

@@ -1,16 +1,25 @@
 """Syncs that matter only for a power cut at one moment: each is missed here when it is left out."""
 
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from oncemq.storage.backup import back_up
+from oncemq.storage.findings import Diagnosis
 from oncemq.storage.framing import frame_key
 from oncemq.storage.log import LogOptions
 from oncemq.storage.recovery import open_log
+from oncemq.storage.restore import restore
 from oncemq.storage.segment import COLD, LOG, Header, log_name, remove_segment
 from oncemq.storage.shelf import load_shelf
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+
+
+def _nothing(_: str, __: int) -> None: ...
+
 
 IDENTITY = b"\x05" * 16
 FOLDER = "/data/log"
@@ -84,3 +93,36 @@ def test_a_segment_that_was_never_begun_is_gone_for_good_once_the_log_is_open(
     assert opened.report.removed == [name]
     disk.crash(cut)
     assert name not in disk.names(FOLDER)
+
+
+def test_what_was_recovered_is_durable_before_anybody_is_told_of_it(
+    disk: FaultyDisk, cut: PowerCut, make_scribe: Any
+) -> None:
+    """After a kill it is in the page cache alone; who reads it may act on it."""
+    scribe = make_scribe(Path("/data"), disk, LogOptions(sync_ms=1000))
+    scribe.put(1, b"written, and not synced")
+    scribe.commit()
+    disk.kill()
+    scribe.open()
+    assert scribe.payloads(1) == {0: b"written, and not synced"}
+    disk.crash(cut)
+    scribe.open()
+    assert scribe.payloads(1) == {0: b"written, and not synced"}
+
+
+def test_a_restored_log_has_its_reserve_whatever_happens_next(
+    disk: FaultyDisk, cut: PowerCut, make_scribe: Any
+) -> None:
+    """A disk that fills up after a power cut leaves the server a way out."""
+    options = LogOptions(allocate_bytes=700, reserve_bytes=100)
+    scribe = make_scribe(Path("/data"), disk, options)
+    scribe.store(1, b"a")
+    scribe.checkpoint(b"state" * 100)
+    end = scribe.log._current.end
+    back_up(disk, "/data", "/backup", progress=_nothing, judge=Diagnosis.faults)
+    restore(disk, "/backup", "/new", random_bytes=bytes, progress=_nothing)
+    disk.crash(cut)
+    checkpoints = [f"/new/checkpoints/{name}" for name in disk.names("/new/checkpoints")]
+    kept = LogOptions().reserve_bytes + sum(disk.open(path).size() for path in checkpoints)
+    assert len(checkpoints) == 1
+    assert disk.open(f"/new/log/{log_name(1)}").size() == end + kept
