@@ -265,9 +265,12 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
         if each.pattern:
             continue  # the topics it stands for have subscriptions of their own
         reached = engine.subscriber.reached(each.topic, each.subscription_id)
-        recorded = each.topic in settled and settled[each.topic][0] == each.subscription_id
-        here = Offset(max(each.cursor, reached))
-        places.append(Place(each.topic, each.subscription_id, here, recorded, each.cursor))
+        # The server knows it too: the journal may have been lost together with the database.
+        has_settled = NO_OFFSET < each.began < each.cursor or (
+            each.topic in settled and settled[each.topic][0] == each.subscription_id
+        )
+        at = Offset(max(each.cursor, reached)), has_settled, each.cursor, each.began
+        places.append(Place(each.topic, each.subscription_id, *at))
     return places
 
 
