@@ -48,6 +48,7 @@ def open_block(
     engine: Engine, inbox: Inbox, connection: Connection, topic: str, limit: int, wait_ms: int
 ) -> InboxVerb[list[Message]]:
     """The next messages that the database lacks, with a transaction open on it."""
+    engine.check_own()  # before the connection is touched, which may be the parent's
     if not engine.state.lasting:
         raise InvalidRequest(
             "an inbox belongs to a subscription that outlives its process, and an anonymous "
