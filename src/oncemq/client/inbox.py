@@ -80,14 +80,15 @@ def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxV
     engine.check_own()  # a block that was begun before a fork is committed by the parent alone
     spans = spans_of(messages)
     moves = inbox.moves(spans, _moments_of(messages, spans))
-    inbox.doubtful = True
+    topics = [move.topic for move in moves]
+    inbox.doubt(topics)
     try:
         yield from table.commit(engine.client, moves)
     except Fenced as fenced:
         engine.fail(fenced)
         raise
     inbox.committed(moves)
-    inbox.doubtful = False
+    inbox.is_sure(topics)
     _settle(engine, inbox, messages)
 
 
@@ -137,23 +138,23 @@ def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
     except Fenced as fenced:
         engine.fail(fenced)  # the next call says it
     except Exception as error:
-        inbox.doubtful = True
+        inbox.doubt([message.topic for message in messages])
         log.warning("state not written, the database knows client=%s: %s", engine.client, error)
 
 
 def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> InboxVerb[None]:
     """See that the client knows where the database stands, and stands no earlier itself."""
     inbox.began(engine.generation)
-    if inbox.doubtful:
+    if doubted := inbox.doubted(topic):
         try:
-            cursors = yield from table.look(engine.client, inbox.marks)
+            cursors = yield from table.look(engine.client, doubted)
         except Fenced as fenced:
             engine.fail(fenced)
             raise
         for name, cursor in cursors.items():
             inbox.stands(name, cursor)
             _catch_up(engine, name, inbox.marks[name])
-        inbox.doubtful = False
+        inbox.is_sure(doubted)
     if inbox.knows(topic):
         return
     places = yield from _survey(engine, topic)

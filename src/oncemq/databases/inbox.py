@@ -349,7 +349,8 @@ def _fault(client: str, topic: str, fence: int, row: Standing | None) -> Excepti
         return DatabaseRefused(
             f"{TABLE} has no row for {topic}/{client} any more: the table was emptied, the "
             "subscription was made anew by another process, or this connection goes to another "
-            "database than before. Nothing was committed; start this client again to go on"
+            "database than before. Nothing was committed; use the database that it was consumed "
+            "into, or start this client again to go on"
         )
     if row.fence == fence:
         return None

@@ -86,3 +86,20 @@ def test_a_hole_that_the_server_names_is_passed_over() -> None:
     assert inbox.misfits([span(14, 20)]) == []
     assert inbox.misfits([span(15, 20)]) == ["orders"]  # it lacks @14
     assert inbox.moves([span(14, 20)]) == [Move("orders", SUBSCRIPTION, 3, Offset(10), Offset(20))]
+
+
+def test_what_is_in_doubt_is_asked_for_by_who_asks_for_it() -> None:
+    """The rows of other topics may be in another database."""
+    inbox = standing(10)
+    other = Mark(SubscriptionId(8), 1, Offset(0), Offset(0))
+    inbox.took("orders.eu", other)
+    inbox.doubt(["orders", "orders.eu", "forgotten"])
+    assert inbox.doubted("refunds") == {}
+    assert inbox.doubted("orders") == {"orders": inbox.marks["orders"]}
+    assert inbox.doubted("orders.*") == {"orders.eu": other}
+    assert inbox.doubted("") == inbox.marks
+    inbox.is_sure(["orders"])
+    assert (inbox.doubted("orders"), inbox.doubted("orders.eu")) == ({}, {"orders.eu": other})
+    inbox.forget(["orders.eu"])
+    inbox.took("orders.eu", other)  # which reads the row
+    assert inbox.doubted("") == {}
