@@ -169,6 +169,50 @@ def test_a_database_that_was_emptied_is_an_error_with_a_way_on(shop: Shop) -> No
     assert shop.cursors() == [(4, 1)]
 
 
+def test_a_machine_that_is_lost_with_state_and_database_is_told_what_is_missing(
+    shop: Shop,
+) -> None:
+    shop.put(*range(4))
+    assert shop.consume(2) == [0, 1]
+    shop.client.close()
+    shop.desk.change("DELETE FROM oncemq_inbox")
+    shutil.rmtree(shop.state)
+    shop.start()
+    with pytest.raises(InboxGap, match=f"no cursor of {shop.topic}/.* up to @2 are") as gap:
+        shop.consume()
+    shop.desk.change(gap.value.detail.partition("\n")[2])
+    assert shop.consume() == [2, 3]
+    assert shop.cursors() == [(4, 1)]
+
+
+def test_the_same_while_the_messages_are_kept_can_take_all_of_them_again(shop: Shop) -> None:
+    shop.client.configure_topic(shop.topic, Retention(forever=True))
+    shop.put(*range(4))
+    assert shop.consume(2) == [0, 1]
+    shop.client.close()
+    shop.desk.change("DELETE FROM oncemq_inbox")
+    shop.desk.change("DELETE FROM effects")
+    shutil.rmtree(shop.state)
+    shop.start()
+    with pytest.raises(InboxGap, match="with 0 as its cursor instead of 2") as gap:
+        shop.consume()
+    statement = gap.value.detail.partition("\n")[2]
+    shop.desk.change(statement.replace(", 2, 0);", ", 0, 0);"))
+    assert [shop.consume(), shop.consume()] == [[0, 1], [2, 3]]
+    assert (shop.effects(), shop.cursors()) == ([0, 1, 2, 3], [(4, 1)])
+
+
+def test_a_subscription_of_which_nothing_was_taken_begins_in_any_database(shop: Shop) -> None:
+    shop.put(0, 1)
+    shop.client.unsubscribe(shop.topic)
+    shop.client.subscribe(shop.topic)
+    shop.put(2)
+    shop.client.close()
+    shutil.rmtree(shop.state)
+    shop.start()
+    assert shop.consume() == [2]
+
+
 def test_a_plain_get_beside_the_inbox_is_seen(shop: Shop) -> None:
     shop.client.configure_topic(shop.topic, Retention(forever=True))
     shop.put(*range(4))

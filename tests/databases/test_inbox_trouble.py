@@ -79,6 +79,70 @@ def test_a_database_that_may_not_be_written_is_an_error_of_its_own(
     reader.close()
 
 
+class TwoDatabases:
+    """One client, each of two topics into a database of its own."""
+
+    def __init__(self, client: Client, root: Path) -> None:
+        self.client = client
+        self.databases: dict[str, sqlite3.Connection] = {}
+        for topic in ("left", "right"):
+            database = self.databases[topic] = sqlite3.connect(root / f"{topic}.db")
+            database.execute("PRAGMA foreign_keys = ON")
+            database.executescript(
+                "CREATE TABLE parents (number INTEGER PRIMARY KEY); CREATE TABLE effects (number, "
+                "parent REFERENCES parents (number) DEFERRABLE INITIALLY DEFERRED)"
+            )
+            client.subscribe(topic)
+            client.put_many(topic, [b"%d" % number for number in range(6)])
+
+    def consume(self, topic: str | None, into: str = "", *, parent: int | None = None) -> list[int]:
+        """A block; with a `parent` that is not there its commit fails."""
+        into = into or topic or "left"
+        database = self.databases[into]
+        with self.client.consume(topic, limit=2, wait=0, into=database) as messages:
+            values = [(int(each.payload), parent) for each in messages]
+            database.executemany("INSERT INTO effects VALUES (?, ?)", values)
+        return [int(each.payload) for each in messages]
+
+    def effects(self) -> dict[str, list[int]]:
+        look = "SELECT number FROM effects"
+        found = {topic: each.execute(look).fetchall() for topic, each in self.databases.items()}
+        return {topic: [number for (number,) in rows] for topic, rows in found.items()}
+
+    def close(self) -> None:
+        for each in self.databases.values():
+            each.close()
+
+
+@pytest.fixture
+def two(client: Client, tmp_path: Path) -> Iterator[TwoDatabases]:
+    two = TwoDatabases(client, tmp_path)
+    yield two
+    for topic in two.databases:
+        client.unsubscribe(topic)
+    two.close()
+
+
+def test_after_a_failed_commit_each_topic_goes_on_in_its_own_database(two: TwoDatabases) -> None:
+    assert [two.consume("left"), two.consume("right")] == [[0, 1], [0, 1]]
+    with pytest.raises(sqlite3.IntegrityError):
+        two.consume("left", parent=9)
+    order = ("right", "left", "right", "left")
+    assert [two.consume(topic) for topic in order] == [[2, 3], [2, 3], [4, 5], [4, 5]]
+    assert two.effects() == {"left": [*range(6)], "right": [*range(6)]}
+
+
+def test_a_topic_s_block_in_another_database_is_refused_and_costs_nothing(
+    two: TwoDatabases,
+) -> None:
+    assert [two.consume("left"), two.consume("right")] == [[0, 1], [0, 1]]
+    for topic in ("left", None):  # None: all of them, of which one is in another database
+        with pytest.raises(DatabaseRefused, match="goes to another database than before"):
+            two.consume(topic, into="right")
+    assert [two.consume("left"), two.consume("right")] == [[2, 3], [2, 3]]
+    assert two.effects() == {"left": [*range(4)], "right": [*range(4)]}
+
+
 def test_the_schema_can_be_had_for_each_database_and_no_other() -> None:
     assert "updated TEXT" in inbox_schema("sqlite")
     assert "updated TIMESTAMPTZ" in inbox_schema("postgresql")

@@ -252,6 +252,11 @@ class Engine:
         self.closed = True
         self.state.disown()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the process that made it, not one that was forked from that."""
+        return not isinstance(self.failure, Forked)
+
     def check_own(self) -> None:
         """Refuse to go on in a copy that a fork made, whatever the verb has found already."""
         if isinstance(self.failure, Forked):

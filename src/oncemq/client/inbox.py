@@ -48,6 +48,7 @@ def open_block(
     engine: Engine, inbox: Inbox, connection: Connection, topic: str, limit: int, wait_ms: int
 ) -> InboxVerb[list[Message]]:
     """The next messages that the database lacks, with a transaction open on it."""
+    engine.check_own()  # before the connection is touched, which may be the parent's
     if not engine.state.lasting:
         raise InvalidRequest(
             "an inbox belongs to a subscription that outlives its process, and an anonymous "
@@ -79,14 +80,15 @@ def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxV
     engine.check_own()  # a block that was begun before a fork is committed by the parent alone
     spans = spans_of(messages)
     moves = inbox.moves(spans, _moments_of(messages, spans))
-    inbox.doubtful = True
+    topics = [move.topic for move in moves]
+    inbox.doubt(topics)
     try:
         yield from table.commit(engine.client, moves)
     except Fenced as fenced:
         engine.fail(fenced)
         raise
     inbox.committed(moves)
-    inbox.doubtful = False
+    inbox.is_sure(topics)
     _settle(engine, inbox, messages)
 
 
@@ -136,23 +138,23 @@ def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
     except Fenced as fenced:
         engine.fail(fenced)  # the next call says it
     except Exception as error:
-        inbox.doubtful = True
+        inbox.doubt([message.topic for message in messages])
         log.warning("state not written, the database knows client=%s: %s", engine.client, error)
 
 
 def _agree(engine: Engine, inbox: Inbox, connection: Connection, topic: str) -> InboxVerb[None]:
     """See that the client knows where the database stands, and stands no earlier itself."""
     inbox.began(engine.generation)
-    if inbox.doubtful:
+    if doubted := inbox.doubted(topic):
         try:
-            cursors = yield from table.look(engine.client, inbox.marks)
+            cursors = yield from table.look(engine.client, doubted)
         except Fenced as fenced:
             engine.fail(fenced)
             raise
         for name, cursor in cursors.items():
             inbox.stands(name, cursor)
             _catch_up(engine, name, inbox.marks[name])
-        inbox.doubtful = False
+        inbox.is_sure(doubted)
     if inbox.knows(topic):
         return
     places = yield from _survey(engine, topic)
@@ -265,9 +267,12 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[Place]]:
         if each.pattern:
             continue  # the topics it stands for have subscriptions of their own
         reached = engine.subscriber.reached(each.topic, each.subscription_id)
-        recorded = each.topic in settled and settled[each.topic][0] == each.subscription_id
-        here = Offset(max(each.cursor, reached))
-        places.append(Place(each.topic, each.subscription_id, here, recorded, each.cursor))
+        # The server knows it too: the journal may have been lost together with the database.
+        has_settled = NO_OFFSET < each.began < each.cursor or (
+            each.topic in settled and settled[each.topic][0] == each.subscription_id
+        )
+        at = Offset(max(each.cursor, reached)), has_settled, each.cursor, each.began
+        places.append(Place(each.topic, each.subscription_id, *at))
     return places
 
 

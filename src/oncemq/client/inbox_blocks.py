@@ -1,7 +1,9 @@
 """The block of an inbox in both shells: `with` and `async with` over the same verbs.
 
-Law: a transaction that was begun here ends here, whatever ends the block; one of the user's own
-is never touched.
+Laws: a transaction that was begun here ends here, whatever ends the block; one of the user's own
+is never touched. In a process that was forked within the block the connection is the parent's:
+nothing is sent on it there, and it is not closed, not even at the end of that process. (A rollback
+by a child undoes the parent's writes; on SQLite it damages the file.)
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -10,6 +12,7 @@ from typing import Any, TypeVar
 
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine import Engine
+from oncemq.client.forks import never_close
 from oncemq.client.inbox import InboxVerb, close_block, open_block
 from oncemq.client.ticket import Awaited
 from oncemq.client.turns import Turns
@@ -55,7 +58,9 @@ def block(
         yield messages
         _run(turns, tracked, close_block(engine, inbox, messages), timeout)
     except BaseException:
-        if tracked.is_open:
+        if not engine.is_own:
+            never_close(into)
+        elif tracked.is_open:
             with suppress(Exception):  # a connection that is lost has rolled back by itself
                 tracked.connection.perform(Bound.ROLLBACK)
         raise
@@ -108,7 +113,9 @@ async def block_awaitable(
             until, tracked, close_block(engine, inbox, messages), engine.settings.timeout
         )
     except BaseException:
-        if tracked.is_open:
+        if not engine.is_own:
+            never_close(into)
+        elif tracked.is_open:
             with suppress(Exception):
                 await _perform(tracked.connection, Bound.ROLLBACK)
         raise

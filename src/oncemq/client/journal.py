@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from oncemq.client.endings import Ended, Endings
+from oncemq.client.forks import never_close
 from oncemq.client.journal_schema import (
     CHECKSUMS,
     FORGET_GRANTS,
@@ -281,13 +282,8 @@ class Journal:
         self._db.close()
 
     def disown(self) -> None:
-        """In a forked process: never close the connection, as SQLite asks of its users.
-
-        Not at the end of the process either, so one reference to it stays for good.
-        """
-        import ctypes  # loaded by those who fork
-
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+        """In a forked process: never close the connection."""
+        never_close(self._db)
 
     # Inside
 

@@ -198,4 +198,5 @@ def _subscription(
         is_waiting,
         ends=shard.leases.ends(each.client),
         about=shard.leases.about(each.client),
+        began=each.began,
     )

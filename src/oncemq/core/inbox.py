@@ -2,11 +2,11 @@
 
 Laws: nothing below the database's cursor is handed out, nothing at or above it is passed over
 (G5), but for holes that the server names; messages are handed out only from exactly where it
-stands; once anything went wrong it is
-asked again before anything else is done.
+stands; once anything went wrong with a subscription it is asked again before anything else is done
+with that one. Another one's rows may be in another database, which this one knows nothing of.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -80,7 +80,7 @@ class Inbox:
     def __init__(self, over: Over = lambda _, offset: offset) -> None:
         self._over = over
         self.marks: dict[str, Mark] = {}
-        self.doubtful = False  # the database may stand elsewhere: a commit failed, or seemed to
+        self._doubted: set[str] = set()  # topics whose database may stand elsewhere
         self._surveyed = False  # all subscriptions, for who asks for any
         self._generation = Generation(1)  # of the server's log, that the marks are of
 
@@ -106,6 +106,19 @@ class Inbox:
         """The database's word on a subscription, now that no older process may move it."""
         self.marks[topic] = mark
 
+    def doubt(self, topics: Iterable[str]) -> None:
+        """A commit of these is under way, failed, or seemed to: the database is to be asked."""
+        self._doubted.update(topics)
+
+    def doubted(self, topic: str) -> dict[str, Mark]:
+        """What is to be asked of the database before messages of this topic are handed out."""
+        topics = sorted(self._doubted & self.marks.keys())
+        return {each: self.marks[each] for each in topics if _is_meant(topic, each)}
+
+    def is_sure(self, topics: Iterable[str]) -> None:
+        """The database has said where these stand."""
+        self._doubted.difference_update(topics)
+
     def stands(self, topic: str, cursor: Offset) -> None:
         """Asked again, the database says this; the fence is still ours."""
         mark = self.marks[topic]
@@ -114,11 +127,8 @@ class Inbox:
 
     def behind(self, topic: str) -> tuple[str, Mark] | None:
         """A subscription whose database lacks messages that the client has passed."""
-        topics = [topic] if is_single(topic) else list(self.marks)
-        for each in topics:
-            if is_pattern(topic) and not matches(topic, each):
-                continue
-            mark = self.marks.get(each)
+        for each in [topic] if is_single(topic) else self.marks:
+            mark = self.marks.get(each) if _is_meant(topic, each) else None
             if mark is not None and self._over(each, mark.cursor) < mark.reached:
                 return each, mark
         return None
@@ -131,6 +141,7 @@ class Inbox:
         """What is known of these is not so (any more)."""
         for topic in topics:
             self.marks.pop(topic, None)
+        self.is_sure(topics)  # or will be: its row is read when it is taken over
         self._surveyed = False
 
     def moves(self, spans: Sequence[Span], moments: Moments = NO_MOMENTS) -> list[Move]:
@@ -160,3 +171,10 @@ class Inbox:
         if span.subscription_id == NO_SUBSCRIPTION:
             return span.end <= mark.reached
         return span.subscription_id == mark.subscription_id
+
+
+def _is_meant(asked: str, topic: str) -> bool:
+    """Whether who asks for a topic, for a pattern or (empty) for any, asks for this one."""
+    if is_pattern(asked):
+        return matches(asked, topic)
+    return asked == topic or not is_single(asked)

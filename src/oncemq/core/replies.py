@@ -190,6 +190,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):
     pattern: bool = False  # it stands for many topics, which have subscriptions of their own
     ends: Micros = Micros(0)  # when, unless its client is heard of; 0: never
     about: str = ""  # whose it is, as its client says
+    began: Offset = NO_OFFSET  # the lowest cursor that is known of it; or an older server is asked
 
 
 class TopicShown(Reply, frozen=True, array_like=True):

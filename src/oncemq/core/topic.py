@@ -28,6 +28,7 @@ ENDS_KEPT = 16  # generations of the log whose beginnings a topic remembers one 
 
 
 PRODUCERS_A_VALUE = 500  # of a checkpoint: about a millisecond
+UNKNOWN = Offset(-1)
 
 
 @dataclass(slots=True)
@@ -39,6 +40,11 @@ class Subscription:
     cursor: Offset
     derived: bool = False  # by a pattern, not by name
     made: Serial = field(default=Serial(0), compare=False)  # the record that made it, if not older
+    began: Offset = UNKNOWN  # the lowest cursor it is known to have had
+
+    def __post_init__(self) -> None:
+        if self.began == UNKNOWN:
+            self.began = self.cursor  # it is made here, or began no later than that
 
 
 @dataclass(slots=True)
@@ -89,7 +95,10 @@ class Topic:
         return self._lowest
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Somebody subscribes."""
+        """Somebody subscribes, or asks by name for what a pattern made: then it began before."""
+        there = self.subscriptions.get(subscription.client)
+        if there is not None and there.id == subscription.id:
+            subscription.began = there.began
         self.subscriptions[subscription.client] = subscription
         self._slowest = 0
 
@@ -142,7 +151,10 @@ class Topic:
         """These messages are gone: who stands among them goes on behind them."""
         self.lost.add(first, end)
         for subscription in self.subscriptions.values():
+            is_new = subscription.began == subscription.cursor
             subscription.cursor = self.lost.over(subscription.cursor)
+            if is_new:  # it has settled nothing by that
+                subscription.began = subscription.cursor
         self._slowest = 0
 
     def why_kept(self) -> str:
@@ -205,6 +217,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
     configured: Serial = Serial(0)
     lost: tuple[tuple[Offset, Offset], ...] = ()
     ends: tuple[tuple[Generation, Offset], ...] = ()
+    began: tuple[Offset, ...] = ()  # of each subscription; none: an older version wrote it
 
 
 class ProducersState(msgspec.Struct, frozen=True, array_like=True, tag=10):
@@ -253,6 +266,7 @@ def _captured(topic: Topic, producers: tuple[ProducerState, ...]) -> TopicState:
         configured=topic.configured,
         lost=topic.lost.above(topic.low),
         ends=topic.ends,
+        began=tuple(each.began for each in topic.subscriptions.values()),
     )
 
 
@@ -276,6 +290,7 @@ def restore_producers(state: TopicState | ProducersState) -> dict[ProducerId, Pr
 def restore_topic(state: TopicState) -> Topic:
     """The topic a checkpoint kept."""
     derived = set(state.derived)
+    begins = state.began or (UNKNOWN,) * len(state.subscriptions)
     return Topic(
         id=state.topic_id,
         name=state.name,
@@ -288,8 +303,8 @@ def restore_topic(state: TopicState) -> Topic:
         ends=state.ends,
         producers=restore_producers(state),
         subscriptions={
-            client: Subscription(subscription_id, client, cursor, client in derived)
-            for subscription_id, client, cursor in state.subscriptions
+            client: Subscription(identity, client, cursor, client in derived, began=began)
+            for (identity, client, cursor), began in zip(state.subscriptions, begins, strict=True)
         },
         lost=Holes(state.lost),
     )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from oncemq.core.generations import FIRST
 from oncemq.core.inbox import Mark, Move, Note
 from oncemq.core.names import Generation, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
@@ -90,6 +91,7 @@ class Place(NamedTuple):
     reached: Offset
     has_settled: bool = False  # messages of it, wherever they took effect
     served: Offset = Offset(0)  # where the server has it: all from there on is kept
+    began: Offset = NO_OFFSET  # where it began; unless the server is of an older version
 
 
 class Standing(NamedTuple):
@@ -285,10 +287,13 @@ def _take(client: str, place: Place, row: Standing | None, generation: Generatio
 
 
 def _nothing_here(client: str, place: Place) -> str:
+    kept = f"; with {place.began} as its cursor instead of {place.reached} they come again as far "
+    again = f"{kept}as the topic keeps them" if NO_OFFSET < place.began < place.reached else ""
     return (
         f"this database has no cursor of {place.topic}/{client} yet, but messages up to "
         f"@{place.reached} are settled: they were consumed without it, or into another database, "
-        f"or it was emptied. To go on from there in this one:\nINSERT INTO {TABLE} "
+        "or it was emptied, or is a copy of before. To go on from there in this one (without "
+        f"them{again}):\nINSERT INTO {TABLE} "
         f"(client, topic, subscription_id, cursor, fence) VALUES ('{quoted(client)}', "
         f"'{quoted(place.topic)}', {place.subscription_id}, {place.reached}, 0);"
     )
@@ -344,7 +349,8 @@ def _fault(client: str, topic: str, fence: int, row: Standing | None) -> Excepti
         return DatabaseRefused(
             f"{TABLE} has no row for {topic}/{client} any more: the table was emptied, the "
             "subscription was made anew by another process, or this connection goes to another "
-            "database than before. Nothing was committed; start this client again to go on"
+            "database than before. Nothing was committed; use the database that it was consumed "
+            "into, or start this client again to go on"
         )
     if row.fence == fence:
         return None

@@ -104,3 +104,20 @@ def test_a_move_notes_its_last_message_where_the_table_has_room_and_the_moment_i
     spans = [span(10, 15, topic) for topic in "abc"]
     moves = inbox.moves(spans, {"a": Micros(77), "b": Micros(78)})
     assert [move.newest for move in moves] == ["14@77", "", ""]
+
+
+def test_what_is_in_doubt_is_asked_for_by_who_asks_for_it() -> None:
+    """The rows of other topics may be in another database."""
+    inbox = standing(10)
+    other = Mark(SubscriptionId(8), 1, Offset(0), Offset(0))
+    inbox.took("orders.eu", other)
+    inbox.doubt(["orders", "orders.eu", "forgotten"])
+    assert inbox.doubted("refunds") == {}
+    assert inbox.doubted("orders") == {"orders": inbox.marks["orders"]}
+    assert inbox.doubted("orders.*") == {"orders.eu": other}
+    assert inbox.doubted("") == inbox.marks
+    inbox.is_sure(["orders"])
+    assert (inbox.doubted("orders"), inbox.doubted("orders.eu")) == ({}, {"orders.eu": other})
+    inbox.forget(["orders.eu"])
+    inbox.took("orders.eu", other)  # which reads the row
+    assert inbox.doubted("") == {}

@@ -223,7 +223,8 @@ def test_a_topic_is_shown_with_what_holds_its_messages(desk) -> None:
     desk.settle(desk.settled("orders", subscription, 1))
     desk.step(desk.getting("", settled=(), wait=0))
     topic = info("orders", 1, low=1, end=2)
-    shown = SubscriptionInfo("orders", "billing", subscription, Offset(1), Offset(2), False)
+    at = Offset(1), Offset(2)
+    shown = SubscriptionInfo("orders", "billing", subscription, *at, False, began=Offset(0))
     because = "orders/billing@1 has not settled the rest"
     assert desk.ask(ShowTopic("orders")) == TopicShown(topic, because, (shown,))
 
