@@ -3,28 +3,19 @@
 Law: whatever took effect there is gone, so all of it is to come again, or a person is to be told.
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from oncemq.testing.cast import Step
-from oncemq.testing.clock import MILLISECOND, Clock, stream
+from oncemq.testing.clock import MILLISECOND, stream
 from oncemq.testing.machine import Machine
 from oncemq.testing.memory_journal import MemoryJournal
-from oncemq.testing.schedule import Schedule
-from oncemq.testing.world import SimulatedClient, World
+from oncemq.testing.world import SimulatedClient
+
+if TYPE_CHECKING:
+    from oncemq.testing.simulation import Simulation
 
 
-class Worlds(Protocol):
-    """What it needs of a simulation."""
-
-    clock: Clock
-    schedule: Schedule
-    world: World
-
-    def start(self, client: SimulatedClient) -> None: ...
-    def taint(self, client: SimulatedClient) -> None: ...
-
-
-def lose_machine(simulation: Worlds, step: Step, client: SimulatedClient) -> None:
+def lose_machine(simulation: "Simulation", step: Step, client: SimulatedClient) -> None:
     """Every process of a client ends; one is started on a new machine, with an empty database."""
     for process in client.live():
         process.die()
