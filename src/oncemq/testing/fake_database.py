@@ -33,6 +33,11 @@ WAY_OUT = re.compile(
     r"AND cursor = (?P<known>\d+);"
 )
 
+BEGINS_ANEW = re.compile(
+    r"INSERT INTO oncemq_inbox \(client, topic, subscription_id, cursor, fence\) VALUES "
+    r"\('(?P<client>.*)', '(?P<topic>.*)', (?P<number>\d+), (?P<cursor>\d+), 0\);"
+)
+
 
 class Busy(OnceMQError):
     """Another transaction has the row; as PostgreSQL says it."""
@@ -56,12 +61,26 @@ class FakeDatabase:
         self._trouble = trouble
         self._is_hole = is_hole
         self._next: dict[tuple[str, int], int] = {}
+        self._first: dict[tuple[str, int], int] = {}  # that ever took effect
+
+    def comes_back_empty(self) -> None:
+        """Its machine is gone: all that ever took effect is to come again, or to be told of."""
+        assert not self.writers, "who wrote has ended with it"
+        self.rows, self.notes, self._takers = {}, {}, {}
+        self._next = dict(self._first)
 
     def by_hand(self, told: str) -> bool:
         """A person runs the command that an error names; False while the row is being written.
 
         An error that names none says to start the client again: the next call does as well.
         """
+        if (found := BEGINS_ANEW.search(told)) is not None:
+            number, cursor = int(found["number"]), int(found["cursor"])
+            key = (found["client"], found["topic"], number)
+            if key not in self.rows:
+                self.rows[key] = cursor, 0
+                self._next[found["topic"], number] = cursor
+            return True
         if (found := WAY_OUT.search(told)) is None:
             return True
         client, topic = found["client"], found["topic"]
@@ -92,6 +111,7 @@ class FakeDatabase:
     def judge(self, effects: list[Effect]) -> None:
         """These took effect, in this order."""
         for topic, subscription, offset in effects:
+            self._first.setdefault((topic, subscription), offset)
             expected = self._next.get((topic, subscription), offset)
             if offset != expected and not self._is_hole(topic, expected, offset):
                 what = "twice" if offset < expected else "past a gap"

@@ -25,6 +25,7 @@ from oncemq.testing.healing import Healing
 from oncemq.testing.history import History
 from oncemq.testing.leasing import GRACE_MICROS, LEASE_MS_MIN, lease
 from oncemq.testing.lives import ServerLives
+from oncemq.testing.lost_machine import lose_machine
 from oncemq.testing.machine import DiskFault, Trap, trap_of
 from oncemq.testing.network import Network
 from oncemq.testing.options import Options
@@ -116,6 +117,7 @@ class Simulation:
             "twin": self._twin,
             "copy": self._copy,
             "restore": self._restore,
+            "lose_machine": partial(lose_machine, self),
             "reset": self._reset,
             "silence": self._silence,
             "clog": self._clog,
@@ -130,6 +132,7 @@ class Simulation:
         if options.back:
             self.clients[self.person.client.name] = self.person.client
             self.world.lost_history = self.person.told
+        if options.back or any(step.do == "lose_machine" for step in self.schedule.steps):
             self.world.lost_row = partial(self.person.told_of_row, self.clock)
         self.going_back = GoingBack(self.lives, self.history, self.world, options.seed)
 

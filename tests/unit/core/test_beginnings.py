@@ -3,11 +3,13 @@
 import msgspec
 
 from oncemq.core import snapshot
-from oncemq.core.names import Offset
+from oncemq.core.names import ClientId, Offset, SubscriptionId
 from oncemq.core.records import MessagesLost
 from oncemq.core.replies import NO_OFFSET, SubscriptionInfo, SubscriptionList
 from oncemq.core.requests import ListSubscriptions, Start
 from oncemq.core.shard import Shard
+
+ME = ClientId("me")
 
 
 def began(desk, topic: str = "orders", client: str = "billing") -> tuple[int, int]:
@@ -102,7 +104,7 @@ def test_a_hole_that_it_has_to_pass_over_is_not_taken_for_settled_messages(desk)
 
 def test_who_is_not_told_by_an_older_server_does_not_know() -> None:
     """A server of before says nothing of it."""
-    older = [SubscriptionInfo("orders", "me", 9, Offset(3), Offset(4), waiting=True)]
+    older = [SubscriptionInfo("orders", ME, SubscriptionId(9), Offset(3), Offset(4), waiting=True)]
     blob = msgspec.msgpack.encode([msgspec.to_builtins(each)[:9] for each in older])
     assert msgspec.msgpack.decode(blob, type=list[SubscriptionInfo]) == older
     assert older[0].began == NO_OFFSET
