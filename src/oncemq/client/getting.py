@@ -19,12 +19,19 @@ from oncemq.errors import InvalidRequest
 
 
 class Getting:
-    """For threads: a lock, and the feeds of the blocks that are open under it."""
+    """For threads: a lock, and the feeds of the blocks that are open under it.
 
-    def __init__(self) -> None:
+    A block that raises puts back what it took. A signal handler that raises just then may keep it
+    from that; so the feed is noted (by an assignment, which nothing halves), and whoever gets next
+    puts it back once more before anything else.
+    """
+
+    def __init__(self, put_back: Callable[[tuple[str, ...]], None]) -> None:
         # Taken with `with lock`, in one step of the interpreter, which no interrupt halves.
         self.lock: Any = threading.RLock()
         self._opened: dict[object, str] = {}
+        self._raised: tuple[str, ...] = ()
+        self._put_back = put_back
 
     @property
     def nested(self) -> bool:
@@ -36,6 +43,9 @@ class Getting:
         if not nested:  # an interrupt may have left something of a block that is over
             self._opened = {}
         _check_apart(feed, self._opened.values())
+        if self._raised:
+            self._put_back(self._raised)
+            self._raised = ()
 
     @contextmanager
     def block(self, feed: str) -> Generator[None]:
@@ -46,6 +56,9 @@ class Getting:
             try:
                 self._opened[mark] = feed
                 yield
+            except BaseException:
+                self._raised = (*self._raised, feed)
+                raise
             finally:
                 self._opened.pop(mark, None)
 
