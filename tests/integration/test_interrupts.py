@@ -113,6 +113,28 @@ def test_a_consume_that_is_interrupted_at_any_line_loses_nothing(mq: Client) -> 
 
 
 @pytest.mark.usefixtures("handler")
+def test_a_listener_that_is_interrupted_at_any_line_while_it_ends_loses_nothing(
+    mq: Client,
+) -> None:
+    """What it had at hand and did not hand out comes again."""
+    applied: list[int] = []
+    line = put = 0
+    goes_on = True
+    while goes_on:
+        if put < len(set(applied)) + 10:
+            mq.put_many("orders", [b"%d" % number for number in range(put, put + 50)])
+            put += 50
+        line += 1
+        listening = mq.listen("orders", wait=5)
+        applied += [int(next(listening).payload) for _ in range(2)]
+        goes_on, _ = interrupted_at(line, listening.close)
+    assert line > 50
+    while messages := mq.get("orders", limit=100):
+        applied += [int(each.payload) for each in messages]
+    assert list(dict.fromkeys(applied)) == list(range(put))
+
+
+@pytest.mark.usefixtures("handler")
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_put_that_is_interrupted_at_any_line_is_stored_once_or_not_at_all(
     mq: Client, wait: bool

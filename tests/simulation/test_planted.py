@@ -26,6 +26,7 @@ CAUGHT_BY = {
     "settles_though_fenced": 49,
     "settles_before_delivery": 0,
     "keeps_what_was_fetched_when_it_unsubscribes": 20,
+    "listens_on_after_the_unsubscribe": 1,
     "takes_a_fetch_that_was_put_back": 3,
     "forgets_the_number_of_a_commit": 5,
     "shows_a_stage_before_its_commit": 5,

@@ -11,10 +11,12 @@ from typing import Self, TypeVar
 
 from oncemq.client import verbs
 from oncemq.client.aio_columns import AsyncColumnar
+from oncemq.client.aio_listener import AsyncListener, Owner
 from oncemq.client.aio_puts import AsyncPublishing
 from oncemq.client.aio_turns import AsyncTurns
 from oncemq.client.blocking import AWAY_SECONDS
 from oncemq.client.checks import wait_ms_of
+from oncemq.client.getting import AsyncBlock
 from oncemq.client.opening import open_engine
 from oncemq.client.state import State
 from oncemq.client.values import Message
@@ -121,20 +123,13 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
                 raise
             verbs.settle(self._engine, messages)
 
-    async def listen(self, *topics: str, wait: float = 20.0) -> AsyncGenerator[Message]:
-        """Messages as they come, without end; each is settled when the next is asked for."""
-        listening = self._engine.listening
-        self._engine.check_own()
-        try:
-            while not self._turns.closed:
-                async with self._turns.getting.block(several(topics)):
-                    taking = listening.take(topics, 100, wait_ms_of(wait))
-                    for message in await self._turns.run(taking, timeout=self._timeout + wait):
-                        yield message
-                        verbs.settle_one(self._engine, message)
-        finally:
-            listening.put_back(topics)
-            listening.leave(topics)
+    def listen(self, *topics: str, wait: float = 20.0) -> AsyncGenerator[Message]:
+        """Messages as they come, without end; each is settled when the next is asked for.
+
+        It is over when you leave the loop. Where you keep the iterator, close it
+        (`contextlib.aclosing` does): until then its topics cannot be got from.
+        """
+        return AsyncListener(lambda owner: self._listen(owner, topics, wait))
 
     async def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""
@@ -222,6 +217,31 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
         except OnceMQError:
             pass  # it is done for: what became of its puts is all there is to say
         return outflow.take_failure()
+
+    async def _listen(
+        self, owner: Owner, topics: tuple[str, ...], wait: float
+    ) -> AsyncGenerator[Message, None]:
+        engine, getting, listening = self._engine, self._turns.getting, self._engine.listening
+        engine.check_own()
+
+        def give_up() -> None:
+            listening.put_back(topics)
+            listening.leave(topics)
+
+        while not self._turns.closed:
+            with getting.inside(AsyncBlock(owner, give_up)) as block:
+                try:
+                    await getting.add(block, several(topics))
+                    taking = listening.take(topics, 100, wait_ms_of(wait))
+                    taken = await self._turns.run(taking, timeout=self._timeout + wait)
+                    # Asked before each: an unsubscribe may come between two of them (G6).
+                    for message in filter(engine.subscriber.has, taken):
+                        yield message
+                        verbs.settle_one(engine, message)
+                except BaseException:
+                    if not block.over:  # else it has been given up, and others get by now
+                        give_up()
+                    raise
 
     async def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, topic or "", limit, wait_ms_of(wait))

@@ -1,7 +1,7 @@
 """Transactions, stages and puts to several topics, for asyncio; see `blocking_transactions`."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from oncemq.client import stages
 from oncemq.client.aio_turns import AsyncTurns
@@ -9,6 +9,7 @@ from oncemq.client.blocking_transactions import Topics, named
 from oncemq.client.bodies import encode_many, items_of
 from oncemq.client.checks import item_of, wait_ms_of
 from oncemq.client.engine import Engine
+from oncemq.client.getting import AsyncBlock
 from oncemq.client.staging import StageLine, StageToken
 from oncemq.client.transactions import Transaction as Work
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
@@ -24,13 +25,12 @@ class AsyncTransaction:
         turns: AsyncTurns,
         work: Work,
         timeout: float,
-        stack: AsyncExitStack,
+        block: AsyncBlock,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
-        self._stack = stack
-        self._feeds: set[str] = set()
+        self._block = block  # its own, whichever task gets with it
 
     def __repr__(self) -> str:
         return f"<AsyncTransaction {self._work.account}>"
@@ -40,9 +40,7 @@ class AsyncTransaction:
     ) -> list[Message]:
         """The next messages; settled when the block ends well, and only then."""
         feed = topic or ""
-        if feed not in self._feeds:
-            await self._stack.enter_async_context(self._turns.getting.block(feed))
-            self._feeds.add(feed)
+        await self._turns.getting.add(self._block, feed)  # others get after it
         verb = self._work.take(feed, limit, wait_ms_of(wait))
         return await self._turns.run(verb, timeout=self._timeout + wait)
 
@@ -134,10 +132,10 @@ class AsyncTransacting:
         `Unwanted`: a topic that was put to has no subscription and keeps nothing, so nobody would
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
-        async with AsyncExitStack() as stack:
+        with self._turns.getting.inside(AsyncBlock()) as block:
             work = Work(self._engine, required=required)
             try:
-                yield AsyncTransaction(self._turns, work, self._timeout, stack)
+                yield AsyncTransaction(self._turns, work, self._timeout, block)
                 await self._turns.run(work.commit())
             finally:
                 work.abort()  # unless it was committed

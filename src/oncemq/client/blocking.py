@@ -51,7 +51,7 @@ class Client(Publishing, Columnar):
         self._timeout = timeout
         self._turns = Turns(self._engine, timeout)
         self._inbox = Inbox(self._engine.losses.over)
-        self._handouts = Handouts()
+        self._handouts = Handouts(self._engine.subscriber.has)
         if not self._engine.outflow.idle:
             self._turns.see_out()
 
@@ -159,15 +159,22 @@ class Client(Publishing, Columnar):
         try:
             while not self._turns.closed:
                 with self._turns.getting.block(several(topics)):
-                    yield from self._handouts.one_by_one(several(topics))
-                    taking = listening.take(topics, 100, wait_ms_of(wait))
-                    for message in self._turns.run(taking, timeout=self._timeout + wait):
-                        yield message
-                        with settling:
-                            verbs.settle_one(engine, message)
+                    try:
+                        yield from self._handouts.one_by_one(several(topics))
+                        taking = listening.take(topics, 100, wait_ms_of(wait))
+                        taken = self._turns.run(taking, timeout=self._timeout + wait)
+                        # Asked before each: an unsubscribe may come between two of them (G6).
+                        for message in filter(engine.subscriber.has, taken):
+                            yield message
+                            with settling:
+                                verbs.settle_one(engine, message)
+                    except BaseException:
+                        # Inside the block: who gets next must find what was not handed out.
+                        with lock:
+                            listening.put_back(topics)
+                        raise
         finally:
             with lock:
-                listening.put_back(topics)
                 listening.leave(topics)
                 self._turns.pump()
 

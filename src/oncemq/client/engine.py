@@ -109,8 +109,11 @@ class Engine:
             patience_ms=patience_ms,
         )
 
-    def fetch(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
-        """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
+    def fetch(self, topic: str, limit: int, wait_ms: int) -> "Ticket[bool]":
+        """Bring messages into a feed (one topic's, several', "" for any), waiting if asked.
+
+        False: the fetch was given up. Ask again.
+        """
         return self._fetches.begin(topic, limit, wait_ms)
 
     def ask_messages(
@@ -142,7 +145,7 @@ class Engine:
         self.listening.forget(topic)
 
     def forget_fetch(self, topic: str) -> None:
-        """Nobody waits any more for what is on its way for this feed."""
+        """The listener has this feed now; who else waits for what is on its way asks anew."""
         self._fetches.forget(topic)
 
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:

@@ -4,6 +4,8 @@ Laws: what a fetch brings goes behind what its feed has; what the server says it
 What came in one generation of the server's log is void in another: the same offsets may be other
 messages there. A get says what is settled as it stands when the get leaves, not when it was asked
 for: between the two the client may have been let in, or connected to a server that was set back.
+A ticket says whether its fetch was answered; one that was given up says no, and whoever waits for
+it asks anew: a ticket is never left open.
 """
 
 from collections.abc import Sequence
@@ -31,9 +33,9 @@ class Fetches:
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._under_way: dict[str, tuple[int, Ticket[None], int]] = {}
+        self._under_way: dict[str, tuple[int, Ticket[bool], int]] = {}
 
-    def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[None]":
+    def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[bool]":
         """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
         subscriber = self._engine.subscriber
         under_way = self._under_way.get(topic)
@@ -42,7 +44,7 @@ class Fetches:
             if waits <= wait_ms and not subscriber.outdated(topic):
                 return ticket
             self._engine.drop(token)
-        ticket = Ticket[None]()
+        ticket = Ticket[bool]()
         feed = subscriber.feed(topic)
         count = subscriber.want(topic, limit)
         get = Get(
@@ -71,21 +73,21 @@ class Fetches:
             self._end(key)
 
     def forget(self, topic: str) -> None:
-        """Nobody waits any more for what is on its way for this feed."""
+        """The listener has the feed now: what is on its way is not wanted, whoever asked for it."""
         if topic in self._under_way:
-            self._drop(topic)
+            self._end(topic)
 
     def _end(self, key: str) -> None:
-        self._drop(key).fill(None)
+        self._drop(key).fill(False)
 
-    def _drop(self, key: str) -> "Ticket[None]":
+    def _drop(self, key: str) -> "Ticket[bool]":
         """Nothing is on its way for this feed any more; who waited for it."""
         token, ticket, _ = self._under_way.pop(key)
         self._engine.drop(token)
         self._engine.subscriber.unasked(key)
         return ticket
 
-    def _send(self, topic: str, get: Get, ticket: "Ticket[None]", *, tells: bool = True) -> None:
+    def _send(self, topic: str, get: Get, ticket: "Ticket[bool]", *, tells: bool = True) -> None:
         engine = self._engine
 
         def make() -> tuple[Request, None]:
@@ -105,7 +107,7 @@ class Fetches:
         self._under_way[topic] = (token, ticket, get.wait_ms)
 
     def _came(
-        self, topic: str, ticket: "Ticket[None]", reply: Reply, bodies: Sequence[Body]
+        self, topic: str, ticket: "Ticket[bool]", reply: Reply, bodies: Sequence[Body]
     ) -> None:
         subscriber, losses = self._engine.subscriber, self._engine.losses
         if isinstance(reply, Refused):
@@ -125,4 +127,4 @@ class Fetches:
             if subscriber.before(lost.topic, lost.end_offset):
                 losses.met(lost)
         subscriber.came(topic, stretches, more=reply.more)
-        ticket.fill(None)
+        ticket.fill(True)

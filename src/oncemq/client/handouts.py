@@ -9,7 +9,7 @@ left by assignments, which no signal handler halves: Python runs handlers when a
 after a call of one that is not written in Python, and when a loop goes back to its beginning.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from oncemq.client.values import Message
@@ -25,10 +25,14 @@ class Handout:
 
 
 class Handouts:
-    """Those of one client. Changed only under the engine's lock, where signals are put off."""
+    """Those of one client. Changed only under the engine's lock, where signals are put off.
 
-    def __init__(self) -> None:
+    `is_current`: whether the subscription that a message is of has not ended (G6).
+    """
+
+    def __init__(self, is_current: Callable[[Message], bool]) -> None:
         self._open: list[Handout] = []
+        self._is_current = is_current
 
     def settled(self, handout: Handout, messages: list[Message]) -> None:
         """These are about to be returned, and settled."""
@@ -40,7 +44,7 @@ class Handouts:
         taken: list[Message] = []
         for each in self._open:
             if each.came_back:
-                mine = [message for message in each.messages if _is_of(message, feed)]
+                mine = [message for message in each.messages if self._is_of(message, feed)]
                 taken += mine[: limit - len(taken)]
         if taken:
             names = {message.id for message in taken}
@@ -52,12 +56,13 @@ class Handouts:
     def one_by_one(self, feed: str) -> Iterator[Message]:
         """The same for a listener: each is had when the next is asked for."""
         for each in self._open:
-            while each.came_back and (mine := [m for m in each.messages if _is_of(m, feed)]):
+            while each.came_back and (mine := [m for m in each.messages if self._is_of(m, feed)]):
                 yield mine[0]
                 each.messages = [left for left in each.messages if left is not mine[0]]
 
-
-def _is_of(message: Message, feed: str) -> bool:
-    if is_pattern(feed):
-        return matches(feed, message.topic)
-    return not feed or message.topic in feed.split("\n")
+    def _is_of(self, message: Message, feed: str) -> bool:
+        if not self._is_current(message):
+            return False
+        if is_pattern(feed):
+            return matches(feed, message.topic)
+        return not feed or message.topic in feed.split("\n")

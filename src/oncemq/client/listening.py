@@ -80,10 +80,10 @@ class Listening:
         yield from self._engine.transactions.certain()
         engine, key = self._engine, several(topics)
         deadline = Micros(engine.now() + wait_ms * 1000)
-        self._begin(topics)
         while True:
             if engine.failure is not None:
                 raise engine.failure
+            self._begin(topics)
             messages = self.live.take(limit) if self.is_live else self._take_pulled(key, limit)
             left = (deadline - engine.now()) // 1000
             if messages and self.is_live:
@@ -103,11 +103,15 @@ class Listening:
         self.live.put_back()
 
     def leave(self, topics: tuple[str, ...]) -> None:
-        """Listen to these no longer, and say so; said again until the server has heard it."""
+        """Listen to these no longer, and say so; said again until the server has heard it.
+
+        Another listener of the same topics, on another thread, that waits now joins anew.
+        """
         if self._topics != topics:
             return  # others are listened to by now
         engine, number = self._engine, self._number
         self._stop()
+        self._wake()
         if engine.failure is None:
             ticket = self.goodbye = Ticket[Any]()
             engine.ask(
@@ -300,7 +304,7 @@ class Listening:
             self._engine.fetch(key, limit, 0)
         return messages
 
-    def _fetched(self, fetch: Ticket[None]) -> None:
+    def _fetched(self, fetch: Ticket[bool]) -> None:
         if fetch.error is not None and self._waiting is not None:
             self._waiting.fail(fetch.error)
         else:
@@ -341,7 +345,7 @@ class Listening:
         for topic in self.live.lacking():
             self._engine.fetch(topic, PULL, 0).on_done = partial(self._pulled, topic)
 
-    def _pulled(self, topic: str, ticket: Ticket[None]) -> None:
+    def _pulled(self, topic: str, ticket: Ticket[bool]) -> None:
         if ticket.error is None:
             self.live.pulled(topic)
         elif isinstance(ticket.error, NotSubscribed) and self._topics is not None:

@@ -22,7 +22,6 @@ from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_f
 from oncemq.core.publisher import GUEST_MICROS
 from oncemq.core.replies import CommitDone, Refused, Reply
 from oncemq.core.requests import Commit, Piece, Request
-from oncemq.core.step import Body
 from oncemq.core.subscriber import is_single
 from oncemq.errors import InvalidRequest
 from oncemq.wire import batch
@@ -48,7 +47,6 @@ class Session:
         self.number = 0
         self._engine = engine
         self._random_bytes = random_bytes
-        self._commits = 0
         self._used = engine.now()
         self.acknowledged = 0  # the number of its last commit that was answered
         self.stage = self._new_stage()
@@ -145,11 +143,10 @@ def ask_once(engine: "Engine", make: Callable[[Epoch], Request]) -> "Verb[Reply]
     if engine.failure is not None:
         raise engine.failure
     ticket: Ticket[Reply] = Ticket()
-
-    def answered(reply: Reply, _: Sequence[Body]) -> None:
-        ticket.fill(reply)
-
-    token = engine.begin(lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None), answered)
+    token = engine.begin(
+        lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None),
+        lambda reply, _: ticket.fill(reply),
+    )
     try:
         yield ticket
     finally:
@@ -198,6 +195,9 @@ class Transaction:
         self._feeds[topic] = None
         while True:
             messages = yield from take(self._engine, topic, limit, wait_ms, inside=True)
+            if self._over or self._sent:  # while it waited: these are not of the commit
+                self._engine.subscriber.fetch_again(topic)
+            self._must_be_open()
             fresh = [each for each in messages if self._is_fresh(each)]
             for message in fresh:
                 self._first.setdefault(message.topic, message)
@@ -383,7 +383,7 @@ class Transaction:
     @property
     def account(self) -> str:
         """Whose it is, what it took and puts, and whether it is over: for a repr."""
-        took = [f"{each.id} to @{self._last[name].offset}" for name, each in self._first.items()]
+        took = (f"{each.id} to @{self._last[name].offset}" for name, each in self._first.items())
         puts = len(self._gathered) + sum(count for _, _, count in self._pieces)
         standing = "open" if not self._over else "committed" if self.result else "not committed"
         inputs = ", ".join(took) or "nothing"

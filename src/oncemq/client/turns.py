@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from oncemq.client.abandoned import let_go
@@ -46,7 +47,7 @@ class Turns:
         self._engine = engine
         self._timeout = timeout
         self.lock = ShieldedLock()
-        self.getting = Getting()
+        self.getting = Getting(partial(_put_back, engine, self.lock))
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
@@ -127,7 +128,8 @@ class Turns:
 
     def forked(self, error: Forked) -> None:
         """In a child of a fork: locks that other threads held are held by nobody now."""
-        self.lock, self.getting = ShieldedLock(), Getting()
+        self.lock = ShieldedLock()
+        self.getting = Getting(partial(_put_back, self._engine, self.lock))
         self.closed = True
         self._sender = None
         self._engine.disown(error)
@@ -185,6 +187,13 @@ def _close_for_good(engine: Engine, bell: Bell, lock: ShieldedLock) -> None:
             bell.close()
         finally:
             lock.release()
+
+
+def _put_back(engine: Engine, lock: ShieldedLock, feeds: tuple[str, ...]) -> None:
+    with lock:
+        for feed in feeds:
+            engine.subscriber.put_back(feed)
+        engine.listening.live.put_back()
 
 
 def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:

@@ -198,9 +198,8 @@ def take(
         generation = engine.generation
         ticket = engine.fetch(topic, limit, asked)
         yield ticket
-        ticket.result()
-        if engine.generation != generation:
-            continue  # the server went back: what was on its way is void
+        if not ticket.result() or engine.generation != generation:
+            continue  # it was given up, or the server went back: what was on its way is void
         nothing = engine.subscriber.drained(topic) and not engine.subscriber.feed(topic).more
         if nothing and engine.now() >= deadline:
             return []

@@ -331,6 +331,10 @@ class Subscriber(Generic[M]):
         cursor = self._cursors.get(topic)
         return cursor is not None and cursor.subscription_id == subscription_id
 
+    def has(self, message: M) -> bool:
+        """Whether the subscription that a message came for has not ended (G6)."""
+        return self.is_current(message.topic, message.subscription_id)
+
     def subscribed(self, topic: str, subscription_id: SubscriptionId, cursor: Offset) -> None:
         """The server named the subscription; an unknown one begins where it says."""
         known = self._cursors.get(topic)

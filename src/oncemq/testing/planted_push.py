@@ -5,6 +5,7 @@ from typing import Any
 from oncemq.client import listening
 from oncemq.core.live import Live
 from oncemq.core.names import Offset
+from oncemq.core.subscriber import Subscriber
 from oncemq.testing.options import LISTENING
 from oncemq.testing.planting import instead
 
@@ -65,3 +66,11 @@ class Ghosts(Live[Any]):
 @instead(listening, "Live", LISTENING)
 def _hands_out_a_push_after_the_unsubscribe(_: Any) -> Any:
     return Ghosts
+
+
+@instead(Subscriber, "has", LISTENING)
+def _listens_on_after_the_unsubscribe(_: Any) -> Any:
+    def has(self: Any, message: Any) -> bool:
+        return True
+
+    return has

@@ -33,17 +33,20 @@ def _listen(
     process: "Process", topics: tuple[str, ...], limit: int, wait_ms: int, hold_ms: int,
     *, fails: bool, leaves: bool,
 ) -> Work[None]:  # fmt: skip
-    listening = process.engine.listening
+    listening, subscriber = process.engine.listening, process.engine.subscriber
     asked = process.moment()
     messages = yield from carry_out(listening.take(topics, limit, wait_ms))
-    if hold_ms:
+    if hold_ms and fails:
         yield from process.hold(hold_ms * MILLISECOND)
     if fails:
         listening.put_back(topics)
     else:
-        for message in messages:
+        for message in filter(subscriber.has, messages):
             verbs.settle_one(process.engine, message)
             process.hand_out([message], asked)
+            if hold_ms:  # it works on the first for so long, and asks for the next then
+                yield from process.hold(hold_ms * MILLISECOND)
+                asked, hold_ms = process.moment(), 0
     if leaves:
         listening.leave(topics)
 

@@ -358,3 +358,34 @@ def test_a_topic_that_ended_while_it_was_pulled_is_asked_about(listener: Listene
     heard._pulled("orders", told(NotSubscribed("not subscribed to orders")))
     assert heard._token == token  # nobody listens any more
     taking.close()
+
+
+def test_a_get_that_waits_while_the_feed_is_joined_gets_what_comes_then(world) -> None:
+    """The listener's wait was over: what is under way is the get's."""
+    listener = Listener(world, "ada", "orders")
+    shop = world.client("shop")
+    shop.turn()
+    engine = listener.engine
+    with pytest.raises(StopIteration):  # it asks to join, and waits for nothing
+        next(engine.listening.take(listener.topics, 100, 0))
+    getting = verbs.take(engine, "orders", 9, 20_000)
+    next(getting)
+    assert not engine.listening.is_live
+    listener.node.turn(12)
+    assert engine.listening.is_live
+    put(shop, b"0")
+    assert [each.id for each in listener.node.run(getting)] == ["orders@0"]
+
+
+def test_a_get_whose_fetch_is_given_up_asks_again_before_it_says_that_nothing_is_there(
+    world,
+) -> None:
+    listener = Listener(world, "ada", "orders")
+    shop = world.client("shop")
+    shop.turn()
+    put(shop, b"0")
+    getting = verbs.take(listener.engine, "orders", 9, 0)
+    ticket = next(getting)
+    listener.engine.forget_fetch("orders")  # as joining the feed does
+    assert ticket.done
+    assert [each.id for each in listener.node.run(getting)] == ["orders@0"]
