@@ -1,19 +1,30 @@
 """A verdict stands, and every failure comes to one: whatever a handler raises, and whoever dies."""
 
+import asyncio
 import logging
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.processes import until
 
-from oncemq import App, Client, Fenced, HistoryLost, Unreachable
+from oncemq import (
+    App,
+    AsyncClient,
+    Client,
+    Fenced,
+    HistoryLost,
+    InvalidRequest,
+    Unreachable,
+)
 from oncemq.apps import graveyard
 from oncemq.apps.blocking import BlockingHands
+from oncemq.apps.notes import Notes
+from oncemq.apps.retrying import Note, Trouble, Verdict
 from oncemq.apps.wording import REASON_CHARACTERS, TRACEBACK_CHARACTERS
 from oncemq.core.records import Retention
 
@@ -121,6 +132,40 @@ def test_an_older_process_does_not_write_over_the_verdict_of_a_newer_one(
     assert letter.reason == "KeyError: 'no such customer'"
 
 
+@pytest.mark.parametrize(("owner", "step"), [(BlockingHands, "subscribe"), (Trouble, "begin")])
+def test_a_verdict_that_came_late_is_carried_out(
+    app: App, mq: Client, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
+) -> None:
+    """Of an older process, until this one is let in; or of an earlier version, at any time."""
+    called: list[bytes] = []
+    app.handler("orders", start="earliest")(called_with(called))
+    mq.create_topic("orders", FOREVER)
+    mq.put_many("orders", [b"judged", b"good"])
+    micros = int(mq.read("orders", 0)[0].timestamp.timestamp() * 1_000_000)
+    assert app.state is not None
+    notes = Notes(app.state / "shop.orders", nullcontext)
+    real = getattr(owner, step)
+
+    def late(*arguments: Any) -> Any:
+        if not called:
+            notes.write(Note(0, micros, verdict=Verdict("it was no good", "", 1, "now")))
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, step, late)
+    with app.running():
+        until(lambda: settled(mq) == 2)
+    assert called == [b"good"]
+    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    assert letter.reason == "it was no good"
+
+
+def called_with(called: list[bytes]) -> Callable[[bytes], None]:
+    def handle(payload: bytes) -> None:
+        called.append(payload)
+
+    return handle
+
+
 # ------------------------------------------------------------------ whatever its words are
 
 
@@ -213,6 +258,28 @@ def test_what_the_server_refuses_to_commit_is_a_failure_of_the_message(
     assert (letter.origin, letter.attempts) == ("orders@1", 2)
     assert letter.reason.startswith("InvalidRequest: ")
     assert repr(name) in letter.reason
+
+
+@pytest.mark.parametrize("name", ["_audit", "bills.*"])
+def test_a_transaction_refuses_what_no_commit_could_name_at_once(
+    oncemq_server: str, mq: Client, name: str
+) -> None:
+    with mq.transaction() as transaction:
+        for topic in (name, [name]):
+            with pytest.raises(InvalidRequest):
+                transaction.put(topic, b"x")
+            with pytest.raises(InvalidRequest):
+                transaction.put_many(topic, [b"x"])
+
+    async def awaitably() -> None:
+        async with AsyncClient(oncemq_server) as client, client.transaction() as transaction:
+            for topic in (name, [name]):
+                with pytest.raises(InvalidRequest):
+                    await transaction.put(topic, b"x")
+                with pytest.raises(InvalidRequest):
+                    await transaction.put_many(topic, [b"x"])
+
+    asyncio.run(awaitably())
 
 
 @pytest.mark.parametrize("error", [Fenced("a newer one"), HistoryLost("it is not there")])

@@ -56,6 +56,14 @@ def traceback_of(error: BaseException) -> str:
     return safe(text)[-TRACEBACK_CHARACTERS:]
 
 
+def place_of(error: BaseException) -> str:
+    """The file and line in which it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "unknown"
+    return _one_line(f"{Path(frames[-1].filename).name}:{frames[-1].lineno}")[-WORDS_MAX:]
+
+
 def safe(text: str) -> str:
     """The text, with what is no UTF-8 written out: `\\udce9`."""
     return text.encode(errors="backslashreplace").decode()

@@ -12,7 +12,6 @@ no message, however often the app is restarted meanwhile.
 
 import logging
 import random
-import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from oncemq.apps.handler import INBOX, TRANSACTIONAL, Handler
 from oncemq.apps.notes import Hold, Notes
 from oncemq.apps.retrying import Backoff, Trouble, Verdict
 from oncemq.apps.signature import CONNECTION, MESSAGE, TRANSACTION
-from oncemq.apps.wording import in_words, reason_of, traceback_of, waiting_for
+from oncemq.apps.wording import in_words, place_of, reason_of, traceback_of, waiting_for
 from oncemq.client.values import Message
 from oncemq.errors import (
     Fenced,
@@ -255,8 +254,6 @@ class Work:
     def _log_failure(
         self, what: str, messages: list[Message], place: int, error: Exception, *, attempt: int = 0
     ) -> None:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
         logger.warning(
             "%s handler=%s message=%s attempt=%d error=%s at=%s",
             what,
@@ -264,7 +261,7 @@ class Work:
             messages[place].id,
             attempt,
             in_words(error, messages),
-            where,
+            place_of(error),
         )
 
     def _judge(self, verdict: Verdict) -> Verdict:
