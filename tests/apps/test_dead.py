@@ -4,7 +4,7 @@ import inspect
 import json
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_a_message_that_took_ten_processes_along_is_a_letter(app: App, mq: Clien
     mq.put_many("orders", [order(0), order(1)])
     assert app.state is not None
     micros = int(mq.read("orders", 0)[0].timestamp.timestamp() * 1_000_000)
-    notes = Notes(app.state / "shop.orders")
+    notes = Notes(app.state / "shop.orders", nullcontext)
     notes.write(Note(0, micros, crashes=10, at_work=True))
     notes.close()
     with app.running():

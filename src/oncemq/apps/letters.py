@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from oncemq.apps.retrying import Verdict
+from oncemq.apps.wording import REASON_CHARACTERS, TRACEBACK_CHARACTERS
 from oncemq.client.values import Headers, Message
 from oncemq.errors import Corrupt
 
@@ -24,9 +25,6 @@ PREFIX = "oncemq-dead-"
 ONLY = "oncemq-only"  # the client id of the one handler that a retried message is for
 
 RETRIED, DROPPED = "retried", "dropped"
-
-TRACEBACK_CHARACTERS = 4_000  # the tail says where it happened
-REASON_CHARACTERS = 1_000
 
 
 class Letter(msgspec.Struct, frozen=True):

@@ -117,6 +117,11 @@ class Trouble:
         return self.note
 
     @property
+    def is_judged(self) -> bool:
+        """Whether the message in hand goes to the dead letters, whatever happens."""
+        return self.note is not None and self.note.verdict is not None
+
+    @property
     def crashed_too_often(self) -> bool:
         """Whether processes died again and again with this message in hand."""
         return self.note is not None and self.note.crashes > self._limits.crashes

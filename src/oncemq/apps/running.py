@@ -23,6 +23,7 @@ from oncemq.apps.work import Work
 from oncemq.client.aio import AsyncClient
 from oncemq.client.blocking import Client
 from oncemq.client.paths import directory_name, state_directory
+from oncemq.client.state import open_state
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DOUBLED_SECONDS = 1.0  # a terminal and a parent may both pass on one Ctrl-C
@@ -112,8 +113,9 @@ class Run:
         setup = self._setup
         directory = setup.directory(handler)
         client_id = setup.client_id(handler)
+        state = open_state(client_id, directory)
         with (
-            Client(setup.server, id=client_id, state=directory, timeout=setup.timeout) as client,
+            Client(setup.server, state=state, timeout=setup.timeout) as client,
             closing(BlockingHands(handler, client, self._stop_threads)) as hands,
         ):
             work = Work(
@@ -121,6 +123,7 @@ class Run:
                 hands,
                 client=client_id,
                 directory=directory,
+                hold=state.hold,
                 stopping=self._stop_threads.is_set,
             )
             drive(work.run(self._one_is_ready_soon))
@@ -129,10 +132,9 @@ class Run:
         setup = self._setup
         directory = setup.directory(handler)
         client_id = setup.client_id(handler)
+        state = open_state(client_id, directory)
         async with (
-            AsyncClient(
-                setup.server, id=client_id, state=directory, timeout=setup.timeout
-            ) as client,
+            AsyncClient(setup.server, state=state, timeout=setup.timeout) as client,
             aclosing(AsyncHands(handler, client, self._stop)) as hands,
         ):
             work = Work(
@@ -140,6 +142,7 @@ class Run:
                 hands,
                 client=client_id,
                 directory=directory,
+                hold=state.hold,
                 stopping=self._stop.is_set,
             )
             await work.run(self._one_is_ready)

@@ -4,32 +4,42 @@ Written once, as a coroutine over `Hands`. Under a blocking handler nothing in i
 event loop (see `blocking.drive`); under an awaitable one it is a task.
 
 Laws: a message leaves by success or by a dead letter; a verdict is on disk before it is carried
-out and is not taken back, so that a letter and an effect exclude each other; a failure that is not
-the handler's (no server, no database, nobody who would get its output) counts against no message,
-however often the app is restarted meanwhile.
+out and is not taken back, so that a letter and an effect exclude each other; what a handler puts
+is its doing, so a commit that is refused for its contents is a failure of the handler; a failure
+that is not the handler's (no server, no database, nobody who would get its output) counts against
+no message, however often the app is restarted meanwhile.
 """
 
 import logging
 import random
-import traceback
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from oncemq.apps import letters, payloads
-from oncemq.apps.handler import INBOX, Handler
-from oncemq.apps.notes import Notes
+from oncemq.apps.handler import INBOX, TRANSACTIONAL, Handler
+from oncemq.apps.notes import Hold, Notes
 from oncemq.apps.retrying import Backoff, Trouble, Verdict
 from oncemq.apps.signature import CONNECTION, MESSAGE, TRANSACTION
-from oncemq.apps.wording import in_words
+from oncemq.apps.wording import in_words, place_of, reason_of, traceback_of, waiting_for
 from oncemq.client.values import Message
-from oncemq.errors import OnceMQError, StorageFull, Unreachable, Unwanted
+from oncemq.errors import (
+    Fenced,
+    Forked,
+    HistoryLost,
+    OnceMQError,
+    Refused,
+    StorageFull,
+    Unreachable,
+    Unwanted,
+)
 
 NOBODYS_FAULT = (Unreachable, StorageFull, Unwanted)  # in the handler, too: no message is to blame
-HERE = Path(__file__).parent
+OVER = (Fenced, Forked, HistoryLost)  # of the client whose transaction the handler was given
+CONTENTS = ("name_invalid", "too_large", "malformed")  # a commit refused for what is put in it
 AWAY = Backoff(first=0.2, longest=5.0)  # between looks for a server or a database that is away
 
 logger = logging.getLogger("oncemq.app")
@@ -79,14 +89,15 @@ class Work:
         *,
         client: str,
         directory: Path,
+        hold: Hold,
         stopping: Callable[[], bool],
     ) -> None:
         self._handler = handler
         self._hands = hands
         self._client = client
         self._stopping = stopping
-        self._notes = Notes(directory)
-        self._trouble = Trouble(handler.limits, self._notes.read())
+        self._notes = Notes(directory, hold)
+        self._trouble = Trouble(handler.limits)
         self._away = 0  # looks in a row that found no server or no database
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -94,6 +105,8 @@ class Work:
         try:
             while not self._stopping() and not await self._met(self._subscribe):
                 pass
+            # Not sooner: until this start was let in, an older process may write a verdict.
+            self._trouble = Trouble(self._handler.limits, self._notes.read())
             ready()
             while not self._stopping():
                 await self._met(self._round)
@@ -107,7 +120,9 @@ class Work:
         except (*NOBODYS_FAULT, Away) as error:
             self._away += 1
             if self._away == 1:
-                logger.warning("handler waits handler=%s because=%s", self._client, error)
+                logger.warning(
+                    "handler waits handler=%s because=%s", self._client, waiting_for(error)
+                )
             if self._trouble.note is not None:  # a stop during the wait is no crash of the message
                 self._notes.write(self._trouble.note)
             await self._hands.pause(AWAY(self._away, random.random()))
@@ -132,8 +147,10 @@ class Work:
                     await self._carry_out(taken)
         except Failed as failed:
             await self._failed(messages, failed.place, failed.error)
-        except OnceMQError:
-            raise
+        except OnceMQError as error:
+            if not messages or self._trouble.is_judged or not _is_about_contents(error):
+                raise
+            await self._failed(messages, len(messages) - 1, error)
         except Exception as error:  # of the user's database: at its begin, or at its commit
             if self._handler.kind != INBOX:
                 raise
@@ -148,11 +165,12 @@ class Work:
         verdict = note.verdict
         if verdict is None and self._trouble.crashed_too_often:
             reason = f"the process died {note.crashes} times while it handled this message"
-            verdict = self._judge(Verdict(reason, "", note.attempts, _now()))
-        if verdict is not None:
-            await self._bury(first, verdict)
+            verdict = Verdict(reason, "", note.attempts, _now())
+        if verdict is None:
+            verdict = self._notes.write(self._trouble.begin()).verdict  # what is there stands
+        if verdict is not None:  # synced here: who wrote it may have been killed before
+            await self._bury(first, self._judge(verdict))
             return
-        self._notes.write(self._trouble.begin())
         if self._handler.signature.batch:
             await self._call_with_all(taken)
         else:
@@ -170,10 +188,8 @@ class Work:
             answer = await self._hands.call(payload, self._extras(taken, message))
             outputs = self._encoded(answer if self._handler.signature.yields else [answer])
             await self._hands.output(taken, outputs)
-        except NOBODYS_FAULT:
-            raise
         except Exception as error:
-            raise Failed(place, error) from error
+            self._blame(place, error)
 
     async def _call_with_all(self, taken: Taken) -> None:
         messages = [each for each in taken.messages if letters.is_for(each, self._client)]
@@ -185,10 +201,15 @@ class Work:
             answer = await self._hands.call(decoded, self._extras(taken, messages))
             outputs = self._encoded([] if answer is None else answer)
             await self._hands.output(taken, outputs)
-        except NOBODYS_FAULT:
-            raise
         except Exception as error:
-            raise Failed(place, error) from error
+            self._blame(place, error)
+
+    def _blame(self, place: int, error: Exception) -> NoReturn:
+        """It failed on a message, unless no message is to blame."""
+        transactional = self._handler.kind == TRANSACTIONAL
+        if isinstance(error, NOBODYS_FAULT) or (transactional and isinstance(error, OVER)):
+            raise error
+        raise Failed(place, error) from error
 
     def _encoded(self, outputs: Any) -> list[bytes]:
         """What the handler returned as payloads, where they go anywhere; None is none."""
@@ -212,8 +233,7 @@ class Work:
     async def _failed(self, messages: list[Message], place: int, error: Exception) -> None:
         if not messages:
             raise Away(in_words(error, ()))  # the database, before any message
-        note = self._trouble.note
-        if not await self._hands.sound() or (note is not None and note.verdict is not None):
+        if not await self._hands.sound() or self._trouble.is_judged:
             raise Away(in_words(error, messages))
         if len(messages) > 1:
             suspects = len(messages) if self._handler.signature.batch else place + 1
@@ -226,7 +246,7 @@ class Work:
         assert note is not None
         self._log_failure("handler failed", messages, 0, error, attempt=note.attempts)
         if last:
-            self._judge(Verdict(_reason(error), _traceback(error), note.attempts, _now()))
+            self._judge(Verdict(_reason(error), traceback_of(error), note.attempts, _now()))
             return
         self._notes.write(note)
         await self._hands.pause(self._handler.backoff(note.attempts, random.random()))
@@ -234,8 +254,6 @@ class Work:
     def _log_failure(
         self, what: str, messages: list[Message], place: int, error: Exception, *, attempt: int = 0
     ) -> None:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown"
         logger.warning(
             "%s handler=%s message=%s attempt=%d error=%s at=%s",
             what,
@@ -243,13 +261,14 @@ class Work:
             messages[place].id,
             attempt,
             in_words(error, messages),
-            where,
+            place_of(error),
         )
 
     def _judge(self, verdict: Verdict) -> Verdict:
         """From here on the message goes to the dead letters, whatever crashes."""
-        self._notes.write(self._trouble.judged(verdict), sync=True)
-        return verdict
+        self._trouble.note = self._notes.write(self._trouble.judged(verdict), sync=True)
+        assert self._trouble.note.verdict is not None
+        return self._trouble.note.verdict
 
     async def _bury(self, message: Message, verdict: Verdict) -> None:
         await self._hands.bury(letters.seal(message, self._client, verdict))
@@ -267,14 +286,9 @@ def _now() -> str:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, payloads.Malformed):
-        return f"malformed payload: {error}"
-    return f"{type(error).__name__}: {error}"
+    return reason_of(error, "malformed payload" if isinstance(error, payloads.Malformed) else "")
 
 
-def _traceback(error: Exception) -> str:
-    """From the handler on: the way to it is ours, and the same for all."""
-    trace = error.__traceback__
-    while trace is not None and Path(trace.tb_frame.f_code.co_filename).parent == HERE:
-        trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace))
+def _is_about_contents(error: OnceMQError) -> bool:
+    """Whether a commit was refused for what the handler put: no restart mends that."""
+    return isinstance(error, Refused) and error.code in CONTENTS

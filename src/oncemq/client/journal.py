@@ -11,7 +11,7 @@ and what lies below it would never be given.
 """
 
 import sqlite3
-import zlib
+import threading
 from collections.abc import Callable, Generator, Iterable
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
@@ -35,6 +35,7 @@ from oncemq.client.journal_schema import (
     STRANGE,
     TABLES,
     VERIFIED,
+    row_checksum,
 )
 from oncemq.client.state import Known, Standing
 from oncemq.core.client_requests import Grant
@@ -48,6 +49,7 @@ from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, 
 T = TypeVar("T")
 
 BUSY_SECONDS = 10
+REPLACED = "a newer client with the same id uses this state; this one must stop"
 # What SQLite says before it has written a commit: nothing of it is on the disk.
 SURELY_NOT = (
     sqlite3.SQLITE_ERROR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL,
@@ -56,12 +58,14 @@ SURELY_NOT = (
 
 
 class Journal:
-    """The database of one client. Any thread, one at a time."""
+    """The database of one client. Any thread; they wait for each other."""
 
     def __init__(self, directory: Path, client: str) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = directory / "state.db"
         self._synced = "FULL"
+        self._turn = threading.RLock()
+        self._granted = Epoch(0)  # to this process
         # SQLite gives its -wal and -shm files the rights of this one.
         self.path.touch(mode=0o600)
         self.path.chmod(0o600)
@@ -71,7 +75,7 @@ class Journal:
             )
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from error
-        self._db.create_function("row_checksum", -1, _checksum, deterministic=True)
+        self._db.create_function("row_checksum", -1, row_checksum, deterministic=True)
         self._endings = Endings(self._rows, self._verify)
         try:
             self._open(directory, client)
@@ -173,7 +177,21 @@ class Journal:
                 self._rows(statement)
             return self.known()
 
-        return self._write(body)
+        with self._turn:
+            known = self._write(body)
+            self._granted = client_epoch
+            return known
+
+    @contextmanager
+    def hold(self) -> Generator[None]:
+        """Nobody else is let in meanwhile, in any process: for what is kept beside this database.
+
+        Fenced when somebody newer was.
+        """
+        with self._transaction():
+            if self.last_epoch() != self._granted:
+                raise Fenced(REPLACED)
+            yield
 
     def known(self) -> Known:
         """All that this state knows of its server's log."""
@@ -245,11 +263,12 @@ class Journal:
         Not `synced`, a power cut may take it, a kill not: for what another disk knows as well.
         """
         if not synced:
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            try:
-                self.settle(client_epoch, moved)
-            finally:
-                self._db.execute(f"PRAGMA synchronous={self._synced}")
+            with self._turn:
+                self._db.execute("PRAGMA synchronous=NORMAL")
+                try:
+                    self.settle(client_epoch, moved)
+                finally:
+                    self._db.execute(f"PRAGMA synchronous={self._synced}")
             return
         rows = [(*each, client_epoch) for each in moved]
 
@@ -318,14 +337,15 @@ class Journal:
     @contextmanager
     def _transaction(self) -> Generator[None]:
         """All of it or nothing, and nothing of a twin's in between."""
-        self._rows("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._rows("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:  # else the failure has ended it already
-                self._db.execute("ROLLBACK")
-            raise
+        with self._turn:
+            self._rows("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._rows("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:  # else the failure has ended it already
+                    self._db.execute("ROLLBACK")
+                raise
 
     def _rows(self, statement: str, *values: object) -> list[Any]:
         """Everything a statement gives."""
@@ -334,8 +354,9 @@ class Journal:
     def _run(self, statement: str, *values: object) -> tuple[list[Any], int]:
         """What a statement gives, and how many rows it changed; trouble in our own words."""
         try:
-            cursor = self._db.execute(statement, values)
-            return cursor.fetchall(), cursor.rowcount
+            with self._turn:
+                cursor = self._db.execute(statement, values)
+                return cursor.fetchall(), cursor.rowcount
         except sqlite3.ProgrammingError:
             raise  # our mistake
         except sqlite3.DatabaseError as error:
@@ -363,12 +384,6 @@ class Journal:
         )
 
 
-def _checksum(*values: object) -> int:
-    """Of a row's values, each of whatever type a damaged file gives it."""
-    texts = (each if isinstance(each, bytes) else str(each).encode() for each in values)
-    return zlib.crc32(b"\0".join(texts))
-
-
 def _code(error: BaseException | None) -> int:
     """What kind of trouble SQLite has; the rest of its code is detail."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -376,4 +391,4 @@ def _code(error: BaseException | None) -> int:
 
 def _all_moved(changed: int, rows: Many[object]) -> None:
     if changed != len(rows):
-        raise Fenced("a newer client with the same id uses this state; this one must stop")
+        raise Fenced(REPLACED)

@@ -1,6 +1,9 @@
 """What a server would refuse of a put, or the outbox: refused before anything is recorded."""
 
-from oncemq.core.names import name_fault
+from collections.abc import Sequence
+
+from oncemq.core.names import SYSTEM_TOPICS, is_system, name_fault
+from oncemq.core.patterns import is_pattern, wildcard_fault
 from oncemq.core.replies import Limits
 from oncemq.errors import InvalidRequest, OutboxFull
 
@@ -22,6 +25,18 @@ def check_limits(limits: Limits, topic: str, *, payload_bytes: int, batch_bytes:
             "put it in smaller ones",
             code="too_large",
         )
+
+
+def check_outputs(topics: Sequence[str]) -> None:
+    """Raise what a commit would be refused for: at once, where it is known whose name it is."""
+    for topic in topics:
+        fault = name_fault(topic)
+        if fault is None and is_system(topic) and topic not in SYSTEM_TOPICS:
+            fault = f"{topic!r}: names with a leading '_' are the system's"
+        if fault is None and is_pattern(topic):
+            fault = wildcard_fault(topic)
+        if fault is not None:
+            raise InvalidRequest(fault, code="name_invalid")
 
 
 def outbox_full(waiting: int, more: int, most: int) -> OutboxFull | None:

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -82,6 +83,7 @@ class State:
         random_bytes: RandomBytes,
         close: Callable[[], None],
         disown: "Callable[[], None] | None" = None,
+        hold: "Callable[[], AbstractContextManager[None]] | None" = None,
     ) -> None:
         self.client = client
         self.journal = journal
@@ -91,6 +93,8 @@ class State:
         self.random_bytes = random_bytes
         self._close = close
         self._disown = disown or _nothing
+        # While it is held nobody newer is let in; raises Fenced when somebody was.
+        self.hold = hold or nullcontext
 
     def renew_guest(self) -> None:
         """Puts that do not last get a producer that has put nothing yet."""
@@ -195,6 +199,7 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         random_bytes=random_bytes,
         close=journal.close,
         disown=journal.disown,
+        hold=journal.hold,
     )
 
 

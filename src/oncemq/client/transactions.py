@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from oncemq.client.checks import size_of
 from oncemq.client.discards import discarded
+from oncemq.client.limits import check_outputs
 from oncemq.client.refusals import error_of
 from oncemq.client.staging import StageLine
 from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Commit as CommitReceipt
 from oncemq.client.values import Message, commit_receipt, input_of, must_be_of
 from oncemq.core.client_requests import Commits
-from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId, name_fault
+from oncemq.core.names import ANONYMOUS_EPOCH, Epoch, Offset, ProducerId
 from oncemq.core.publisher import GUEST_MICROS
 from oncemq.core.replies import CommitDone, Refused, Reply
 from oncemq.core.requests import Commit, Piece, Request
@@ -218,9 +219,7 @@ class Transaction:
         named = tuple(dict.fromkeys(topics))
         if not 1 <= len(named) <= TOPICS_MAX or len(named) != len(topics):
             raise InvalidRequest(f"a message goes to 1 to {TOPICS_MAX} topics, each named once")
-        for topic in named:
-            if fault := name_fault(topic):
-                raise InvalidRequest(fault, code="name_invalid")
+        check_outputs(named)
         for item in items:
             self._engine.outflow.check(named[0], size_of(item), 0)
             self._gathered.append((named, item))

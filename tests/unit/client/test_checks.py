@@ -7,6 +7,7 @@ import pytest
 
 from oncemq import InvalidRequest
 from oncemq.client.checks import check_limit, check_offset, wait_ms_of
+from oncemq.client.limits import check_outputs
 
 A_LEAP_YEAR = 31_622_400  # in seconds
 
@@ -32,3 +33,14 @@ def test_a_number_is_taken_up_to_its_limits(
 def test_a_wait_in_seconds_is_sent_in_milliseconds() -> None:
     assert wait_ms_of(1.5) == 1500
     assert wait_ms_of(A_LEAP_YEAR) == 31_622_400_000
+
+
+@pytest.mark.parametrize("topic", ["_audit", "bills.*", "bills.>", "*", "", "a\nb", "caf\udce9"])
+def test_what_no_commit_could_name_is_no_output(topic: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        check_outputs(["good", topic])
+    assert refused.value.code == "name_invalid"
+
+
+def test_a_topic_that_may_be_there_is_an_output() -> None:
+    check_outputs(["orders", "_pipelines", "bills*"])  # the last: servers used to make such ones

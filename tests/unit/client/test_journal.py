@@ -3,8 +3,9 @@
 import re
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -581,3 +582,30 @@ def test_a_damaged_row_of_a_start_is_told(journal, directory) -> None:
         db.commit()
     with pytest.raises(Corrupt, match="a row of grants"):
         journal.grants()
+
+
+def test_a_state_is_held_by_the_current_process_alone(journal, directory) -> None:
+    journal.granted(Epoch(1), 1)
+    with journal.hold():
+        assert journal.last_epoch() == 1
+    with closing(Journal(directory, "billing")) as newer:
+        newer.granted(Epoch(2), 2)
+        with pytest.raises(Fenced), journal.hold():
+            pytest.fail("it was replaced")
+        with newer.hold():
+            assert newer.last_epoch() == 2
+    journal.granted(Epoch(3), 3)  # let in again, as a client is whose server lost it
+    with journal.hold():
+        journal.settle(Epoch(3), [place("orders", 1)])
+
+
+def test_a_thread_that_settles_waits_for_one_that_holds(journal, directory) -> None:
+    """On one connection its cursor would be in the other's transaction, and go with it."""
+    journal.granted(Epoch(1), 1)
+    settling = threading.Thread(target=journal.settle, args=(Epoch(1), [place("orders", 1)]))
+    with suppress(ZeroDivisionError), journal.hold():
+        settling.start()
+        settling.join(0.1)  # long enough for one that does not wait
+        raise ZeroDivisionError
+    settling.join()
+    assert crashed(directory).cursors() == {"orders": (ID, 1)}
