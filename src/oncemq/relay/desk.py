@@ -78,7 +78,7 @@ class Desk:
                 "give it a file"
             )
         try:
-            self._lock = LocalDisk().lock(f"{path}-oncemq-relay")
+            self._lock = LocalDisk().lock_file(f"{path}-oncemq-relay")
         except Locked:
             return False
         return True
