@@ -189,6 +189,15 @@ def others_may_write(path: str) -> bool:
         return False
 
 
+def identity_of(path: str) -> tuple[int, int] | None:
+    """What tells a file from every other, whatever its name; None when none has this name."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Spares:
     """File descriptors held back: idle peers of a server may have all the others.
 
