@@ -77,9 +77,7 @@ def test_a_put_whose_record_failed_says_that_it_may_be_sent_later(
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_refuses_a_put_and_the_next_one_is_taken(
-    server, connect, admin, error
-) -> None:
+def test_a_full_disk_refuses_a_put_and_the_next_one_is_taken(server, connect, admin, error) -> None:
     client = connect(server, "shop")
     client.put("orders", b"before")
     break_disk(client, "allocate", error)

@@ -12,14 +12,21 @@ Other threads run no handlers: for them the shield does nothing.
 import signal
 import threading
 from collections import deque
+from collections.abc import Callable
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
-_UNCATCHABLE = {getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")}
-SIGNALS = tuple(sorted(int(each) for each in signal.valid_signals() - _UNCATCHABLE))
+_UNCATCHABLE = ("SIGKILL", "SIGSTOP")
+SIGNALS = tuple(
+    sorted(
+        {int(each) for each in signal.valid_signals()}
+        - {int(getattr(signal, name)) for name in _UNCATCHABLE if hasattr(signal, name)}
+    )
+)
 # What `signal` wraps: the same two functions, ten times faster without its enums.
 _signal: Any = import_module("_signal")
+_getsignal: Callable[[int], object] = _signal.getsignal
 
 
 class Shield:
@@ -32,7 +39,7 @@ class Shield:
         self._came: deque[tuple[int, FrameType | None]] = deque()
         # What was installed at the last look, and which of it are handlers: there is no way to
         # hear of a change, and to look at all sixty in one call costs two microseconds.
-        self._seen: tuple[Any, ...] = ()
+        self._seen: tuple[object, ...] = ()
         self._handled: list[int] = []
 
     def up(self) -> None:
@@ -40,7 +47,7 @@ class Shield:
         if threading.get_ident() != self._main:
             return
         if self._depth == 0:
-            seen = tuple(map(_signal.getsignal, SIGNALS))
+            seen = tuple(map(_getsignal, SIGNALS))
             if seen != self._seen:
                 pairs = zip(SIGNALS, seen, strict=True)
                 self._seen, self._handled = seen, [each for each, how in pairs if callable(how)]

@@ -160,6 +160,11 @@ def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making
     assert len(list(host.directory.glob("log/*.log"))) < segments
 
 
+def go_on_to_the_next_segment(host: Any) -> None:
+    for _ in range(4):
+        host.put("kept", b"x" * 500_000)
+
+
 class Busy(Janitor):
     """Has been at one job for a long time."""
 
@@ -191,8 +196,7 @@ def test_a_server_whose_lock_another_may_have_stops_before_it_writes_more(make_h
     with pytest.raises(Locked, match="another lock file"):
         seconds_pass(host, housekeeping, 2)
     with pytest.raises(Locked, match="another lock file"):  # a new segment is a new name
-        for _ in range(4):
-            host.put("kept", b"x" * 500_000)
+        go_on_to_the_next_segment(host)
 
 
 def test_a_server_whose_directory_was_replaced_begins_no_segment_in_the_other(
@@ -203,6 +207,5 @@ def test_a_server_whose_directory_was_replaced_begins_no_segment_in_the_other(
     host.directory.rename(tmp_path / "moved")
     (host.directory / "log").mkdir(parents=True)
     with pytest.raises(Locked, match="moved away"):
-        for _ in range(4):
-            host.put("kept", b"x" * 500_000)
+        go_on_to_the_next_segment(host)
     assert list((host.directory / "log").iterdir()) == []
