@@ -185,6 +185,9 @@ class CopiedFile:
 
     def sync(self) -> None: ...
     def close(self) -> None: ...
+    def keep(self) -> bool:
+        return False
+
     def release(self) -> None: ...
 
 

@@ -45,7 +45,15 @@ UNSAID = {
     "bridge": "hub",
 }
 
-FILES = ("storage/disk.py", "config.py", "assembly.py", "cli/", "testing/", "client/paths.py")
+FILES = (
+    "storage/disk.py",
+    "storage/locks.py",
+    "config.py",
+    "assembly.py",
+    "cli/",
+    "testing/",
+    "client/paths.py",
+)
 FORKS = ("client/forks.py", "transport/open_sockets.py")  # which process this is
 DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (

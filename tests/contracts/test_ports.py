@@ -94,7 +94,8 @@ SUITES: dict[str, Suite] = {
         ),
     ),
     "storage/disk.Lock": Suite(
-        ("test_disk.py",), ("storage/disk.LocalLock", "testing/faulty_disk.FaultyLock")
+        ("test_disk.py", "test_locks.py"),
+        ("storage/locks.LocalLock", "testing/faulty_disk.FaultyLock"),
     ),
     "storage/disk.LockingDisk": Suite(("test_disk.py",), DISKS),
     "storage/index.Index": Suite(

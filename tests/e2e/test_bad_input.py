@@ -558,6 +558,16 @@ def test_a_second_server_on_a_directory_is_refused_with_the_process_that_holds_i
             assert mq.put("orders", b"unharmed").stored
 
 
+def test_a_second_server_is_refused_though_the_lock_file_was_removed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with testing.server(data) as address, Client(address) as mq:
+        mq.subscribe("orders")
+        (data / "lock").unlink()
+        with pytest.raises(Locked, match="held by process"):
+            Server(data, "tcp://127.0.0.1:*", rules=Rules(), options=LogOptions())
+        assert mq.put("orders", b"unharmed").stored
+
+
 def test_a_port_in_use_is_refused_by_name_and_the_directory_let_go(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with testing.server() as address:

@@ -76,10 +76,11 @@ def test_a_put_whose_record_failed_says_that_it_may_be_sent_later(
     again.close()
 
 
-def test_a_full_disk_refuses_a_put_and_the_next_one_is_taken(server, connect, admin) -> None:
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_refuses_a_put_and_the_next_one_is_taken(server, connect, admin, error) -> None:
     client = connect(server, "shop")
     client.put("orders", b"before")
-    break_disk(client, "allocate", errno.EDQUOT)
+    break_disk(client, "allocate", error)
     with pytest.raises(StorageFull, match="make room"):
         client.put("orders", b"x" * (2 << 20))
     client.put("orders", b"after")

@@ -3,7 +3,7 @@
 A fork copies one thread and every descriptor. ZeroMQ's threads are gone in the child, a lock that
 another thread held stays taken, and a byte written or a SQLite connection closed there damages what
 the parent is using. So the child's copy of a client touches nothing, and every verb of it raises
-`Forked`. Its part in the locks of the outbox is given up by `storage.disk`. The parent goes on.
+`Forked`. Its part in the locks of the outbox is given up by `storage.locks`. The parent goes on.
 """
 
 import os

@@ -56,6 +56,9 @@ SURELY_NOT = (
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 )  # fmt: skip
 
+# What SQLite says of an exception in `row_checksum`; which one it was it does not keep.
+OURS_RAISED = "user-defined function raised exception"
+
 
 class Journal:
     """The database of one client. Any thread; they wait for each other."""
@@ -373,6 +376,12 @@ class Journal:
             )
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return self._damaged(error)
+        if str(error) == OURS_RAISED:
+            return StorageRefused(
+                f"{self.path} was left as it was: something was raised in this process (by a "
+                "signal handler, or for want of memory) while it was used; its disk is in order",
+                code="interrupted",
+            )
         return StorageRefused(f"{self.path} cannot be used: {error}. Is its disk in order?")
 
     def _damaged(self, what: object) -> Corrupt:

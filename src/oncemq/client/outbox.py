@@ -30,11 +30,12 @@ from oncemq.core.outbox_records import (
 from oncemq.core.records import Marked
 from oncemq.core.step import Body
 from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
-from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, LockingDisk
+from oncemq.storage.disk import LockingDisk
 from oncemq.storage.layout import remove_log
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.recovery import open_log
 from oncemq.storage.room import ALLOWANCE_BYTES, RETRY_MS
+from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
 FRAME_BYTES = 100  # of a record beside its body, about
@@ -154,9 +155,12 @@ class Slot:
         old = self._log
         try:
             with self._in_words("could not be written anew"):
+                self._lock.keep()
                 self._log = self._copy(lanes, pending)
         except StorageRefused as error:
             self._rotate_bytes = self._dead_bytes + ROTATE_BYTES
+            if isinstance(error, Locked):  # what has the name now is not this slot
+                self.failure = error
             logger.warning("outbox not rotated slot=%s: %s", self._directory, error.detail)
             return
         old_edition, self._edition = self._edition, self._last_edition

@@ -12,33 +12,48 @@ Other threads run no handlers: for them the shield does nothing.
 import signal
 import threading
 from collections import deque
+from collections.abc import Callable
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
-_NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2")
-SIGNALS = tuple(int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name))
+_UNCATCHABLE = ("SIGKILL", "SIGSTOP")
+SIGNALS = tuple(
+    sorted(
+        {int(each) for each in signal.valid_signals()}
+        - {int(getattr(signal, name)) for name in _UNCATCHABLE if hasattr(signal, name)}
+    )
+)
 # What `signal` wraps: the same two functions, ten times faster without its enums.
 _signal: Any = import_module("_signal")
+_getsignal: Callable[[int], object] = _signal.getsignal
 
 
 class Shield:
     """One for the process, as its signals are. May be raised again while it is up."""
 
     def __init__(self) -> None:
+        self._main = threading.main_thread().ident  # another one only after a fork
         self._depth = 0
         self._handlers: dict[int, Any] = {}
         self._came: deque[tuple[int, FrameType | None]] = deque()
+        # What was installed at the last look, and which of it are handlers: there is no way to
+        # hear of a change, and to look at all sixty in one call costs two microseconds.
+        self._seen: tuple[object, ...] = ()
+        self._handled: list[int] = []
 
     def up(self) -> None:
         """From here on no handler raises in the main thread."""
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != self._main:
             return
         if self._depth == 0:
+            seen = tuple(map(_getsignal, SIGNALS))
+            if seen != self._seen:
+                pairs = zip(SIGNALS, seen, strict=True)
+                self._seen, self._handled = seen, [each for each, how in pairs if callable(how)]
             try:
-                for number in SIGNALS:
-                    if callable(_signal.getsignal(number)):
-                        self._handlers[number] = _signal.signal(number, self._note)
+                for number in self._handled:
+                    self._handlers[number] = _signal.signal(number, self._note)
             except BaseException:  # a handler that was not put off yet
                 self._put_back()
                 raise
@@ -46,7 +61,7 @@ class Shield:
 
     def down(self) -> None:
         """The state is whole: handlers may run, and those that were put off do so now."""
-        if threading.get_ident() != threading.main_thread().ident:
+        if threading.get_ident() != self._main:
             return
         self._depth = max(0, self._depth - 1)  # 0 already: this is a fork's copy of it
         if self._depth == 0:
@@ -55,7 +70,7 @@ class Shield:
 
     def deliver(self) -> None:
         """Run what was put off, here, where the state is whole; it may raise."""
-        while self._came and threading.get_ident() == threading.main_thread().ident:
+        while self._came and threading.get_ident() == self._main:
             number, frame = self._came.popleft()
             handler = self._handlers.get(number) or _signal.getsignal(number)
             if callable(handler):
@@ -64,6 +79,7 @@ class Shield:
     def forked(self) -> None:
         """In a child of a fork: what other threads were doing is not going on here."""
         handlers, self._handlers = self._handlers, {}
+        self._main = threading.get_ident()
         self._depth = 0
         self._came.clear()
         for number, handler in handlers.items():

@@ -1,7 +1,8 @@
 """The relay's own connection to the user's database, whether it blocks or is awaited.
 
 Laws: the connection is used by the thread that opened it; what the relay commits is on disk when
-the commit returns, and so is everything it saw, whatever the database is set to otherwise.
+the commit returns, and so is everything it saw, whatever the database is set to otherwise. A
+SQLite file that is replaced lives on without its name for whoever has it open: the relay looks.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from oncemq.databases.connections import recognize, run, run_awaitable
 from oncemq.databases.outbox_schema import WAKE
 from oncemq.databases.statements import Ask, Kind, Tell, Work
 from oncemq.errors import DatabaseRefused, Locked
-from oncemq.storage.disk import LocalDisk, Lock
+from oncemq.storage.disk import LocalDisk, Lock, identity_of
 
 T = TypeVar("T")
 
@@ -31,6 +32,10 @@ _LOCK = (
 )
 
 
+class Replaced(Exception):
+    """Another database has the name of this one."""
+
+
 class Desk:
     """One connection, ready for work."""
 
@@ -44,6 +49,8 @@ class Desk:
             self._begin_nothing()
             self._connection = recognize(self.driver, awaitable=None)
             self.kind: Kind = self._connection.kind
+            self._path = self._ask_path()
+            self._identity = identity_of(self._path) if self._path else None
             self._set_up()
         except BaseException:
             self.close()
@@ -71,17 +78,25 @@ class Desk:
         """Be the one relay of this database, unless another is."""
         if self.kind == "postgresql":
             return bool(self.ask(_LOCK)[0][0])
-        path = self.ask("SELECT file FROM pragma_database_list WHERE name = 'main'")[0][0]
-        if not path:
+        if not self._path:
             raise DatabaseRefused(
                 "a SQLite database in memory has one connection, and the relay needs another; "
                 "give it a file"
             )
         try:
-            self._lock = LocalDisk().lock(f"{path}-oncemq-relay")
+            self._lock = LocalDisk().lock_file(f"{self._path}-oncemq-relay")
         except Locked:
             return False
         return True
+
+    def must_have_its_name(self) -> None:
+        """Raise Replaced when programs that connect now get another file than this one.
+
+        While no file has the name this one is gone on with: to connect would make an empty one.
+        """
+        found = identity_of(self._path) if self._path else None
+        if found is not None and found != self._identity:
+            raise Replaced(self._path)
 
     def close(self) -> None:
         """Let go of the lock and the connection."""
@@ -93,6 +108,12 @@ class Desk:
         finally:
             if self._loop is not None:
                 self._loop.close()
+
+    def _ask_path(self) -> str:
+        """Of SQLite's file; none in memory, nor on PostgreSQL."""
+        if self.kind == "postgresql":
+            return ""
+        return self.ask("SELECT file FROM pragma_database_list WHERE name = 'main'")[0][0] or ""
 
     def _begin_nothing(self) -> None:
         """A statement by itself is a transaction by itself, whatever the user's habit is."""

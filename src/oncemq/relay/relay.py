@@ -17,7 +17,7 @@ from oncemq.databases.outbox_schema import make_tables
 from oncemq.errors import Fenced, StaleState
 from oncemq.relay.absence import is_away, of_the_database
 from oncemq.relay.courier import Courier
-from oncemq.relay.desk import Connect, Desk
+from oncemq.relay.desk import Connect, Desk, Replaced
 from oncemq.relay.ledger import Ledger, Overtaken
 from oncemq.relay.session import Session
 
@@ -72,6 +72,8 @@ class Relay:
                 self._stay()
             except (Overtaken, StaleState) as error:
                 logger.warning("another relay was here, beginning again: %s", error)
+            except Replaced as error:
+                logger.warning("database file was replaced, beginning again path=%s", error)
             except Exception as error:
                 if not of_the_database(error) and not is_away(error):
                     raise
@@ -147,6 +149,7 @@ class Relay:
         """Wait while another relay works; False when stopped."""
         waited = False
         while not self._stopping.is_set():
+            desk.must_have_its_name()
             if desk.lock():
                 return True
             if not waited:

@@ -39,6 +39,7 @@ class Session:
     def serve(self, stopping: threading.Event) -> None:
         """Until told to stop, or something fails."""
         while not stopping.is_set():
+            self._desk.must_have_its_name()
             due = self._due()
             moved = self._turn(due)
             self._send(due)

@@ -3,6 +3,7 @@
 Law: a checkpoint is taken over many turns and never stalls the loop; neither its file nor
 anything freed goes ahead of what is durable. A full disk puts housekeeping off, it stops nothing;
 nor does a damaged segment, which compaction leaves alone: its readers are told, the others served.
+A directory that another process may have by now ends the server: it is looked at every second.
 """
 
 import logging
@@ -16,8 +17,8 @@ from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
 from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
 from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS
 from oncemq.storage.planning import Live
+from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
 UPKEEP_MICROS = 1_000_000
@@ -36,7 +37,7 @@ class Housekeeping:
         self._capture: Iterator[bytes] | None = None
         self._writer: CheckpointWriter | None = None
         self._ready: tuple[Job, int] | None = None  # run once the log is durable up to there
-        self._next_upkeep = Micros(now + UPKEEP_MICROS)
+        self._next_upkeep = self._next_look = Micros(now + UPKEEP_MICROS)
         self._now = now
         self._last_checkpoint = now
         self._hurries = False  # a checkpoint found no room, and was lent some
@@ -53,6 +54,9 @@ class Housekeeping:
     def turn(self, janitor: Worker, now: Micros) -> None:
         """One small step."""
         self._now = now
+        if now >= self._next_look:
+            self._next_look = Micros(now + UPKEEP_MICROS)
+            self._driver.log.keep_lock()  # also while the janitor is at a long job
         if not janitor.idle:
             return
         if self._capture is not None:
@@ -138,6 +142,7 @@ class Housekeeping:
     def _give(self, janitor: Worker, job: Job) -> None:
         """Run a job on the janitor; take its result in, then clean up after it."""
         log = self._driver.log
+        log.keep_lock()  # a job makes and removes files by their names
         trouble: OSError | Corrupt | None = None
 
         def run() -> None:

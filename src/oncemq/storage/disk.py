@@ -1,26 +1,23 @@
-"""The disk, behind two ports; the only module that touches the operating system's files.
+"""The disk, behind two ports; with its locks the only place that touches files.
 
 Law: `write` writes everything or raises; `sync` returns only when the device said it has
 the bytes; a new directory is made durable in its parent. Files are 0600, directories 0700.
 What raises OSError here is never tried again by the log: the server stops.
 """
 
-import errno
 import fcntl
 import os
 import sys
-import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Protocol
 
-from oncemq.errors import Locked
+from oncemq.storage.locks import LocalLock
+from oncemq.storage.shortage import NO_DESCRIPTORS
 
 Buffer = bytes | bytearray | memoryview
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 SPARE_DESCRIPTORS = 16
 
 _ZEROS = bytes(1 << 20)
@@ -54,6 +51,7 @@ class Disk(Protocol):
 class Lock(Protocol):
     """A lock on a directory, held until released or until the process dies."""
 
+    def keep(self) -> bool: ...  # Locked: it is lost; True: its file was removed, and put back
     def release(self) -> None: ...
 
 
@@ -191,45 +189,13 @@ def others_may_write(path: str) -> bool:
         return False
 
 
-class LocalLock:
-    """An flock: the kernel releases it when the process dies, however it dies.
-
-    A forked process would share it, and hold on to it when the one that took it is dead. So it
-    gives up its part at once; that releases nothing.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        _LOCKS.add(self)
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-_LOCKS: "weakref.WeakSet[LocalLock]" = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for lock in list(_LOCKS):
-        lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
-
-
-def _note_holder(descriptor: int) -> None:
-    """Say who holds a lock; on a full disk it is held all the same."""
-    holder = b"%d\n" % os.getpid()
+def identity_of(path: str) -> tuple[int, int] | None:
+    """What tells a file from every other, whatever its name; None when none has this name."""
     try:
-        os.pwrite(descriptor, holder, 0)  # before the cut: a file that has its block keeps it
-        os.ftruncate(descriptor, len(holder))
-    except OSError as error:
-        if error.errno not in DISK_FULL:
-            raise
-        os.ftruncate(descriptor, 0)
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 class Spares:
@@ -319,27 +285,9 @@ class LocalDisk:
         return state.f_bavail * state.f_frsize
 
     def lock(self, path: str) -> LocalLock:
-        """Take the lock at once or raise Locked, naming the process that has it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            descriptor = os.open(path, flags, 0o600)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            raise Locked(
-                f"{path} is a symbolic link, and whoever made it chose what would be written to; "
-                "remove it"
-            ) from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _note_holder(descriptor)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(descriptor)
-            raise Locked(
-                f"{path} is held by process {holder}; stop it, or use another directory"
-            ) from None
-        except OSError:
-            os.close(descriptor)
-            raise
-        return LocalLock(descriptor)
+        """Have the directory that a lock file is in, at once, or raise Locked with who has it."""
+        return LocalLock(path, whole_directory=True)
+
+    def lock_file(self, path: str) -> LocalLock:
+        """Have a lock file alone: of something in a directory that others use as well."""
+        return LocalLock(path, whole_directory=False)

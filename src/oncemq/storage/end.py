@@ -12,8 +12,9 @@ import zlib
 
 import msgspec
 
-from oncemq.storage.disk import DISK_FULL, Disk
+from oncemq.storage.disk import Disk
 from oncemq.storage.layout import replace_file
+from oncemq.storage.shortage import DISK_FULL
 
 NAME = "END"
 

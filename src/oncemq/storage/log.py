@@ -10,6 +10,7 @@ A segment is synced before the first byte of the next. An OSError in `write` is 
 takes no further write (memory is never believed over disk).
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,6 +44,8 @@ MEBIBYTE = 1 << 20
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
+
+logger = logging.getLogger("oncemq.storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +196,7 @@ class Log:
 
     def _roll(self, size: int = 0) -> None:
         """Go on in a new segment: an empty file now, its header when the writer gets there."""
+        self.keep_lock()  # what has the name of the directory now may be another's
         old = self._current
         new = new_log_segment(
             f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
@@ -371,6 +375,11 @@ class Log:
     def extents(self, topic_id: TopicId) -> list[Extent]:
         """What each segment holds of the topic, oldest first."""
         return self._catalog.extents(topic_id)
+
+    def keep_lock(self) -> None:
+        """Raise Locked when the directory may be another's by now; ask every second or so."""
+        if self._lock.keep():
+            logger.warning("lock file was removed, and is put back directory=%s", self._directory)
 
     def close(self) -> None:
         """Close the files and give the directory free. The writer has stopped before."""

@@ -15,7 +15,7 @@ from oncemq.core.records import Record
 from oncemq.errors import Corrupt
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import Checkpoint, read_checkpoint
-from oncemq.storage.disk import DISK_FULL, Disk, File, Lock, LockingDisk
+from oncemq.storage.disk import Disk, File, Lock, LockingDisk
 from oncemq.storage.end import NAME as END
 from oncemq.storage.end import NOTHING, read_end
 from oncemq.storage.framing import STRETCH_BYTES, Frame, frame_key, scan
@@ -24,6 +24,7 @@ from oncemq.storage.layout import Format, ensure_format, save_copy, tidy
 from oncemq.storage.log import Log, LogOptions
 from oncemq.storage.segment import HEADER_BYTES, Header, Segment, index_path, save_index
 from oncemq.storage.shelf import Shelf, load_covered, load_shelf
+from oncemq.storage.shortage import DISK_FULL
 from oncemq.storage.verify import Verified, verify
 
 SEGMENT_BYTES_LEAST = 1 << 20

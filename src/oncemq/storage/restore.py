@@ -9,7 +9,7 @@ disk that is full the moment after leaves a way out.
 from collections.abc import Callable
 
 from oncemq.errors import Corrupt, StorageFull, StorageRefused
-from oncemq.storage.disk import DISK_FULL, Disk, LockingDisk
+from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.layout import RESTORING, continue_format, must_not_be_half, replace_file
 from oncemq.storage.log import LogOptions
 from oncemq.storage.manifest import (
@@ -23,6 +23,7 @@ from oncemq.storage.manifest import (
     read_manifest,
     stretches,
 )
+from oncemq.storage.shortage import DISK_FULL
 
 RandomBytes = Callable[[int], bytes]
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog import Catalog
 from oncemq.storage.checkpoint import KEPT
-from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, Disk
+from oncemq.storage.disk import Disk
 from oncemq.storage.segment import HEADER_BYTES, Segment
+from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 if TYPE_CHECKING:
     from oncemq.storage.log import LogOptions

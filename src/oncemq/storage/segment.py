@@ -21,7 +21,7 @@ import msgspec
 
 from oncemq.core.records import MessagesStored, PartKept
 from oncemq.errors import StorageRefused
-from oncemq.storage.disk import DISK_FULL, NO_DESCRIPTORS, Disk, File
+from oncemq.storage.disk import Disk, File
 from oncemq.storage.framing import Bad, scan
 from oncemq.storage.index import (
     BlockCache,
@@ -31,6 +31,7 @@ from oncemq.storage.index import (
     read_index,
     write_index,
 )
+from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 LOG = 1
 COLD = 2

@@ -116,9 +116,23 @@ class FaultyFile:
 class FaultyLock:
     """Held until released, or until the machine or its process dies."""
 
-    def __init__(self, held: dict[str, "FaultyLock"], path: str) -> None:
+    def __init__(self, disk: "FaultyDisk", held: dict[str, "FaultyLock"], path: str) -> None:
+        self._disk = disk
         self._held = held
         self._path = path
+        self._identity = disk.identity(path)
+
+    def keep(self) -> bool:
+        home, mine = self._identity
+        found, there = self._disk.identity(self._path)
+        if found != home:
+            raise Locked(f"the directory of {self._path} was moved away or replaced")
+        if there is None:
+            self._disk.open(self._path, create=True).close()
+            self._identity = self._disk.identity(self._path)
+        elif there != mine:
+            raise Locked(f"{self._path} is another lock file")
+        return there is None
 
     def release(self) -> None:
         if self._held.get(self._path) is self:
@@ -211,7 +225,7 @@ class FaultyDisk:
         if path in self._locks:
             raise Locked(f"{path} is held by process {self.life}; use another directory")
         self.open(path, create=True).close()
-        lock = self._locks[path] = FaultyLock(self._locks, path)
+        lock = self._locks[path] = FaultyLock(self, self._locks, path)
         return lock
 
     # crashes
@@ -274,7 +288,16 @@ class FaultyDisk:
             data[position : position + len(old[position])] = old[position]
         return position
 
-    # inside; the files use the first three
+    # inside; the files and locks use the first four
+
+    def identity(self, path: str) -> tuple[int | None, int | None]:
+        """The numbers of the directory of a path, and of the path itself, where they are there."""
+        try:
+            folder, name = self._split(path)
+        except FileNotFoundError:
+            return None, None
+        found = folder.shown.get(name)
+        return folder.number, None if found is None else found.number
 
     def begin(self, call: str, path: str, size: int) -> int:
         """Every call passes here, before anything is done; its number."""

@@ -13,6 +13,7 @@ import pytest
 
 import oncemq
 from oncemq.client import endings
+from oncemq.client import journal as journal_module
 from oncemq.client.journal import FORMAT, Journal
 from oncemq.client.journal_schema import STARTS_KEPT
 from oncemq.core.client_requests import Grant
@@ -609,3 +610,26 @@ def test_a_thread_that_settles_waits_for_one_that_holds(journal, directory) -> N
         raise ZeroDivisionError
     settling.join()
     assert crashed(directory).cursors() == {"orders": (ID, 1)}
+
+
+def test_an_exception_of_the_caller_is_not_blamed_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, real = [], journal_module.row_checksum
+
+    def interrupted(*values: object) -> int:
+        if calls:
+            raise calls.pop()
+        return real(*values)
+
+    monkeypatch.setattr(journal_module, "row_checksum", interrupted)
+    journal = Journal(tmp_path, "ada")
+    journal.granted(Epoch(3), 1)
+    calls.append(KeyboardInterrupt())
+    with pytest.raises(StorageRefused, match="was left as it was") as raised:
+        journal.granted(Epoch(4), 2)
+    assert raised.value.code == "interrupted"
+    assert "Is its disk" not in raised.value.detail
+    assert journal.last_epoch() == 3
+    assert journal.granted(Epoch(4), 2).grants[-1].client_epoch == 4
+    journal.close()

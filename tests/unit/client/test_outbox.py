@@ -245,6 +245,28 @@ def test_a_slot_has_one_holder(desk) -> None:
         desk.slot()
 
 
+def test_a_slot_has_one_holder_though_its_lock_files_are_removed(desk) -> None:
+    slot = desk.slot()
+    for lock in list(desk.directory.rglob("lock")):
+        lock.unlink()
+    with pytest.raises(Locked):
+        desk.slot()
+    slot.record([put(1)])
+    slot.rotate({}, [put(1)])
+    assert desk.crashed().pending == [put(1)]
+
+
+def test_a_slot_that_was_replaced_is_not_written_anew_into_the_other(desk) -> None:
+    slot = desk.slot()
+    slot.record([put(1)])
+    (desk.directory / "1").rename(desk.directory / "moved")
+    desk.slot().record([put(7)])
+    slot.rotate({}, [put(1)])
+    with pytest.raises(StorageRefused, match="moved away"):
+        slot.record([put(2)])
+    assert desk.crashed().pending == [put(7)]
+
+
 def test_a_dead_clients_slot_is_taken_over_whole(desk) -> None:
     (slot,) = desk.slots()
     slot.record([put(1)])

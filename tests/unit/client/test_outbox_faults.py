@@ -22,7 +22,7 @@ from oncemq.errors import (
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.testing.memory_journal import MemoryJournal
 
-ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT)
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT, errno.EFBIG)
 MOST_BYTES = 500
 TOO_LARGE = b"x" * 600  # for the server: it is refused, and those behind it are renumbered
 

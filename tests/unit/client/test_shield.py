@@ -60,6 +60,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
     process = Process()
     fake = SimpleNamespace(getsignal=process.getsignal, signal=process.signal)
     monkeypatch.setattr(shielding, "_signal", fake)
+    monkeypatch.setattr(shielding, "_getsignal", process.getsignal)
     return process
 
 

@@ -3,12 +3,14 @@
 import errno
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncemq.core.names import Micros, Offset
 from oncemq.core.requests import Settled
+from oncemq.errors import Locked
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.storage import checkpoint
 from oncemq.storage.log import LogOptions
@@ -156,3 +158,54 @@ def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making
     monkeypatch.setattr(type(host.log), "checkpoint_due", True)
     seconds_pass(host, housekeeping, 20)
     assert len(list(host.directory.glob("log/*.log"))) < segments
+
+
+def go_on_to_the_next_segment(host: Any) -> None:
+    for _ in range(4):
+        host.put("kept", b"x" * 500_000)
+
+
+class Busy(Janitor):
+    """Has been at one job for a long time."""
+
+    idle = False
+
+
+def test_a_lock_file_that_was_removed_is_put_back_within_a_second_and_told(
+    make_host: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    host = make_host(SMALL)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    (host.directory / "lock").unlink()
+    with caplog.at_level(logging.WARNING):
+        housekeeping.turn(Busy(), Micros(host.now + 1_000_000))  # type: ignore[arg-type]
+        seconds_pass(host, housekeeping, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"lock file was removed, and is put back directory={host.directory}"
+    ]
+    assert (host.directory / "lock").exists()
+    assert host.put("kept", b"goes on").duplicate is False
+
+
+def test_a_server_whose_lock_another_may_have_stops_before_it_writes_more(make_host: Any) -> None:
+    host = make_host(SMALL)
+    host.subscribe("kept")
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    (host.directory / "lock").rename(host.directory / "old")  # so that its number stays taken
+    (host.directory / "lock").touch()
+    with pytest.raises(Locked, match="another lock file"):
+        seconds_pass(host, housekeeping, 2)
+    with pytest.raises(Locked, match="another lock file"):  # a new segment is a new name
+        go_on_to_the_next_segment(host)
+
+
+def test_a_server_whose_directory_was_replaced_begins_no_segment_in_the_other(
+    make_host: Any, tmp_path: Path
+) -> None:
+    host = make_host(SMALL)
+    host.subscribe("kept")
+    host.directory.rename(tmp_path / "moved")
+    (host.directory / "log").mkdir(parents=True)
+    with pytest.raises(Locked, match="moved away"):
+        go_on_to_the_next_segment(host)
+    assert list((host.directory / "log").iterdir()) == []
