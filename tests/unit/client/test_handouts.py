@@ -21,13 +21,18 @@ def ids(given: list[Message]) -> list[str]:
     return [each.id for each in given]
 
 
+def every(_message: Message) -> bool:
+    """Its subscription goes on."""
+    return True
+
+
 def left(handouts: Handouts) -> list[list[str]]:
     return [ids(each.messages) for each in handouts._open]
 
 
 def interrupted(*gets: list[Message]) -> Handouts:
     """A client several gets of which were interrupted, one after the other."""
-    handouts = Handouts()
+    handouts = Handouts(every)
     for each in gets:
         handout = Handout()
         handouts.settled(handout, each)
@@ -95,7 +100,7 @@ def test_no_more_than_was_asked_for_is_given_and_the_rest_comes_later(
 
 
 def test_what_a_get_is_about_to_return_is_given_to_nobody_else() -> None:
-    handouts, returning, cut = Handouts(), Handout(), Handout(came_back=True)
+    handouts, returning, cut = Handouts(every), Handout(), Handout(came_back=True)
     handouts.settled(returning, messages("a", 0))
     handouts.settled(cut, messages("a", 1))
     assert ids(list(handouts.one_by_one("a"))) == ["a@1"]
@@ -105,7 +110,7 @@ def test_what_a_get_is_about_to_return_is_given_to_nobody_else() -> None:
 
 
 def test_a_handout_that_is_empty_is_forgotten_with_the_next() -> None:
-    handouts, first, second = Handouts(), Handout(), Handout()
+    handouts, first, second = Handouts(every), Handout(), Handout()
     handouts.settled(first, messages("a", 0))
     first.messages = []  # its get has returned
     handouts.settled(second, messages("a", 1))

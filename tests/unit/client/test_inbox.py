@@ -122,9 +122,9 @@ def test_a_block_whose_end_the_client_could_not_note_is_known_by_the_database(
     with monkeypatch.context() as patch:
         failing(shop, patch, StorageFull("no room"))
         assert shop.consume() == [b"a"]
-    assert (shop.node.engine.failure, shop._inbox.doubtful) == (None, True)
+    assert (shop.node.engine.failure, list(shop._inbox.doubted("orders"))) == (None, ["orders"])
     assert shop.consume() == []
-    assert (shop.troubles, shop._inbox.doubtful) == ([], False)
+    assert (shop.troubles, shop._inbox.doubted("orders")) == ([], {})
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
