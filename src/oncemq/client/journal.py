@@ -37,6 +37,13 @@ from oncemq.client.journal_schema import (
     VERIFIED,
     row_checksum,
 )
+from oncemq.client.journal_trouble import (
+    BUSY_SECONDS,
+    SURELY_NOT,
+    code_of,
+    damaged,
+    trouble_of,
+)
 from oncemq.client.state import Known, Standing
 from oncemq.core.client_requests import Grant
 from oncemq.core.generations import UNKNOWN
@@ -44,20 +51,11 @@ from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
-from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
+from oncemq.errors import Fenced, StorageRefused, StorageUnsure
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 10
 REPLACED = "a newer client with the same id uses this state; this one must stop"
-# What SQLite says before it has written a commit: nothing of it is on the disk.
-SURELY_NOT = (
-    sqlite3.SQLITE_ERROR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
-)  # fmt: skip
-
-# What SQLite says of an exception in `row_checksum`; which one it was it does not keep.
-OURS_RAISED = "user-defined function raised exception"
 
 
 class Journal:
@@ -77,7 +75,7 @@ class Journal:
                 self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_SECONDS
             )
         except sqlite3.DatabaseError as error:
-            raise self._trouble(error) from error
+            raise trouble_of(self.path, error) from error
         self._db.create_function("row_checksum", -1, row_checksum, deterministic=True)
         self._endings = Endings(self._rows, self._verify)
         try:
@@ -107,7 +105,7 @@ class Journal:
         self._endings.open()
         self._rows(GRANTS)
         if self._rows(STRANGE):
-            raise self._damaged("a value is not of its type")
+            raise damaged(self.path, "a value is not of its type")
         self._rows(
             "INSERT OR IGNORE INTO client VALUES (1, ?, 0, row_checksum(CAST(? AS BLOB), 0))",
             *(client, client),
@@ -136,7 +134,7 @@ class Journal:
     def _verify(self, table: str) -> None:
         """Every row of it is as it was written, or Corrupt."""
         if self._rows(f"SELECT 1 FROM {table} WHERE checksum IS NOT {VERIFIED[table]} LIMIT 1"):
-            raise self._damaged(f"the checksum of a row of {table} does not hold")
+            raise damaged(self.path, f"the checksum of a row of {table} does not hold")
 
     def last_epoch(self) -> Epoch:
         """The newest epoch this state has seen granted."""
@@ -251,7 +249,7 @@ class Journal:
         self._verify("cursors")
         rows = self._rows("SELECT topic, subscription_id, cursor FROM cursors")
         if any(list(map(type, row)) != [str, int, int] for row in rows):
-            raise self._damaged("a cursor is not of its type")
+            raise damaged(self.path, "a cursor is not of its type")
         return {topic: (SubscriptionId(sub), Offset(cursor)) for topic, sub, cursor in rows}
 
     def settle(
@@ -320,7 +318,7 @@ class Journal:
             with self._transaction():
                 return body()
         except StorageRefused as error:
-            if error.__cause__ is None or _code(error.__cause__) in SURELY_NOT:
+            if error.__cause__ is None or code_of(error.__cause__) in SURELY_NOT:
                 raise  # it came before the commit
             doubt = error
         try:
@@ -363,39 +361,7 @@ class Journal:
         except sqlite3.ProgrammingError:
             raise  # our mistake
         except sqlite3.DatabaseError as error:
-            raise self._trouble(error) from error
-
-    def _trouble(self, error: sqlite3.DatabaseError) -> StorageRefused:
-        code = _code(error)
-        if code == sqlite3.SQLITE_FULL:
-            return StorageFull(f"the disk of this client is full: {self.path} could not be written")
-        if code == sqlite3.SQLITE_BUSY:
-            return Locked(
-                f"{self.path} was held by another process for more than {BUSY_SECONDS} s; "
-                "end what works on this client's state, then try again"
-            )
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return self._damaged(error)
-        if str(error) == OURS_RAISED:
-            return StorageRefused(
-                f"{self.path} was left as it was: something was raised in this process (by a "
-                "signal handler, or for want of memory) while it was used; its disk is in order",
-                code="interrupted",
-            )
-        return StorageRefused(f"{self.path} cannot be used: {error}. Is its disk in order?")
-
-    def _damaged(self, what: object) -> Corrupt:
-        return Corrupt(
-            f"{self.path} is damaged ({what}). Move it away, with {self.path.name}-wal and "
-            f"{self.path.name}-shm, and start again: unsent puts are safe in the outbox beside "
-            "it, and the server's own cursors stand in, so that what was settled after the "
-            "last request comes again. Do not put a backup in its place: the server refuses it"
-        )
-
-
-def _code(error: BaseException | None) -> int:
-    """What kind of trouble SQLite has; the rest of its code is detail."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+            raise trouble_of(self.path, error) from error
 
 
 def _all_moved(changed: int, rows: Many[object]) -> None:
