@@ -168,6 +168,11 @@ class GoingBack:
                 for topic in topics
                 for client, subscription in topic.subscriptions.items()
             },
+            {
+                (client, pattern)
+                for client, patterns in shard.patterns.by_client.items()
+                for pattern in patterns
+            },
             [(names[hole.topic_id], hole.first_offset, hole.end_offset) for hole in holes],
             {
                 number

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from oncemq.core.audit.facts import Joined, Opened
+import msgspec
+
+from oncemq.core.audit.facts import Joined, Left, Opened
 from oncemq.core.audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class WentBack:
     generation: int
     ends: dict[str, int]  # of each topic
     subscriptions: dict[tuple[str, str], int]  # by client and topic
+    patterns: set[tuple[str, str]]  # by client
     holes: list[tuple[str, int, int]]
     puts: set[int]  # numbers of puts that were stored, and are not any more
 
@@ -95,8 +98,16 @@ class LostFuture:
         if isinstance(seen, Joined):
             there = back.subscriptions.get((seen.client, seen.topic)) == seen.subscription
             return there or not back.since < seen.moment <= back.moment
+        if isinstance(seen, Left):  # it is there again, if it was there then
+            return not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
         return generation == back.generation or self._is_kept(cast("Given", seen))
+
+    def joined(self, seen: "Seen") -> "Seen":
+        """What a pattern makes after the log went back may have a lower number than the pattern."""
+        if self.went_back is None or not isinstance(seen, Joined):
+            return seen
+        return msgspec.structs.replace(seen, above=0)
 
     def _was_overtaken(self, opened: Opened, back: WentBack) -> bool:
         """Whether it learned of its epoch when another process had a higher one already.
@@ -162,7 +173,12 @@ class LostFuture:
         if client.name in self._let_in:
             return
         self._let_in.add(client.name)
+        client.interests.doubt_all()
         accepted = client.name in self._accepted
+        for pattern in sorted(client.interests.gone):
+            if not accepted and (client.name, pattern) in back.patterns:
+                again = f"which had left {pattern!r}: it is there again"
+                self._history.trouble(f"went on: {client.name}, {again}")
         for topic, (subscription, cursor) in client.journal.cursors().items():
             theirs = back.subscriptions.get((client.name, topic))
             if not accepted and theirs == subscription and cursor > back.ends[topic]:
