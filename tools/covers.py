@@ -54,6 +54,10 @@ class Coverage:
         every = self._running(mutant) | self._naming(mutant)
         return sorted(every, key=self._seconds.__getitem__)
 
+    def is_thin(self, mutant: Mutant, most: int) -> bool:
+        """Whether no more than so many tests run its line: survivors are likely there."""
+        return not mutant.on_loading and len(self._running(mutant)) <= most
+
     def is_long(self, test: str) -> bool:
         """Whether it takes so long that running out of time would say nothing."""
         return self._seconds.get(test, 0.0) > SECONDS_OF_ONE

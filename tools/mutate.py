@@ -4,6 +4,7 @@
     python -m tools.mutate run --count 200    so many mutants, drawn from --seed
     python -m tools.mutate run --all ...      who survives them meets every test that runs its line
     python -m tools.mutate run --syncs        every sync left out, one at a time
+    python -m tools.mutate run --thin 3       those on lines that no more than three tests run
     python -m tools.mutate run --only core/owners.py:116 [--tests tests/unit/core/test_new.py]
 
 A mutant meets the fast tests that run its line, the quickest first; a line that runs only when
@@ -220,9 +221,11 @@ def run(arguments: argparse.Namespace) -> int:
         for mutant in mutants_of(path, root, syncs=arguments.syncs)
     ]
     chosen = [each for each in everything if arguments.only in each.name]
-    if not arguments.syncs and not arguments.only:
-        chosen = sorted(random.Random(arguments.seed).sample(everything, arguments.count))
     coverage = Coverage((root / PLACE).glob("*.json"))
+    if arguments.thin is not None:
+        chosen = [each for each in chosen if coverage.is_thin(each, arguments.thin)]
+    elif not arguments.syncs and not arguments.only:
+        chosen = sorted(random.Random(arguments.seed).sample(everything, arguments.count))
     print(f"{len(chosen)} of {len(everything)} mutants, seed {arguments.seed}", flush=True)
     kept = Kept(arguments.keep)
     before = [verdict for each in chosen if (verdict := kept.verdict(each))]
@@ -292,6 +295,7 @@ def main() -> int:
     second.add_argument("--seed", type=int, default=1)
     second.add_argument("--syncs", action="store_true", help="every sync, and nothing else")
     second.add_argument("--only", default="", help="those whose name contains this")
+    second.add_argument("--thin", type=int, help="on lines that no more than so many tests run")
     second.add_argument("--tests", nargs="+", help="meet these, whichever run the line")
     second.add_argument("--all", action="store_true", help="survivors meet all that run the line")
     second.add_argument("--keep", type=Path, help="a file of verdicts, to go on from")

@@ -2,12 +2,13 @@
 
 import asyncio
 import pickle
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
-from oncemq import AsyncClient, Client, InvalidRequest, Unwanted
+from oncemq import AsyncClient, Client, HistoryLost, InvalidRequest, Unwanted, testing
 from oncemq.core.records import Retention
 
 
@@ -198,3 +199,34 @@ def test_what_users_hold_shows_what_it_is(job: Client) -> None:
     with pytest.raises(Unwanted):
         refused.result()
     assert repr(refused).startswith("<Pending: failed, Unwanted(")
+
+
+def committed(mq: Client, number: int, text: bytes, after: str | int = "") -> str:
+    """One message, under a number of the nightly load; the mark of the commit."""
+    stage = mq.stage()
+    stage.put_many([text])
+    return mq.commit("nightly", number, [("out", stage.close())], after=after).mark
+
+
+def test_a_commit_that_another_copy_of_the_server_does_not_have_is_missed(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with testing.server(first) as address, Client(address) as mq:
+        mq.create_topic("out", Retention(forever=True))
+        mark = committed(mq, 3, b"a")
+        assert mark.startswith("3@")
+    shutil.copytree(first, second)
+    with testing.server(first) as address, Client(address) as mq:
+        mark = committed(mq, 8, b"b", mark)
+    with testing.server(second) as address, Client(address) as mq:
+        for after in (mark, 8):
+            with pytest.raises(HistoryLost, match="'nightly' has committed number 8"):
+                committed(mq, 9, b"c", after)
+        committed(mq, 8, b"x")
+        with pytest.raises(HistoryLost, match="recorded another one under that number"):
+            committed(mq, 9, b"c", mark)
+        assert payloads(mq.read("out", 0)) == [b"a", b"x"]
+        for wrong in ("8@", "@8", "eight", "8@x", -1):
+            with pytest.raises(InvalidRequest, match="after is the mark of a commit"):
+                committed(mq, 9, b"c", wrong)
+    with testing.server(first) as address, Client(address) as mq:
+        assert committed(mq, 9, b"c", mark).startswith("9@")

@@ -1,12 +1,13 @@
 """An outbox whose server goes back in time, again and again, to any copy and to branches that it
-left: the relay keeps no generation, and needs none. Its numbers are tied to rows before they are
-sent, so one number is one row in every branch: who has the last number has all rows before it."""
+left; its database too. One number may be two rows in two branches, so the relay notes the moment at
+which the server stored the last acknowledged one: who has that moment has all rows before it."""
 
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
 import random
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import hypothesis.strategies as st
 import msgspec
@@ -20,9 +21,10 @@ from oncemq.core.generations import continued
 from oncemq.core.names import Micros, Serial
 from oncemq.core.records import Retention
 from oncemq.core.replies import Refused, Reply, Resumed, Welcome
-from oncemq.core.requests import CreateTopic, DeleteTopic, Hello
+from oncemq.core.requests import CreateTopic, DeleteTopic, Hello, Put
 from oncemq.core.shard import Shard
 from oncemq.relay.errand import Change, Errand, Standing
+from oncemq.wire import batch
 
 BRANCHES_MAX = 6
 
@@ -36,31 +38,61 @@ def restored(copy: Server, tag: int) -> Server:
     server.shard.serial = Serial(copy.durable)
     server.broker = Broker(server.shard)
     server.broker.recovered(Micros(0))
-    server.durable, server.stored = copy.durable, list(copy.stored)
+    server.durable, server.stored, server.clock = copy.durable, list(copy.stored), copy.clock
     generation = continued(copy.shard.generation, tag)
-    step = server.broker.begin_generation(generation, Micros(1_000))
+    step = server.broker.begin_generation(generation, Micros(next(server.clock)))
     server.durable += len(step.writes)
     server.broker.synced(Serial(server.durable))
     return server
 
 
+class Backup(NamedTuple):
+    """Server and database, as they were at one moment."""
+
+    server: Server
+    rows: dict[int, tuple[int, bytes]]
+    failed: dict[int, str]
+    standing: Standing
+    freed: dict[int, int]
+
+
 class Branching(World):
-    """Servers are copied, gone back to, and left again for one of before."""
+    """Servers are copied, gone back to, and left again for one of before; databases too."""
 
     def __init__(self) -> None:
         super().__init__(own_ids=True)
-        self.copies: list[Server] = []
+        self.copies: list[Backup] = []
         self.branches = [self.server]
         self.freed: dict[int, int] = {}  # since a person last decided: row, its topic's id
         self._tags = 7
 
     def copy(self, _: int) -> None:
         """A backup; it is kept as it is."""
-        self.copies = [*self.copies[-2:], self._next(self.server)]
+        home = self.database
+        backup = Backup(
+            self._next(self.server), dict(home.rows), dict(home.failed), home.standing,
+            dict(self.freed),
+        )  # fmt: skip
+        self.copies = [*self.copies[-2:], backup]
 
     def go_back(self, choice: int) -> None:
         if self.copies and len(self.branches) < BRANCHES_MAX:
-            self.branches.append(self._next(self.copies[choice % len(self.copies)]))
+            self.branches.append(self._next(self.copies[choice % len(self.copies)].server))
+            self._meet(self.branches[-1])
+
+    def go_back_with_the_database(self, choice: int) -> None:
+        """Whoever restores both finds nothing amiss: one is as old as the other.
+
+        What was said to the database or the server of before does not arrive at the new one.
+        """
+        if choice % 3 == 0 and self.copies and len(self.branches) < BRANCHES_MAX:
+            backup = self.copies[choice // 3 % len(self.copies)]
+            self.relays.clear()
+            self.wire.clear()
+            home = self.database
+            home.rows, home.failed = dict(backup.rows), dict(backup.failed)
+            home.standing, self.freed = backup.standing, dict(backup.freed)
+            self.branches.append(self._next(backup.server))
             self._meet(self.branches[-1])
 
     def go_over(self, choice: int) -> None:
@@ -112,7 +144,7 @@ class Branching(World):
             super().hear(relay, reply)
 
     ACTIONS = (
-        *World.ACTIONS, copy, go_back, go_over, make_anew, decide,
+        *World.ACTIONS, copy, go_back, go_back_with_the_database, go_over, make_anew, decide,
         World.act, World.act, World.act, World.deliver, World.deliver, World.deliver,
     )  # fmt: skip
 
@@ -212,3 +244,183 @@ def test_without_the_rule_one_does(world: type[Branching]) -> None:
         return False
 
     assert any(goes_wrong(seed) for seed in range(2_000))
+
+
+class Told(Branching):
+    """A story, told in large steps."""
+
+    def publish(self, rows: int) -> None:
+        """So many rows are written, and a relay that starts sends each in a batch of its own."""
+        self.relays.clear()
+        self.start(0)
+        for _ in range(rows):
+            self.add()
+            self.work()
+
+    def add(self, *, poison: bool = False) -> None:
+        self.write(5 if poison else 0)
+        self.prepare(0)
+        self.commit(0)
+
+    def work(self) -> None:
+        """The relay does all that it can."""
+        for _ in range(40):
+            self.act(0)
+            while self.wire:
+                self.deliver(1)
+
+    def store_without_an_answer(self) -> None:
+        """A relay sends its plan, dies, and never hears that it was stored."""
+        self.relays.clear()
+        self.start(0)
+        before = len(self.server.stored)
+        while len(self.server.stored) == before:
+            self.act(0)
+            while self.wire and len(self.server.stored) == before:
+                self.deliver(1)
+        self.wire.clear()
+        self.relays.clear()
+
+    @property
+    def stopped(self) -> str:
+        return self.database.standing.stopped
+
+    def tell(self, story: "list[int]") -> None:
+        """Until it stops. Whoever goes on after each step has asked the server."""
+        for number in story:
+            choice, step = divmod(number, 4)
+            match step:
+                case 0:
+                    self.copy(0)
+                case 1:
+                    self.go_back_with_the_database(3 * choice)
+                case 2:
+                    self.go_over(choice)
+                case _:
+                    pass
+            self.publish(1 + choice % 2)
+            self.check()
+            if self.stopped:
+                return
+
+
+def both_restored() -> Told:
+    """Three rows, a backup of server and database, and two more, on each side of the restore."""
+    world = Told()
+    world.publish(3)
+    world.copy(0)
+    world.publish(2)
+    world.go_back_with_the_database(0)
+    world.publish(2)
+    assert world.server.stored == [b"1 1", b"2 2", b"3 3", b"6 6", b"7 7"]
+    assert world.database.standing.acknowledged == 5
+    return world
+
+
+def test_a_branch_with_as_many_numbers_of_other_rows_is_told() -> None:
+    """Database and server were restored together; then the first server is served again."""
+    world = both_restored()
+    world.go_over(0)
+    world.publish(1)
+    assert "the server has a number 5 of this outbox" in world.stopped
+    assert "other rows" in world.stopped
+    assert world.server.stored == [b"1 1", b"2 2", b"3 3", b"4 4", b"5 5"]
+    world.check()
+
+
+def test_a_relay_that_lives_on_through_it_is_told_too() -> None:
+    world = both_restored()
+    world.go_over(0)
+    world.add()
+    world.work()
+    assert "other rows" in world.stopped
+    world.check()
+
+
+def test_a_batch_of_the_same_bytes_on_both_branches_does_not_hide_it() -> None:
+    """The rows under way are stored there, from the other database; those before are others."""
+    world = both_restored()
+    same = b"8 8"
+    world.add()
+    world.store_without_an_answer()
+    planned = world.database.standing
+    assert world.texts[planned.planned[0]] == same
+    world.go_over(0)
+    world.relays.clear()
+    world.server.ask(*forged(world, same))
+    world.publish(0)
+    world.work()
+    assert "the server has a number 5 of this outbox" in world.stopped
+
+
+def forged(world: Told, payload: bytes) -> "tuple[Put, bytes]":
+    """The put of the planned row, as the relay of the other database made it."""
+    standing = world.database.standing
+    body = batch.encode_payloads([payload])
+    seed = batch.seed(TOPIC, standing.producer, standing.first_sequence, 1)
+    put = Put(
+        "_other", 0, TOPIC, standing.topic_id, standing.producer, True, standing.first_sequence, 1,
+        0, batch.checksum(body, seed),
+    )  # fmt: skip
+    return put, body
+
+
+def test_numbers_that_a_refusal_gave_to_other_rows_are_told() -> None:
+    """One branch stored a row, and its answer was lost; another one refused it."""
+    world = Told()
+    world.sets_aside = True
+    world.server.poison = b"nothing"
+    world.publish(1)
+    world.copy(0)
+    world.add(poison=True)
+    world.store_without_an_answer()
+    world.go_back(0)
+    world.publish(1)
+    assert world.server.stored == [b"1 1", b"3 3"]
+    assert list(world.database.failed) == [2]
+    world.go_over(0)
+    assert world.server.stored == [b"1 1", b"2 2 poison"]
+    world.publish(1)
+    assert "the server has a number 2 of this outbox" in world.stopped
+    world.check()
+
+
+def test_where_nothing_parted_nothing_is_told() -> None:
+    """Neither a restart of the relay nor an answer that was lost, nor a plain copy."""
+    world = Told()
+    world.publish(3)
+    world.add()
+    world.store_without_an_answer()
+    world.copy(0)
+    world.publish(1)
+    world.go_back_with_the_database(0)
+    world.publish(2)
+    assert not world.stopped
+    world.check()
+
+
+@given(st.lists(st.integers(0, 1_000), max_size=14))
+@settings(max_examples=200)
+def test_of_rows_that_other_branches_have_somebody_is_told(story: list[int]) -> None:
+    Told().tell(story)
+
+
+class MomentsNotCompared(Told):
+    def make_errand(self, standing: Standing) -> Errand:
+        return _Timeless(standing, notes=False)
+
+
+@dataclass(slots=True)
+class _Timeless(Errand):
+    """Numbers alone."""
+
+
+def test_without_moments_nobody_is() -> None:
+    def goes_wrong(seed: int) -> bool:
+        try:
+            MomentsNotCompared().tell(chances(seed)[:14])
+        except AssertionError as error:
+            return "nobody was told" in str(error)
+        return False
+
+    assert any(goes_wrong(seed) for seed in range(300))

@@ -3,6 +3,7 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -339,3 +340,57 @@ def test_ids_are_kept_in_their_order(ids: list[int]) -> None:
 def test_runs_of_ids_are_short() -> None:
     assert format_ids([5, 6, 7, 3, 9, 10]) == "5-7,3,9-10"
     assert format_ids([]) == ""
+
+
+NOTED = msgspec.structs.replace(UNDER_WAY, newest="10@500")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [Resumed(7, 10, moment=501), Resumed(7, 12, moment=500, moment_before=501)],
+)
+def test_the_last_number_stored_at_another_moment_stops_the_topic(reply: Resumed) -> None:
+    errand = Errand(NOTED)
+    errand.resumed(reply)
+    assert "the server has a number 10 of this outbox" in committed(errand).stopped
+
+
+@pytest.mark.parametrize(
+    ("newest", "reply"),
+    [
+        ("10@500", Resumed(7, 10, moment=500)),
+        ("10@500", Resumed(7, 12, moment=501, moment_before=500)),
+        ("10@500", Resumed(7, 10)),  # a server from before moments were told
+        ("10@500", Resumed(7, 12, moment=501)),  # or that knows just the last one
+        ("10@0", Resumed(7, 10, moment=501)),
+        ("8@500", Resumed(7, 10, moment=501)),  # an older version went on without a note
+        ("", Resumed(7, 10, moment=501)),
+    ],
+)
+def test_the_same_moment_or_none_goes_on(newest: str, reply: Resumed) -> None:
+    errand = Errand(msgspec.structs.replace(UNDER_WAY, newest=newest))
+    errand.resumed(reply)
+    assert errand.change is None
+    assert errand.next() == Send(11, (5, 6))
+
+
+def test_a_receipt_notes_its_moment() -> None:
+    errand = sure(NOTED)
+    errand.accepted(PutAccepted(7, 0, 2, True, False, 0, 600))
+    after = committed(errand)
+    assert (after.newest, after.moment) == ("12@600", 600)
+    again = after.anew(b"q")
+    assert (again.newest, again.moment, again.has_published) == ("0@600", 0, True)
+    assert Standing("orders", b"p").anew(b"q").newest == ""
+
+
+def test_rows_in_a_topic_that_was_deleted_are_missed_too_where_all_is_lost() -> None:
+    """On SQLite, where transactions have no places, nothing but the note says so."""
+    empty = Standing("orders", b"p", topic_id=7, acknowledged=3, newest="3@500")
+    errand = Errand(empty)
+    errand.resumed(Resumed(8, 0))  # it was deleted and made anew
+    made_anew = committed(errand)
+    assert (made_anew.topic_id, made_anew.acknowledged) == (8, 0)
+    errand = Errand(made_anew)
+    errand.resumed(Resumed(7, 0, lost=True))  # restored, from before all of that
+    assert "the server lost the topic" in committed(errand).stopped

@@ -151,7 +151,7 @@ class NumbersOfDiscardedRowsKept(World):
 
 @dataclass(slots=True)
 class _Insisting(Errand):
-    def _discarded(self, topic_id: int) -> None:
+    def _discarded(self, topic_id: int, moment: int = 0) -> None:
         self._put_off()
 
 

@@ -78,8 +78,10 @@ class Server:
         self.broker = Broker(self.shard)
         self.broker.recovered(Micros(0))
         self.full = False
+        self.poison = b"poison"  # with it ends what is refused here
         self.stored: list[bytes] = []
         self.durable = 0
+        self.clock = count(1_000)  # copies of a server share it: none has a moment of another's
         self._tokens = count(1)
         self.ask(CreateTopic(TOPIC, Retention(forever=True)), None)
 
@@ -92,11 +94,12 @@ class Server:
             if self.old:
                 request = msgspec.structs.replace(request, required=False)
             payloads = batch.payloads_of(body or b"", request.count, request.columns)
-            if any(payload.endswith(b"poison") for payload in payloads):
+            if any(payload.endswith(self.poison) for payload in payloads):
                 return Refused("too_large", "poison")
             if self.full and not self.broker.stored_before(request):
                 return Refused("storage_full", "no room")
-        step = self.broker.handle(Caller(b"", next(self._tokens)), request, body, Micros(1_000))
+        now = Micros(next(self.clock))
+        step = self.broker.handle(Caller(b"", next(self._tokens)), request, body, now)
         for write in step.writes:
             if isinstance(write.record, MessagesStored):
                 self.stored += batch.payloads_of(body or b"", write.record.count, 0)
@@ -240,7 +243,7 @@ class World:
             relay.request = (
                 Put(relay.client, relay.client_epoch, TOPIC, standing.topic_id, standing.producer,
                     True, first, len(payloads), 0, batch.checksum(body, seed),
-                    relay.errand.permit, required=relay.errand.required),
+                    relay.errand.permit, required=relay.errand.required, after=standing.moment),
                 body,
             )  # fmt: skip
         relay.token = next(self._tokens)

@@ -173,6 +173,6 @@ def answer_text(answer: Reply | Deliver) -> str:
 
 def _plain(text: str) -> str:
     """Without what says nothing here: times, checksums, the dots after a producer's name."""
-    text = re.sub(r"\b(checksum|timestamp|created)=\d+,? ?", "", text)
+    text = re.sub(r"\b(checksum|timestamp|created|moment|moment_before)=\d+,? ?", "", text)
     text = text.replace(f", retention={Retention()!r}", "").replace(", )", ")")
     return re.sub(r"b'(\w+)\.*'", r"\1", text)

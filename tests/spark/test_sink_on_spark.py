@@ -38,6 +38,22 @@ def test_a_stream_is_copied_once_and_in_order(mq: Client, orders, copy) -> None:
     assert copied(mq) == [*orders, (b"k", b"more")]
 
 
+def test_a_checkpoint_notes_what_it_was_published_by_last(
+    mq: Client, orders, copy, tmp_path: Path
+) -> None:
+    copy()
+    (note,) = (tmp_path / "check").glob("oncemq_sink-*")
+    noted = json.loads(note.read_text())["commit"]
+    mq.put("orders", b"more", key=b"k")
+    note.write_text(note.read_text().replace(noted, noted.replace("@", "@1")))
+    with pytest.raises(StreamingQueryException, match="recorded another one under that number"):
+        copy()
+    assert copied(mq) == orders
+    note.unlink()
+    copy()
+    assert copied(mq) == [*orders, (b"k", b"more")]
+
+
 def test_tasks_commits_and_the_server_fail_in_the_middle(
     spark: SparkSession, tmp_path: Path
 ) -> None:

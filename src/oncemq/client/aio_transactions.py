@@ -158,6 +158,7 @@ class AsyncTransacting:
         lasting: bool = True,
         required: bool = True,
         contents: int = 0,
+        after: str | int = "",
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number."""
         verb = stages.commit(
@@ -170,6 +171,7 @@ class AsyncTransacting:
             lasting=lasting,
             required=required,
             contents=contents,
+            after=after,
         )
         return await self._turns.run(verb)
 

@@ -166,6 +166,7 @@ class Transacting:
         lasting: bool = True,
         required: bool = True,
         contents: int = 0,
+        after: str | int = "",
     ) -> Commit:
         """Publish stages to topics, in order, all at once, and once for this owner and number.
 
@@ -174,7 +175,9 @@ class Transacting:
         name is taken: a commit with another bond is refused, and so is a number below the last;
         with `follows` also one that is not the next, and the bond is this owner's alone. With
         `contents` (see `oncemq.wire.contents`) one of the owner's last four numbers is refused
-        when it comes again with other messages. An owner that does not last has a leading `_` and
+        when it comes again with other messages. With `after`, the mark of the commit before as its
+        receipt had it (or its number), `HistoryLost` where the server does not have that commit
+        any more, or never had it on this branch. An owner that does not last has a leading `_` and
         is forgotten a day after its last commit. `Unwanted` when a topic would discard its
         messages because nobody would get them; `required=False` lets it.
         """
@@ -188,6 +191,7 @@ class Transacting:
             lasting=lasting,
             required=required,
             contents=contents,
+            after=after,
         )
         return self._turns.run(verb)
 

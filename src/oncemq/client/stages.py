@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from oncemq.client.discards import discarded
 from oncemq.client.engine import Engine
 from oncemq.client.staging import StageLine, StageToken
-from oncemq.client.values import Commit, commit_receipt
+from oncemq.client.values import Commit, commit_receipt, parse_mark
 from oncemq.client.verbs import Verb, ask
 from oncemq.core.names import PRODUCER_BYTES, Offset, ProducerId, is_system, name_fault
 from oncemq.core.replies import CommitDone, Done
@@ -62,6 +62,7 @@ def commit(
     lasting: bool = True,
     required: bool = True,
     contents: int = 0,
+    after: str | int = "",
 ) -> Verb[Commit]:
     """Publish whole stages, in order, once for this owner and number."""
     fault = name_fault(owner, what="owner")
@@ -69,6 +70,7 @@ def commit(
         fault = f"the owner {owner!r} begins with '_', which is the system's"
     if fault:
         raise InvalidRequest(fault, code="name_invalid")
+    known, known_moment = parse_mark(after)
     pieces = tuple(
         Piece(topic, ProducerId(token.name), Offset(0), token.count)
         for topic, token in targets
@@ -87,9 +89,11 @@ def commit(
             follows=follows,
             required=required,
             contents=contents,
+            after=known,
+            after_moment=known_moment,
         ),
     )
-    receipt = commit_receipt(reply)
+    receipt = commit_receipt(reply, number)
     first = (receipts[0] for receipts in receipt.receipts.values())
     if required and (unwanted := discarded(first)):
         raise unwanted

@@ -1,5 +1,6 @@
 """What users hold: messages and receipts."""
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,15 +11,17 @@ import msgspec
 
 from oncemq.core.generations import in_words
 from oncemq.core.greeting import NO_LOG
-from oncemq.core.names import Generation, Offset, SubscriptionId
+from oncemq.core.names import Generation, Micros, Offset, SubscriptionId
 from oncemq.core.records import Run
 from oncemq.core.replies import NO_OFFSET, BatchHead, CommitDone, Messages, PutAccepted
 from oncemq.core.requests import Input
 from oncemq.core.step import Body
-from oncemq.errors import Corrupt, HistoryLost
+from oncemq.errors import Corrupt, HistoryLost, InvalidRequest
 from oncemq.wire import batch
 
 Headers = dict[str, str]
+
+_MARK = re.compile(r"([0-9]{1,19})(?:@([0-9]{1,19}))?")  # of a commit: its number, and when
 
 
 class Origin:
@@ -180,22 +183,36 @@ class Commit(msgspec.Struct, frozen=True):
 
     `already`: this owner's number was used before, and nothing was done again; `receipts` are
     those of the first time, or none when that was long ago. `last` is the last number that the
-    owner has used.
+    owner has used. `mark` names this very commit, on this branch of the server's log: keep it
+    where you keep the number, and say it with the next one (`after`).
     """
 
     already: bool
     receipts: "dict[str, Receipts]"
     last: int = 0
+    mark: str = ""
 
 
-def commit_receipt(reply: CommitDone) -> Commit:
-    """What users get of the answer to a commit."""
+def commit_receipt(reply: CommitDone, number: int = 0) -> Commit:
+    """What users get of the answer to a commit under this number (0: it is not theirs)."""
     receipts: dict[str, Receipts] = {}
     for each in reply.results:
         offset = None if each.first_offset == NO_OFFSET else each.first_offset
         first = Receipt(each.topic, offset, offset is not None, reply.already, reply.sync_ms)
         receipts[each.topic] = Receipts(first, each.count)
-    return Commit(reply.already, receipts, reply.last)
+    mark = (f"{number}@{reply.moment}" if reply.moment else str(number)) if number else ""
+    return Commit(reply.already, receipts, reply.last, mark)
+
+
+def parse_mark(mark: str | int) -> tuple[int, Micros]:
+    """The number of a commit and its moment (0: not known), from its mark or the number alone."""
+    found = _MARK.fullmatch(str(mark or 0))
+    if found is None:
+        raise InvalidRequest(
+            "after is the mark of a commit, as its receipt has it ('17@1700000000000000'), or a "
+            f"number, not {mark!r}"
+        )
+    return int(found[1]), Micros(int(found[2] or 0))
 
 
 class Receipts(Sequence[Receipt]):

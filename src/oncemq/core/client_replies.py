@@ -65,7 +65,7 @@ class ThereAgain(msgspec.Struct, frozen=True, array_like=True):
     cursor: Offset
 
 
-class Compared(Reply, frozen=True, array_like=True):
+class Compared(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     """What the client knows and this server does not have; `client_epoch` is the one granted.
 
     `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,

@@ -7,6 +7,7 @@ refused, never accepted and discarded.
 from typing import assert_never
 
 from oncemq.core.catalog import Counters
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
     NAME_BYTES_MAX,
@@ -62,7 +63,8 @@ class Intake:
         verdict = self._judge(topic, put)
         match verdict:
             case New():
-                refusal = self._outdated(put) or self._too_many(topic, put)
+                refusal = self._outdated(put) or _elsewhere(topic, put)
+                refusal = refusal or self._too_many(topic, put)
                 if put.required:
                     refusal = refusal or self._scribe.unwanted(put.topic)
                 if refusal:
@@ -76,8 +78,8 @@ class Intake:
                 assert topic is not None
                 self._counters.duplicates += put.count
                 again = self._again(topic, put, recent)
-                discarded = put.required and not again.stored
-                self._scribe.answer(step, caller, _discarded(put) if discarded else again)
+                refusal = _discarded(put) if put.required and not again.stored else None
+                self._scribe.answer(step, caller, _elsewhere(topic, put) or refusal or again)
             case Gap(expected):
                 self._scribe.answer(step, caller, _gap(put, expected))
             case Conflict(detail):
@@ -114,7 +116,8 @@ class Intake:
             )
         last = entry.last_sequence if entry else Sequence(0)
         above = Sequence(0) if topic else self._above(resume.topic, resume.producer)
-        return Resumed(topic_id, last, permit, lost, deleted_after, above)
+        seen = (entry.seen, entry.seen_before) if entry else ()
+        return Resumed(topic_id, last, permit, lost, deleted_after, above, *seen)
 
     def _above(self, topic: str, producer: ProducerId) -> Sequence:
         """The last number of a producer on the topics of a name that were deleted."""
@@ -178,7 +181,7 @@ class Intake:
             if put.idempotency_key:
                 discarded = KeyedDiscarded(topic.id, put.checksum, run, put.idempotency_key)
             self._scribe.write(step, discarded)
-            return self._accepted(topic, put, NO_OFFSET, stored=False)
+            return self._accepted(topic, put, NO_OFFSET, timestamp)
         first = topic.end
         record = MessagesStored(topic.id, first, put.count, put.columns, put.checksum, (run,))
         if put.idempotency_key:
@@ -188,16 +191,40 @@ class Intake:
         self._scribe.write(step, record, body)
         self._counters.stored += put.count
         self._counters.stored_bytes += len(body)
-        return self._accepted(topic, put, first, stored=True)
+        return self._accepted(topic, put, first, timestamp)
 
-    def _accepted(self, topic: Topic, put: Put, first: Offset, *, stored: bool) -> PutAccepted:
-        return PutAccepted(topic.id, first, put.count, stored, False, self._rules.sync_ms)
+    def _accepted(self, topic: Topic, put: Put, first: Offset, moment: Micros) -> PutAccepted:
+        stored = first != NO_OFFSET
+        return PutAccepted(topic.id, first, put.count, stored, False, self._rules.sync_ms, moment)
 
     def _again(self, topic: Topic, put: Put, recent: Recent | None) -> PutAccepted:
         """The first receipt once more; without its offset when that was too long ago."""
         first = recent.first_offset if recent else NO_OFFSET
         stored = recent is None or recent.first_offset != NO_OFFSET
-        return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms)
+        entry = topic.producers.get(put.producer)
+        is_last = entry is not None and put.first_sequence + put.count - 1 == entry.last_sequence
+        moment = entry.seen if entry is not None and is_last else UNKNOWN
+        return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms, moment)
+
+
+def _elsewhere(topic: Topic | None, put: Put) -> Refused | None:
+    """Why a put does not go on from where its producer stands: the put before was another one.
+
+    Its producer resumes then, and is told at what moments the last ones were stored.
+    """
+    entry = topic.producers.get(put.producer) if topic and put.after else None
+    if entry is None or put.idempotency_key:
+        return None
+    is_next = put.first_sequence == entry.last_sequence + 1
+    is_last = put.first_sequence + put.count - 1 == entry.last_sequence
+    before = entry.seen if is_next else entry.seen_before if is_last else UNKNOWN
+    if before in (UNKNOWN, put.after):
+        return None
+    return Refused(
+        "outdated",
+        f"{put.topic!r}: before sequence {put.first_sequence} this server stored another put of "
+        "the producer than the one that its receipt is of: resume on the topic",
+    )
 
 
 def _key_fault(put: Put) -> Refused | None:

@@ -4,7 +4,8 @@ Laws: a number that was used, or one below it, never publishes anything again. A
 lasts is remembered for good; one that ends with its process is forgotten a day after its last word.
 An owner that is bound commits for its bond alone, and its numbers go on from the last. A bond whose
 numbers follow each other is one owner's alone. A number that was used with some messages is never
-taken for a repeat of itself with others.
+taken for a repeat of itself with others. A commit that its owner is known to have made, and that
+this log does not have, or recorded at another moment (another branch of it did), is missed.
 """
 
 from collections import OrderedDict
@@ -23,6 +24,7 @@ from oncemq.core.commit_records import (
     OwnersForgotten,
     Part,
 )
+from oncemq.core.generations import UNKNOWN
 from oncemq.core.names import Micros, Offset, Serial, TopicId
 from oncemq.core.replies import NO_OFFSET, Refused
 from oncemq.core.requests import Commit
@@ -44,6 +46,7 @@ class Answer(NamedTuple):
     number: int
     published: tuple[Published, ...]
     contents: int = 0  # 0: not said
+    moment: Micros = UNKNOWN
 
 
 @dataclass(slots=True)
@@ -71,6 +74,7 @@ class OwnerState(msgspec.Struct, frozen=True, array_like=True, tag=6):
     bond: str = ""
     contents: tuple[int, ...] = ()  # of `recent`
     alone: bool = False
+    moments: tuple[Micros, ...] = ()  # of `recent`
 
 
 class Owners:
@@ -88,6 +92,41 @@ class Owners:
             return None
         known = (each for each in entry.recent if each.number == number)
         return next(known, Answer(number, ()))
+
+    def lost(self, commit: Commit) -> Refused | None:
+        """Why a commit does not go on from the one before that its committer knows; or None.
+
+        All numbers since the oldest of the recent ones are known, and all there ever were where
+        those are few. Of what is older nobody can say when it was.
+        """
+        if not commit.after:
+            return None
+        entry = self.entries.get(commit.owner)
+        recent = entry.recent if entry else ()
+        found = next((each for each in recent if each.number == commit.after), None)
+        if found is not None:
+            if (
+                UNKNOWN in (found.moment, commit.after_moment)
+                or found.moment == commit.after_moment
+            ):
+                return None
+            what = "recorded another one under that number"
+        elif len(recent) == RECENT_MAX and commit.after < recent[0].number:
+            return None
+        else:
+            what = f"does not have it: its last number is {self.last_number(commit.owner)}"
+        return Refused(
+            "history_lost",
+            f"owner {commit.owner!r} has committed number {commit.after}, as the committer knows, "
+            f"and this server {what}. An older copy of its data was put back or restored, or "
+            "copies are served in turn; nothing was committed",
+        )
+
+    def moment(self, owner: str, number: int) -> Micros:
+        """When a number was committed; 0: that is not known any more."""
+        entry = self.entries.get(owner)
+        recent = entry.recent if entry else ()
+        return next((each.moment for each in recent if each.number == number), UNKNOWN)
 
     def misfit(self, commit: Commit) -> Refused | None:
         """Why a commit is not the bound owner's next, nor its last again; or None."""
@@ -151,7 +190,7 @@ class Owners:
             return
         recent = entry.recent if entry else ()
         contents = record.contents if isinstance(record, ContentsCommitted) else 0
-        answer = Answer(record.number, published_by(record.parts), contents)
+        answer = Answer(record.number, published_by(record.parts), contents, record.timestamp)
         self.entries[record.owner] = Owner(
             record.lasting,
             record.number,
@@ -210,14 +249,18 @@ class Owners:
             entry.bond,
             tuple(each.contents for each in entry.recent),
             entry.alone,
+            tuple(each.moment for each in entry.recent),
         )
 
     def restore(self, state: OwnerState) -> None:
         """The owner a checkpoint kept."""
         sums = state.contents or repeat(0)  # of a checkpoint from before there were sums
+        moments = state.moments or (*repeat(UNKNOWN, len(state.recent) - 1), state.seen)
         recent = tuple(
-            Answer(number, tuple(Published(*each) for each in published), contents)
-            for (number, published), contents in zip(state.recent, sums, strict=False)
+            Answer(number, tuple(Published(*each) for each in published), contents, moment)
+            for (number, published), contents, moment in zip(
+                state.recent, sums, moments, strict=False
+            )
         )
         self.entries[state.owner] = Owner(
             state.lasting,

@@ -27,13 +27,14 @@ class Producer:
 
     anonymous: bool
     last_sequence: Sequence = Sequence(0)
-    seen: Micros = Micros(0)
+    seen: Micros = Micros(0)  # when its last put was stored
     recent: tuple[Recent, ...] = ()
+    seen_before: Micros = Micros(0)  # when the put before that was; 0: none, or it is not known
 
     def accept(self, recent: Recent, now: Micros) -> None:
         """Remember a put that the log holds."""
         self.last_sequence = Sequence(recent.first_sequence + recent.messages - 1)
-        self.seen = now
+        self.seen_before, self.seen = self.seen, now
         self.recent = (*self.recent[1 - RECENT_MAX :], recent)
 
 

@@ -60,6 +60,8 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     what has that or a lower one was stored there, or discarded, and is not to be sent again.
     `above`: where no topic has the name, the producer's last number on any that had it: its
     numbers go on above, so that none is ever taken for one of a deleted topic.
+    `moment`, `moment_before`: when the producer's last put on the topic, and the one before it,
+    were stored: another branch of the log has other moments for the same numbers. 0: not known.
     """
 
     opcode = 66
@@ -69,10 +71,15 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     lost: bool = False
     deleted_after: Sequence = Sequence(0)
     above: Sequence = Sequence(0)
+    moment: Micros = Micros(0)
+    moment_before: Micros = Micros(0)
 
 
 class PutAccepted(Reply, frozen=True, array_like=True):
-    """The receipt of a batch. `sync_ms` over 0: what a power cut may still take."""
+    """The receipt of a batch. `sync_ms` over 0: what a power cut may still take.
+
+    `moment`: when the batch was stored; 0: that was long ago, or under an idempotency key.
+    """
 
     opcode = 67
     topic_id: TopicId
@@ -81,6 +88,7 @@ class PutAccepted(Reply, frozen=True, array_like=True):
     stored: bool
     duplicate: bool
     sync_ms: int
+    moment: Micros = Micros(0)
 
 
 class BatchHead(msgspec.Struct, frozen=True, array_like=True):
@@ -299,7 +307,7 @@ class CommitDone(Reply, frozen=True, array_like=True):
     """All of it is done. `already`: by an earlier copy (without results, when long ago).
 
     `before`: the number of the owner's commit before this one; 0: none, or long ago. `last`: the
-    last number that the owner has used.
+    last number that the owner has used. `moment`: when this one was recorded; 0: long ago.
     """
 
     opcode = 77
@@ -308,6 +316,7 @@ class CommitDone(Reply, frozen=True, array_like=True):
     sync_ms: int
     before: int = 0
     last: int = 0
+    moment: Micros = Micros(0)
 
 
 REPLIES: dict[int, type[Reply]] = {

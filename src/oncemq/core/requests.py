@@ -8,6 +8,7 @@ from oncemq.core.names import (
     ClientId,
     Epoch,
     Generation,
+    Micros,
     Offset,
     ProducerId,
     Sequence,
@@ -65,6 +66,8 @@ class Put(Request, frozen=True, array_like=True):
     `permit`: the one that its producer's last Resumed on the topic gave; 0: it never resumed.
     `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
     `required`: refused (`unwanted`) where it would not be stored because nobody would get it.
+    `after`: when the producer's put before this one was stored, as its receipt said; refused
+    (`outdated`) where the server has another moment for that put. 0: not said.
     """
 
     opcode = 3
@@ -81,6 +84,7 @@ class Put(Request, frozen=True, array_like=True):
     permit: int = 0
     idempotency_key: str = ""
     required: bool = False
+    after: Micros = Micros(0)
 
 
 class Get(Request, frozen=True, array_like=True):
@@ -321,6 +325,8 @@ class Commit(Request, frozen=True, array_like=True):
     another is refused. 0: not said.
     `required`: refused (`unwanted`) where a topic would not store its pieces because nobody would
     get them.
+    `after`: a number that the owner has committed, as the committer knows, and `after_moment` when
+    (0: it does not know); refused (`history_lost`) where the server does not have that commit.
     """
 
     opcode = 17
@@ -336,6 +342,8 @@ class Commit(Request, frozen=True, array_like=True):
     follows: bool = False
     required: bool = False
     contents: int = 0
+    after: int = 0
+    after_moment: Micros = Micros(0)
 
 
 class DropStage(Request, frozen=True, array_like=True):

@@ -132,7 +132,9 @@ class Topic:
         """
         before = self.producers.get(producer)
         anonymous = anonymous and (before is None or before.anonymous)  # once lasting, for good
-        entry = Producer(anonymous, recent=before.recent if before else ())
+        entry = Producer(anonymous)
+        if before is not None:
+            entry.seen, entry.recent = before.seen, before.recent
         entry.accept(recent, now)
         self.producers[producer] = entry
 
@@ -184,6 +186,7 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True):
     last_sequence: Sequence
     seen: Micros
     recent: tuple[tuple[int, int, int, int], ...]
+    seen_before: Micros = Micros(0)
 
 
 class TopicState(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -221,7 +224,14 @@ def capture_topic(topic: Topic) -> Iterator[TopicState | ProducersState]:
 
 def _producers(some: Iterable[tuple[ProducerId, Producer]]) -> tuple[ProducerState, ...]:
     return tuple(
-        ProducerState(producer, entry.anonymous, entry.last_sequence, entry.seen, entry.recent)
+        ProducerState(
+            producer,
+            entry.anonymous,
+            entry.last_sequence,
+            entry.seen,
+            entry.recent,
+            entry.seen_before,
+        )
         for producer, entry in some
     )
 
@@ -257,6 +267,7 @@ def restore_producers(state: TopicState | ProducersState) -> dict[ProducerId, Pr
                 Recent(Sequence(first), count, Offset(offset), checksum)
                 for first, count, offset, checksum in each.recent
             ),
+            each.seen_before,
         )
         for each in state.producers
     }

@@ -148,6 +148,7 @@ class Transactions:
         """Decide about a commit; the topics that got new messages, which await their sync."""
         refusal = self._shard.clients.refusal(commit.client, commit.client_epoch)
         refusal = refusal or self._malformed(commit)
+        refusal = refusal or self._shard.owners.lost(commit)
         refusal = refusal or self._shard.owners.misfit(commit)
         refusal = refusal or self._shard.owners.differs(commit)
         if refusal:
@@ -312,7 +313,9 @@ class Transactions:
         owners = self._shard.owners
         before = owners.before(commit.owner, commit.number)
         last = owners.entries[commit.owner].last_number
-        return CommitDone(already, self._results(published), self._rules.sync_ms, before, last)
+        moment = owners.moment(commit.owner, commit.number)
+        results, sync_ms = self._results(published), self._rules.sync_ms
+        return CommitDone(already, results, sync_ms, before, last, moment)
 
     def _results(self, published: tuple[Published, ...]) -> tuple[Result, ...]:
         topics = self._shard.topics

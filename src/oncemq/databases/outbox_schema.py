@@ -10,6 +10,9 @@ a transaction that began early may see, and answer, one that began late. So ther
 gets its place when it commits, from a deferred trigger: whoever saw another's rows, or waited for
 its locks, has the higher place. A row that no trigger saw (restored, or written with triggers
 off) has place 0 and goes first: nothing is skipped.
+
+Tables of older versions have no column `newest` until they are given one: by the first relay that
+starts and owns the table, within a second or not at all. Without it a relay goes on as it used to.
 """
 
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
@@ -42,7 +45,8 @@ _SQLITE = (
     planned_place INTEGER NOT NULL DEFAULT 0,
     last_place INTEGER NOT NULL DEFAULT 0,
     stopped TEXT NOT NULL DEFAULT '',
-    version INTEGER NOT NULL DEFAULT 0
+    version INTEGER NOT NULL DEFAULT 0,
+    newest TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS oncemq_outbox_relay (
     only_one INTEGER PRIMARY KEY CHECK (only_one = 1),
@@ -95,7 +99,8 @@ END $$""",
     planned_place bigint NOT NULL DEFAULT 0,
     last_place bigint NOT NULL DEFAULT 0,
     stopped text NOT NULL DEFAULT '',
-    version bigint NOT NULL DEFAULT 0
+    version bigint NOT NULL DEFAULT 0,
+    newest text NOT NULL DEFAULT ''
 )""",
     """CREATE TABLE IF NOT EXISTS oncemq_outbox_relay (
     only_one integer PRIMARY KEY CHECK (only_one = 1),
@@ -114,6 +119,29 @@ _IS_MADE = {
     "postgresql": "SELECT 1 WHERE to_regclass('oncemq_outbox_relay') IS NOT NULL",
 }
 
+_NOTES = {
+    "sqlite": "SELECT 1 FROM pragma_table_info('oncemq_outbox_topics') WHERE name = 'newest'",
+    "postgresql": (
+        "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('oncemq_outbox_topics') "
+        "AND attname = 'newest' AND NOT attisdropped"
+    ),
+}
+# Who may not is not to fail again and again in the database's log; and nobody waits for a lock.
+_MAY_ALTER = {
+    "sqlite": "SELECT 1",
+    "postgresql": (
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass('oncemq_outbox_topics') "
+        "AND pg_has_role(relowner, 'USAGE')"
+    ),
+}
+_ALTER = {
+    "sqlite": ("ALTER TABLE oncemq_outbox_topics ADD COLUMN newest TEXT NOT NULL DEFAULT ''",),
+    "postgresql": (
+        "SET LOCAL lock_timeout = '1s'",
+        "ALTER TABLE oncemq_outbox_topics ADD COLUMN newest text NOT NULL DEFAULT ''",
+    ),
+}
+
 
 def outbox_schema(kind: str) -> str:
     """The SQL that makes the outbox's tables, for `sqlite` or `postgresql`."""
@@ -127,8 +155,13 @@ def is_made(kind: Kind) -> Work[bool]:
     return bool((yield Ask(_IS_MADE[kind], {})))
 
 
+def has_notes(kind: Kind) -> Work[bool]:
+    """Whether the relay's table has the column `newest`."""
+    return bool((yield Ask(_NOTES[kind], {})))
+
+
 def make_tables(kind: Kind) -> Work[None]:
-    """Make what is missing, in a transaction of its own."""
+    """Make what is missing, in a transaction of its own; a column that is missing, if possible."""
     yield Bound.BEGIN
     try:
         if not (yield from is_made(kind)):
@@ -136,6 +169,7 @@ def make_tables(kind: Kind) -> Work[None]:
                 yield Ask("SELECT pg_advisory_xact_lock(hashtext('oncemq_outbox'))", {})
             for statement in _STATEMENTS[kind]:
                 yield Tell(statement, {})
+        wanting = not (yield from has_notes(kind)) and bool((yield Ask(_MAY_ALTER[kind], {})))
     except Exception as error:
         yield Bound.ROLLBACK
         raise DatabaseRefused(
@@ -143,3 +177,11 @@ def make_tables(kind: Kind) -> Work[None]:
             f"the SQL that `once relay schema {kind}` prints"
         ) from error
     yield Bound.COMMIT
+    if wanting:
+        try:
+            yield Bound.BEGIN
+            for statement in _ALTER[kind]:
+                yield Tell(statement, {})
+            yield Bound.COMMIT
+        except Exception:
+            yield Bound.ROLLBACK  # another was first, or it is not to be had now

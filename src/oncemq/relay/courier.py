@@ -140,6 +140,7 @@ class Courier:
                 checksum=checksum,
                 permit=errand.permit,
                 required=errand.required,
+                after=standing.moment,
             )
             return put, body
 

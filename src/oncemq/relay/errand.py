@@ -10,6 +10,9 @@ Laws:
   receipt word for word.
 - No number is given before the server has said where the producer stands on the topic. What does
   not fit (one side is an older copy, the topic is another) stops the topic, with the reason.
+- One number may be two rows, in two branches of the server's log: rows lose their numbers where
+  they are refused, or the database is restored. So the moment at which the server stored the last
+  acknowledged row is kept (`Standing.newest`) and compared: no two branches have it in common.
 
 An event returns a `Change` or nothing; a change is committed before anything else is done.
 """
@@ -20,7 +23,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from oncemq.core.names import ProducerId, Sequence, TopicId
+from oncemq.core.generations import UNKNOWN
+from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
 
 ASK_AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})
@@ -38,7 +42,9 @@ class Standing(msgspec.Struct, frozen=True):
     The producer is the outbox itself, whoever runs the relay; each topic has one of its own.
     `planned` are the rows that have numbers, in order: the first has `acknowledged` + 1.
     `last_place` is the place of the transaction in which the acknowledged rows end (what a place
-    is, `databases/outbox_schema` says), `planned_place` that of the planned ones.
+    is, `databases/outbox_schema` says), `planned_place` that of the planned ones. `newest` notes
+    when the server stored the last acknowledged row (`42@1700000000000000`); with another number
+    it was left by an older version, or is of an earlier topic or producer: rows were published.
     """
 
     topic: str
@@ -50,10 +56,17 @@ class Standing(msgspec.Struct, frozen=True):
     last_place: int = 0
     stopped: str = ""
     version: int = 0  # grows with each change: of two relays that meet here, one goes on
+    newest: str = ""
 
     def anew(self, producer: ProducerId) -> "Standing":
         """With other numbers, from 1, on whatever topic has the name: a person said so."""
-        return Standing(self.topic, producer, last_place=self.last_place, version=self.version + 1)
+        return Standing(
+            self.topic,
+            producer,
+            last_place=self.last_place,
+            version=self.version + 1,
+            newest=_note(Sequence(0), self.moment) if self.has_published else "",
+        )
 
     def again(self) -> "Standing":
         """Stopped no more."""
@@ -67,7 +80,14 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def has_published(self) -> bool:
         """Whether rows have a receipt: on this topic, or on one that had its name before."""
-        return self.acknowledged > 0 or self.last_place > 0
+        return self.acknowledged > 0 or self.last_place > 0 or bool(self.newest)
+
+    @property
+    def moment(self) -> Micros:
+        """When the server stored the last acknowledged row; 0: nobody noted it."""
+        number, _, moment = self.newest.partition("@")
+        is_noted = self.acknowledged > 0 and number == str(self.acknowledged)
+        return Micros(int(moment)) if is_noted and moment.isdecimal() else UNKNOWN
 
     @property
     def first_sequence(self) -> Sequence:
@@ -78,6 +98,10 @@ class Standing(msgspec.Struct, frozen=True):
     def last_sequence(self) -> Sequence:
         """The highest number that was ever given on this topic."""
         return Sequence(self.acknowledged + len(self.planned))
+
+
+def _note(number: Sequence, moment: Micros) -> str:
+    return f"{number}@{moment}"
 
 
 class Row(NamedTuple):
@@ -121,6 +145,7 @@ class Errand:
     standing: Standing
     sets_aside: bool = False  # poison is put aside; else it stops the topic
     required: bool = True  # rows that nobody would get wait; else the server discards them
+    notes: bool = True  # the database has a column for `Standing.newest`
     sure: bool = False  # the server has told this relay where it stands
     permit: int = 0  # which the server gave with that: copies from before it are void
     inherited: bool = False  # the planned rows may have been sent by an earlier relay
@@ -183,7 +208,8 @@ class Errand:
         self.permit = reply.permit
         standing = self.standing
         if standing.planned and reply.deleted_after == standing.last_sequence:
-            self._published(reply.topic_id, reply.last_sequence)  # on the topic that was deleted
+            # on the topic that was deleted
+            self._published(reply.topic_id, reply.last_sequence, reply.moment)
             self.sure = True
         elif reply.lost and standing.has_published:
             self._stop(
@@ -210,6 +236,14 @@ class Errand:
                 "another copy of it has a relay too. Rows that were published since may be "
                 "published again by `once relay retry --anew`"
             )
+        elif self._is_elsewhere(reply):
+            self._stop(
+                f"the server has a number {standing.acknowledged} of this outbox, but stored it at "
+                "another time than the row that it has acknowledged under that number: numbers "
+                "are of other rows there. Copies of its data, or of this database, are used in "
+                "turn. Serve the copy that has the rows of this database; or, if it is accepted "
+                "that rows are missing there, go on with `once relay retry --anew`"
+            )
         elif self.refusal and reply.last_sequence == standing.acknowledged:
             reason, self.refusal = self.refusal, ""
             self._reject(standing.planned, reason)
@@ -228,9 +262,9 @@ class Errand:
             return
         self.refusal = ""
         if self.required and not reply.stored:  # by a server that does not know what is required
-            self._discarded(reply.topic_id)
+            self._discarded(reply.topic_id, reply.moment)
             return
-        self._published(reply.topic_id, self.standing.last_sequence)
+        self._published(reply.topic_id, self.standing.last_sequence, reply.moment)
 
     def refused(self, refused: Refused) -> None:
         """The server said no: later, or ask again, or never."""
@@ -265,7 +299,13 @@ class Errand:
 
     # Decisions
 
-    def _published(self, topic_id: TopicId, acknowledged: Sequence) -> None:
+    def _is_elsewhere(self, reply: Resumed) -> bool:
+        """Whether the last acknowledged number is another row's at the server."""
+        is_last = reply.last_sequence == self.standing.acknowledged
+        there = reply.moment if is_last else reply.moment_before
+        return UNKNOWN not in (there, self.standing.moment) and there != self.standing.moment
+
+    def _published(self, topic_id: TopicId, acknowledged: Sequence, moment: Micros) -> None:
         self.put_offs = 0
         self._set(
             freed=self.standing.planned,
@@ -274,6 +314,7 @@ class Errand:
             planned=(),
             last_place=self.standing.planned_place,
             stopped="",
+            newest=_note(acknowledged, moment),
         )
 
     def _go_on(self, reply: Resumed) -> None:
@@ -291,13 +332,15 @@ class Errand:
             )
             return
         self.sure, self.inherited, self.sends = True, False, 0
-        self._set(topic_id=reply.topic_id, acknowledged=reply.last_sequence)
+        last, published = reply.last_sequence, self.standing.has_published
+        newest = _note(last, reply.moment) if published or last else ""
+        self._set(topic_id=reply.topic_id, acknowledged=last, newest=newest)
 
     def _put_off(self) -> None:
         self.put_off = True
         self.put_offs += 1
 
-    def _discarded(self, topic_id: TopicId) -> None:
+    def _discarded(self, topic_id: TopicId, moment: Micros = UNKNOWN) -> None:
         """The rows' numbers are used up, and nobody got the messages: they get others, later."""
         self._put_off()
         self._set(
@@ -305,6 +348,7 @@ class Errand:
             acknowledged=self.standing.last_sequence,
             planned=(),
             stopped=self._why_it_waits(),
+            newest=_note(self.standing.last_sequence, moment),
         )
 
     def _why_it_waits(self) -> str:
@@ -338,5 +382,7 @@ class Errand:
         **fields: object,
     ) -> None:
         before = self.standing
+        if not self.notes:
+            fields.pop("newest", None)
         after = msgspec.structs.replace(before, version=before.version + 1, **fields)
         self.change = Change(before, after, freed, set_aside, reason)

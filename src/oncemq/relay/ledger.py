@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from oncemq.core.names import ProducerId
-from oncemq.databases.outbox_schema import WAKE
+from oncemq.databases.outbox_schema import WAKE, has_notes
 from oncemq.databases.statements import Ask, Bound, Kind, Parameters, Tell, Work
 from oncemq.relay.errand import Change, Errand, Plan, Row, Standing
 from oncemq.wire.batch import Headers, Item
@@ -34,7 +34,7 @@ _WRITE = """
     UPDATE oncemq_outbox_topics
     SET producer = :producer, topic_id = :topic_id, acknowledged = :acknowledged,
         planned = :planned, planned_place = :planned_place, last_place = :last_place,
-        stopped = :stopped, version = :version
+        stopped = :stopped, version = :version{and_note}
     WHERE topic = :topic AND version = :version_before"""
 # In SQLite a text stays a text in any column, if someone wrote one.
 _COLUMNS = {
@@ -71,7 +71,14 @@ class Ledger:
     """The statements for one kind of database."""
 
     def __init__(self, kind: Kind) -> None:
-        self._kind = kind
+        self._kind: Kind = kind
+        self._notes: bool | None = None  # not looked yet
+
+    def has_notes(self) -> Work[bool]:
+        """Whether the table has a column for `Standing.newest`: an older version made none."""
+        if self._notes is None:
+            self._notes = yield from has_notes(self._kind)
+        return self._notes
 
     def name(self) -> Work[str]:
         """What this outbox is called at the server, wherever its relay runs."""
@@ -96,7 +103,8 @@ class Ledger:
     def standings(self, topic: str | None = None) -> Work[list[Standing]]:
         """Where the outbox stands, on one topic or on all."""
         where = "" if topic is None else " WHERE topic = :topic"
-        sql = f"SELECT {_FIELDS} FROM oncemq_outbox_topics{where} ORDER BY topic"
+        fields = f"{_FIELDS}, newest" if (yield from self.has_notes()) else _FIELDS
+        sql = f"SELECT {fields} FROM oncemq_outbox_topics{where} ORDER BY topic"
         rows = yield Ask(sql, {} if topic is None else {"topic": topic})
         return [_standing(*row) for row in rows]
 
@@ -158,12 +166,17 @@ class Ledger:
     def write(self, change: Change) -> Work[None]:
         """One change; Overtaken when someone else was here."""
         after = change.after
-        fields: Parameters = {
+        fields: dict[str, Any] = {
             **msgspec.structs.asdict(after),
             "planned": format_ids(after.planned),
             "version_before": change.before.version,
         }
-        if (yield Tell(_WRITE, fields)) != 1:
+        if (yield from self.has_notes()):
+            sql = _WRITE.format(and_note=", newest = :newest")
+        else:
+            sql = _WRITE.format(and_note="")
+            del fields["newest"]
+        if (yield Tell(sql, fields)) != 1:
             raise Overtaken(after.topic)
         if change.freed:
             ids = json.dumps(change.freed)

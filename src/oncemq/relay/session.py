@@ -84,7 +84,10 @@ class Session:
             if errand is not None or standing.stopped:
                 self._report(standing)
             errand = self._errands[topic] = Errand(
-                standing, sets_aside=self._sets_aside, required=self._required
+                standing,
+                sets_aside=self._sets_aside,
+                required=self._required,
+                notes=self._desk.run(self._ledger.has_notes()),
             )
         return errand
 

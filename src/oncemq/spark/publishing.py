@@ -2,15 +2,17 @@
 
 Laws: what is published is exactly the stages that Spark's commit names, in the order of their
 partitions; a batch that is run again adds nothing; a batch that is not the next one of its
-sink, or of another checkpoint, is refused in words, and never doubles or loses rows in silence.
+sink, or of another checkpoint, or after one that the server lost, is refused in words, and never
+doubles or loses rows in silence.
 """
 
 import logging
 import secrets
 from collections.abc import Sequence
 
-from oncemq.errors import ConfigError, OnceMQError, Refused, Unwanted
+from oncemq.errors import ConfigError, HistoryLost, OnceMQError, Refused, Unwanted
 from oncemq.spark.connections import client
+from oncemq.spark.sink_note import SinkNote
 from oncemq.spark.sink_options import SinkOptions
 from oncemq.spark.staging import Staged
 from oncemq.wire.contents import contents_of_topics
@@ -95,6 +97,7 @@ def _publish(
 ) -> None:
     mq = client(options.server, options.timeout)
     targets = [(topic, token) for each in staged for topic, token in each.tokens if token.count]
+    note = SinkNote(options.checkpoint if bond else "", bond, owner)
     try:
         done = mq.commit(
             owner,
@@ -105,16 +108,20 @@ def _publish(
             lasting=lasting,
             required=not options.drop_unwanted,
             contents=_contents(options, staged),
+            after=note.read(),
         )
     except Unwanted as unwanted:
         raise ConfigError(
             f"rows of this batch would vanish: {unwanted.detail}; for a write of Spark that is the "
             "option unwanted set to drop. Nothing was published"
         ) from None
+    except HistoryLost as lost:
+        raise _lost(number - 1, note, lost) from None
     except Refused as refused:
         if refused.code not in MISFITS:
             raise
         raise _misfit(owner, number - 1, bond, refused) from None
+    note.write(done.mark)
     if done.already:
         log.info("batch published before owner=%s number=%d", owner, number)
         give_up(options, staged)
@@ -131,6 +138,15 @@ WAY_OUT = (
     "Go on with the checkpoint that published last, and the name it had (the option sink); or, to "
     "publish everything anew and knowingly, begin with a new checkpoint and another name"
 )
+
+
+def _lost(batch_id: int, note: SinkNote, lost: HistoryLost) -> CheckpointMisfit:
+    return CheckpointMisfit(
+        f"batch {batch_id} does not go on from what this checkpoint was published by last: "
+        f"{lost.detail}. Rows of earlier batches are not there. Serve the copy of the server's "
+        "data that has them, or put back the checkpoint that goes with this one; or, if it is "
+        f"accepted that they are missing, remove the file {note.path}, and start the query again"
+    )
 
 
 def _misfit(owner: str, batch_id: int, bond: str, refused: Refused) -> CheckpointMisfit:

@@ -15,7 +15,7 @@ from oncemq.spark.options import EVERY, TIMEOUT_SECONDS
 
 BOTH = "server timeout topic sink unwanted repeats".split()
 STREAM = "checkpointLocation queryName outputMode".split()  # Spark's own, handed on to a sink
-BATCH = "txnAppId txnVersion".split()
+BATCH = "txnAppId txnVersion checkpointLocation".split()
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class SinkOptions:
     version: int | None  # of txnAppId: the number that names this write
     drop_unwanted: bool
     same_rows: bool  # whether a batch that is run again must have the rows it had
+    checkpoint: str = ""  # where the query's is; within foreachBatch, if the user says it
 
     @property
     def compares_rows(self) -> bool:
@@ -53,6 +54,7 @@ def sink_options(given: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         version=version,
         drop_unwanted=found.one_of("unwanted", ("refuse", "drop")) == "drop",
         same_rows=found.one_of("repeats", ("same", "any")) == "same",
+        checkpoint=found.text("checkpointLocation", ""),
     )
 
 
@@ -73,6 +75,11 @@ def _batch_owner(found: Given) -> tuple[str, int | None]:
         raise ConfigError("txnAppId and txnVersion go together: who writes, and which write it is")
     if app and sink:
         raise ConfigError("give txnAppId with txnVersion, or sink within foreachBatch, not both")
+    if "checkpointLocation" in found and not sink:
+        raise ConfigError(
+            "checkpointLocation is not for a batch write, but for one within foreachBatch, which "
+            "has the option sink too"
+        )
     if not app:
         return (_owner("spark", sink) if sink else ""), None
     text = found.text("txnVersion", "")

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from oncemq.core import snapshot
-from oncemq.core.names import Epoch, Offset, ProducerId, Sequence, TopicId
+from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.core.producers import RECENT_MAX
 from oncemq.core.records import (
     MessagesDiscarded,
@@ -26,6 +26,7 @@ from oncemq.core.requests import (
     ShowTopic,
 )
 from oncemq.core.rules import Rules
+from oncemq.core.shard import Shard
 from oncemq.core.step import Write
 
 ID = TopicId((7 << 32) | 1)
@@ -34,9 +35,17 @@ PRODUCER = ProducerId(b"p".ljust(16, b"."))
 
 
 def accepted(
-    first: int, count: int = 1, *, stored: bool = True, duplicate: bool = False, topic: int = ID
+    first: int,
+    count: int = 1,
+    *,
+    stored: bool = True,
+    duplicate: bool = False,
+    topic: int = ID,
+    at: int | None = None,
 ) -> PutAccepted:
-    return PutAccepted(TopicId(topic), Offset(first), count, stored, duplicate, 0)
+    """`at`: microseconds since the desk's time began; none where the moment is not known."""
+    moment = Micros(0 if at is None else 1_000_000_000 + at)
+    return PutAccepted(TopicId(topic), Offset(first), count, stored, duplicate, 0, moment)
 
 
 def refusal(answer: object) -> str:
@@ -56,14 +65,14 @@ def test_a_put_to_a_topic_nobody_subscribes_to_makes_the_topic_and_keeps_nothing
         Write(TopicCreated(ID, "orders", Retention(), 1_000_000_000)),
         Write(MessagesDiscarded(ID, put.checksum, run)),
     ]
-    assert [owed.answer for owed in step.replies] == [accepted(NO_OFFSET, 2, stored=False)]
+    assert [owed.answer for owed in step.replies] == [accepted(NO_OFFSET, 2, stored=False, at=1)]
 
 
 def test_the_sequence_advances_also_when_nothing_is_kept(desk) -> None:
     desk.put("orders", b"a", b"b")
     assert stands(desk.resume("orders")) == (ID, 2)
     assert refusal(desk.put("orders", b"x", first=4)) == "sequence_gap"
-    assert desk.put("orders", b"c", first=3) == accepted(NO_OFFSET, stored=False)
+    assert desk.put("orders", b"c", first=3) == accepted(NO_OFFSET, stored=False, at=2)
 
 
 def test_a_put_is_stored_at_the_end_with_its_body_and_answered_after_it_is_durable(desk) -> None:
@@ -74,13 +83,13 @@ def test_a_put_is_stored_at_the_end_with_its_body_and_answered_after_it_is_durab
     record = MessagesStored(ID, Offset(0), 2, 0, put.checksum, (run,))
     assert step.writes == [Write(record, body)]
     (owed,) = step.replies
-    assert (owed.answer, owed.after) == (accepted(0, 2), len(desk.records))
-    assert desk.put("orders", b"c") == accepted(2)
+    assert (owed.answer, owed.after) == (accepted(0, 2, at=1), len(desk.records))
+    assert desk.put("orders", b"c") == accepted(2, at=2)
 
 
 def test_retention_keeps_a_put_that_nobody_subscribes_to(desk) -> None:
     desk.create("orders", Retention(keep_ms=1000))
-    assert desk.put("orders", b"a") == accepted(0)
+    assert desk.put("orders", b"a") == accepted(0, at=1)
 
 
 def test_the_receipt_says_what_a_power_cut_may_take(make_desk) -> None:
@@ -117,7 +126,7 @@ def test_a_repeated_put_gets_the_first_receipt_marked_duplicate_and_writes_nothi
     desk.put("orders", b"b", b"c")
     step = desk.step(*desk.putting("orders", b"b", b"c", first=2))
     assert step.writes == []
-    assert step.replies[0].answer == accepted(1, 2, duplicate=True)
+    assert step.replies[0].answer == accepted(1, 2, duplicate=True, at=2)
 
 
 def test_the_answer_to_a_repeat_waits_for_the_first_to_be_durable(desk) -> None:
@@ -130,7 +139,7 @@ def test_a_repeat_of_a_put_that_was_not_kept_says_so_again_even_if_someone_subsc
     desk.put("orders", b"a")
     desk.subscription("orders")
     answer = desk.put("orders", b"a", first=1)
-    assert answer == accepted(NO_OFFSET, stored=False, duplicate=True)
+    assert answer == accepted(NO_OFFSET, stored=False, duplicate=True, at=1)
 
 
 def test_a_repeat_is_recognized_after_a_replay(desk) -> None:
@@ -138,7 +147,7 @@ def test_a_repeat_is_recognized_after_a_replay(desk) -> None:
     desk.put("orders", b"a")
     desk.sync()
     after = desk.crash()
-    assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True)
+    assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True, at=1)
 
 
 def test_a_repeat_is_recognized_after_a_restore_from_a_checkpoint(desk, make_desk) -> None:
@@ -151,9 +160,9 @@ def test_a_repeat_is_recognized_after_a_restore_from_a_checkpoint(desk, make_des
     after.shard.serial = desk.shard.serial
     after.records, after.epochs = desk.records, desk.epochs
     assert after.put("orders", b"a", first=1) == accepted(0, duplicate=True)
-    assert after.put("orders", b"b", b"c", first=2) == accepted(1, 2, duplicate=True)
+    assert after.put("orders", b"b", b"c", first=2) == accepted(1, 2, duplicate=True, at=2)
     assert refusal(after.put("orders", b"x", first=1)) == "payload_conflict"
-    assert after.put("orders", b"d", first=4) == accepted(3)
+    assert after.put("orders", b"d", first=4) == accepted(3, at=3)
 
 
 def test_a_put_lost_by_a_crash_before_its_sync_is_new_when_repeated(desk) -> None:
@@ -161,7 +170,7 @@ def test_a_put_lost_by_a_crash_before_its_sync_is_new_when_repeated(desk) -> Non
     desk.hello("publisher")
     desk.sync()
     desk.put("orders", b"a")
-    assert desk.crash().put("orders", b"a", first=1) == accepted(0)
+    assert desk.crash().put("orders", b"a", first=1) == accepted(0, at=1)
 
 
 def test_a_repeat_older_than_the_kept_receipts_is_absorbed_without_its_offset(desk) -> None:
@@ -205,9 +214,9 @@ def test_a_gap_is_refused_and_names_the_expected_sequence(desk) -> None:
 
 def test_producers_number_their_puts_apart(desk) -> None:
     desk.subscription("orders")
-    assert desk.put("orders", b"a", producer=b"one") == accepted(0)
-    assert desk.put("orders", b"b", producer=b"two") == accepted(1)
-    assert desk.put("orders", b"a", producer=b"one", first=1) == accepted(0, duplicate=True)
+    assert desk.put("orders", b"a", producer=b"one") == accepted(0, at=1)
+    assert desk.put("orders", b"b", producer=b"two") == accepted(1, at=2)
+    assert desk.put("orders", b"a", producer=b"one", first=1) == accepted(0, duplicate=True, at=1)
 
 
 def test_a_producer_numbers_each_topic_apart(desk) -> None:
@@ -233,7 +242,7 @@ def test_a_put_meant_for_the_topic_before_is_told_to_resume_on_the_new_one(desk)
     assert refusal(desk.put("orders", b"b", first=2, topic_id=topic_id)) == "topic_changed"
     assert stands(desk.resume("orders")) == (NEXT_ID, 0)
     again = desk.put("orders", b"b", first=1, topic_id=NEXT_ID)
-    assert again == accepted(NO_OFFSET, stored=False, topic=NEXT_ID)
+    assert again == accepted(NO_OFFSET, stored=False, topic=NEXT_ID, at=3)
 
 
 def test_a_late_copy_of_a_delete_spares_the_topic_that_was_made_since(desk) -> None:
@@ -453,3 +462,43 @@ def test_a_refused_put_makes_no_topic_and_a_discarded_one_does_for_its_number(de
     again = desk.put("new", b"a", first=1, topic_id=first.topic_id)
     assert (again.stored, again.duplicate) == (False, True)
     assert list(desk.shard.by_name) == ["new"]
+
+
+# ------------------------------------------------------------------ the put before
+
+
+def after(desk, moment: int, first: int, payload: bytes):
+    put, body = desk.putting("orders", payload, first=first)
+    return desk.ask(structs.replace(put, after=moment), body)
+
+
+def test_a_put_goes_on_only_from_the_put_that_its_producer_has_a_receipt_for(desk) -> None:
+    desk.subscription("orders")
+    first = desk.put("orders", b"a").moment
+    assert refusal(after(desk, first + 1, 2, b"b")) == "outdated"
+    second = after(desk, first, 2, b"b")
+    assert second == accepted(1, at=2)
+    assert refusal(after(desk, first + 1, 2, b"b")) == "outdated", "a repeat as well"
+    assert after(desk, first, 2, b"b") == accepted(1, duplicate=True, at=2)
+    assert after(desk, 0, 3, b"c") == accepted(2, at=3), "nothing is said"
+    assert after(desk, 5, 1, b"a") == accepted(0, duplicate=True), "too long ago to say"
+
+
+def test_a_resume_tells_when_the_last_puts_were_stored(desk) -> None:
+    desk.subscription("orders")
+    assert moments(desk.resume("orders")) == (0, 0)
+    first = desk.put("orders", b"a").moment
+    assert moments(desk.resume("orders")) == (first, 0)
+    second = desk.put("orders", b"b").moment
+    desk.sync()
+    assert moments(desk.resume("orders")) == (second, first)
+    assert moments(desk.crash().resume("orders")) == (second, first)
+    restored = Shard(7)
+    for blob in snapshot.capture(desk.shard):
+        snapshot.restore(restored, blob)
+    entry = restored.by_name["orders"].producers[PRODUCER]
+    assert (entry.seen, entry.seen_before) == (second, first)
+
+
+def moments(reply: Resumed) -> tuple[int, int]:
+    return reply.moment, reply.moment_before

@@ -24,6 +24,7 @@ class Stay:
     joined: int | None = None  # and before this; None: nobody knows whether it ever did
     subscription: int | None = None  # which one it is, once a reply or a message said so
     is_guess: bool = False  # no reply said so: a message was taken for one of it
+    guessed: int = 0  # when that message came
     above: int = 0  # which ones it cannot be, as long as nothing said which it is
     earliest: bool = False  # it may have asked for old messages
     continues: bool = False  # it may be the one before, whose end was never confirmed
@@ -108,11 +109,29 @@ class Stays:
             return
         if stay.subscription is None:
             stay.subscription, stay.is_guess = given.subscription or None, True
+            stay.guessed = given.moment
+        stay = self._behind(stay, given)
         if stay.left is not None and given.asked > stay.left:
             detail = f"to {given.client}, asked for after its unsubscribe was confirmed"
             self._findings.add("boundary", given.topic, given.offset, detail)
         before = stay.course.highest
         self._report(stay, stay.course.give(given.offset), given.offset, before)
+
+    def _behind(self, stay: Stay, given: Given) -> Stay:
+        """The stay after it, where the number was taken for its own by mistake.
+
+        A get that was asked for while the stay lasted may bring the first message of the next one,
+        after the unsubscribe was confirmed. What is asked for later tells the two apart.
+        """
+        stays = self._list(given.client, given.topic)
+        for after in stays[stays.index(stay) + 1 :]:
+            if stay.left is None or given.asked <= stay.left:
+                break
+            if not stay.is_guess or stay.guessed <= stay.left or after.subscription is not None:
+                break
+            _hand_over(stay, after)
+            stay = after
+        return stay
 
     def _report(self, stay: Stay, kind: str, offset: int, before: int) -> None:
         if kind and not stay.tainted:
@@ -202,10 +221,16 @@ def _make_way(stays: list[Stay], free: Stay, subscription: int) -> Stay:
         number = after.subscription
         if not after.is_guess or number is None or not free.above <= number < subscription:
             break
-        free.subscription, free.is_guess, free.course = number, True, after.course
-        after.subscription, after.is_guess, after.course = None, False, Course()
+        _hand_over(after, free)
         free = after
     return free
+
+
+def _hand_over(stay: Stay, other: Stay) -> None:
+    """A number that was guessed, and all that came under it, is another stay's."""
+    other.subscription, other.is_guess, other.guessed = stay.subscription, True, stay.guessed
+    other.course = stay.course
+    stay.subscription, stay.is_guess, stay.guessed, stay.course = None, False, 0, Course()
 
 
 def _is_only_begun(stay: Stay, asked: int) -> bool:

@@ -293,6 +293,22 @@ def test_an_old_message_that_arrives_after_the_next_subscription_began_is_the_on
     ]
 
 
+def test_what_a_get_under_way_brings_of_the_next_subscription_is_not_the_one_befores() -> None:
+    def left_by_name(*, before: bool = False) -> Story:  # the pattern may make it again
+        story = Story().joins(0).put("a", at=0)
+        asked = story.now()
+        if before:
+            story.gets("a", at=0, subscription=4, asked=asked)
+        story.leaves().joins(confirmed=False, old=True).put("b", at=1)
+        return story if before else story.gets("a", at=0, subscription=4, asked=asked)
+
+    assert left_by_name().gets("b", at=1, subscription=4).found() == []
+    again = left_by_name().gets("b", at=1, subscription=4).gets("a", at=0, subscription=4)
+    assert again.found() == [("redelivered", 0)]
+    known = left_by_name(before=True).gets("b", at=1, subscription=4)
+    assert known.found() == [("boundary", 1)]  # that one had ended
+
+
 def test_a_put_without_an_answer_may_be_there_or_not_but_once() -> None:
     story = Story().joins().put("a", told=OPEN, answered=False)
     assert story.found() == []
