@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.databases.desks import Desk
 
-from oncemq import DatabaseRefused
+from oncemq import DatabaseRefused, Fenced
 from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases import inbox
 from oncemq.databases.inbox import Mark, Move, Overtaken, Place, Standing
@@ -36,6 +36,88 @@ def test_of_two_processes_that_found_no_row_one_adds_it(desk: Desk, table: Any) 
     with pytest.raises(Overtaken):
         desk.work(other, inbox.take("c", [PLACE], [None], FIRST))
     assert rows(desk) == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "UPDATE oncemq_inbox SET fence = fence + 1",
+        "UPDATE oncemq_inbox SET cursor = cursor + 1",
+        "DELETE FROM oncemq_inbox",
+        "UPDATE oncemq_inbox SET subscription_id = subscription_id + 1",
+    ],
+)
+def test_a_row_that_is_not_as_it_was_read_is_not_taken_nor_is_any_other(
+    desk: Desk, table: Any, then: str
+) -> None:
+    desk.work(table, inbox.take("c", [PLACE], [None], FIRST))
+    desk.change("UPDATE oncemq_inbox SET cursor = 3, fence = 4")
+    desk.change(then)
+    before = rows(desk)
+    other, seen = PLACE._replace(topic="other"), Standing(Offset(3), 4)
+    with pytest.raises(Overtaken):
+        desk.work(table, inbox.take("c", [other, PLACE], [None, seen], FIRST))
+    assert rows(desk) == before
+
+
+def test_taking_a_row_raises_its_fence_and_leaves_its_cursor(desk: Desk, table: Any) -> None:
+    places = [PLACE._replace(reached=Offset(2)), PLACE._replace(topic="b", reached=Offset(9))]
+    desk.work(table, inbox.take("c", places, [None, None], FIRST))
+    desk.change("UPDATE oncemq_inbox SET cursor = 5")
+    standings = desk.work(table, inbox.read("c", places))
+    assert standings == [Standing(Offset(5), 1), Standing(Offset(5), 1)]
+    taken = desk.work(table, inbox.take("c", places, standings, FIRST, notes=True))
+    assert taken == [
+        ("orders", Mark(ID, 2, Offset(5), Offset(5), notes=True)),
+        ("b", Mark(ID, 2, Offset(5), Offset(9), notes=True)),
+    ]
+    assert rows(desk) == [(5, 2), (5, 2)]
+    assert desk.work(table, inbox.look("c", dict(taken))) == {"orders": 5, "b": 5}
+
+
+def test_a_new_subscription_takes_the_rows_of_those_before_it_away(desk: Desk, table: Any) -> None:
+    """Those of the same log: another's may be in use at another server."""
+    log = 7 << 32
+    ids = [log - 1, log, log + 1, log + 3, log + 4, (8 << 32) + 1]
+    for client, topic in (("c", "orders"), ("d", "orders"), ("c", "other")):
+        for each in ids:
+            desk.change(
+                "INSERT INTO oncemq_inbox (client, topic, subscription_id, cursor, fence) "
+                f"VALUES ('{client}', '{topic}', {each}, 0, 1)"
+            )
+    new = SubscriptionId(log + 2)
+    desk.work(table, inbox.take("c", [PLACE._replace(subscription_id=new)], [None], FIRST))
+
+    def left(client: str, topic: str) -> list[int]:
+        found = desk.look(
+            "SELECT subscription_id FROM oncemq_inbox "
+            f"WHERE client = '{client}' AND topic = '{topic}' ORDER BY subscription_id"
+        )
+        return [each for (each,) in found]
+
+    assert left("c", "orders") == [log - 1, log + 2, log + 3, log + 4, (8 << 32) + 1]
+    assert left("d", "orders") == left("c", "other") == ids
+
+
+def test_a_commit_moves_all_cursors_or_none(desk: Desk, table: Any) -> None:
+    places = [PLACE, PLACE._replace(topic="b")]
+    desk.work(table, inbox.take("c", places, [None, None], FIRST))
+
+    def moved(*moves: Move) -> Work[None]:
+        yield Bound.BEGIN
+        yield from inbox.commit("c", moves)
+
+    late = MOVE._replace(topic="b", fence=0)
+    with pytest.raises(Fenced, match="fence 1, ours is 0"):
+        desk.work(table, moved(MOVE, late))
+    assert rows(desk) == [(0, 1), (0, 1)]
+    with pytest.raises(DatabaseRefused, match="no row for b/c any more"):
+        desk.work(table, moved(MOVE, late._replace(subscription_id=SubscriptionId(1))))
+    desk.work(table, moved(MOVE, MOVE._replace(topic="b", after=Offset(4), newest="3@17")))
+    assert desk.look("SELECT topic, cursor, fence, newest FROM oncemq_inbox ORDER BY topic") == [
+        ("b", 4, 1, "3@17"),
+        ("orders", 1, 1, None),
+    ]
 
 
 def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
@@ -93,7 +175,7 @@ def test_a_commit_that_failed_for_another_reason_keeps_its_own_error(
     assert rows(desk) == [(0, 1)]
 
 
-@pytest.mark.parametrize("fence", [0, 1, 7, 3 << 40 | 5, 1 << 62 | 3 << 36 | 9])
+@pytest.mark.parametrize("fence", [0, 1, 7, 1 << 40, 3 << 40 | 5, 1 << 62 | 3 << 36 | 9])
 def test_a_fence_grows_and_says_of_which_generation_it_is(fence: int) -> None:
     """Whatever the generation before was: the next one may be of another branch, and lower."""
     seen = Standing(Offset(0), fence)

@@ -281,7 +281,8 @@ def test_a_batch_write_is_once_for_its_version(
         options = {"txnAppId": "nightly", "txnVersion": version}
         write_batch(address, monkeypatch, [version], **options)
     assert out() == ["0", "1"]
-    with pytest.raises(CheckpointMisfit, match="other rows than it has now"):
+    said = "batch 1 of 'spark-app:nightly' was published with other rows than it has now"
+    with pytest.raises(CheckpointMisfit, match=said):
         write_batch(address, monkeypatch, ["x"], txnAppId="nightly", txnVersion="1")
 
 
@@ -305,6 +306,8 @@ def test_within_foreach_batch_a_write_is_once_for_its_sink(
     assert out() == ["a", "b"]
     with pytest.raises(ConfigError, match="give it the option sink"):
         write_batch(address, monkeypatch, ["c"], told(3))
+    with pytest.raises(CheckpointMisfit, match="batch 2 of 'spark:totals' was published with oth"):
+        write_batch(address, monkeypatch, ["c"], told(2), sink="totals")
     with pytest.raises(CheckpointMisfit, match="deleted"):
         write_batch(address, monkeypatch, ["a"], {QUERY_ID: "q2", BATCH_ID: "0"}, sink="totals")
 

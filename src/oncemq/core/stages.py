@@ -196,19 +196,18 @@ class Stages:
             self._close(stage)
         return stage is not None
 
-    def lost(self, record: MessagesLost, serial: Serial) -> bool:
-        """Messages of it are gone; False when it is not known here any more.
+    def lost(self, record: MessagesLost, serial: Serial) -> None:
+        """Messages of one that is known here are gone.
 
         What of it is not published yet never will be: it would be published with a hole, and its
         owner was told that it is all there. The commit is refused, and done again by its owner.
         """
-        stage = self.by_id.get(record.topic_id)
-        if stage is not None and serial > stage.last_serial:
+        stage = self.by_id[record.topic_id]
+        if serial > stage.last_serial:
             stage.last_serial = serial
             stage.lost.add(record.first_offset, record.end_offset)
             if record.end_offset > stage.published:
                 self._close(stage)
-        return stage is not None
 
     def ended(self, record: StagesEnded, serial: Serial) -> None:
         """What topics keep of these lies in the topics now."""

@@ -97,6 +97,7 @@ def test_what_a_topic_remembers_of_generations_is_bounded_and_errs_to_telling() 
         topic.end = Offset(generation * 10)
         topic.began(Generation(generation))
     assert len(topic.ends) == ENDS_KEPT
+    assert topic.ends == ((84, 20), *((each, each * 10) for each in range(85, 100)))
     assert topic.agreed(Generation(1)) == 20
     assert topic.agreed(Generation(98)) == 990
     assert all(topic.agreed(Generation(each)) <= (each + 1) * 10 for each in range(1, 99))
@@ -345,6 +346,16 @@ def test_an_id_with_subscriptions_is_forgotten_only_when_they_may_end(desk) -> N
     assert desk.ask(ForgetClient(BILLING, ending=True)) == Done(changed=True)
     assert not desk.shard.subscribes(BILLING)
     assert BILLING not in desk.shard.clients.entries
+
+
+@pytest.mark.parametrize(
+    ("count", "names"), [(5, "t0, t1, t2, t3, t4:"), (6, "t0, t1, t2, t3, t4, …:")]
+)
+def test_an_id_in_use_names_a_few_of_its_subscriptions(desk, count: int, names: str) -> None:
+    for number in range(count):
+        desk.subscribe(f"t{number}")
+    refused = desk.ask(ForgetClient(BILLING))
+    assert f"'billing' subscribes to {names} what it has not settled" in refused.detail
 
 
 def test_clients_are_listed_a_page_at_a_time(desk) -> None:

@@ -45,6 +45,18 @@ def test_one_key_set_again_and_again_takes_no_more_room_than_one() -> None:
     assert taken(deadlines, 10_000) == ["idle", "busy"]
 
 
+def test_many_keys_set_again_and_again_still_come_in_order() -> None:
+    draw = Random(7)
+    deadlines: Deadlines[str] = Deadlines()
+    plain: dict[str, int] = {}
+    for count in range(1_000):
+        key = f"{draw.randrange(20)}"
+        plain[key] = 10_000 - count  # each is the next one, so that what is late stays in the heap
+        deadlines.set(key, Micros(plain[key]))
+        assert deadlines.next() == min(plain.values())
+    assert taken(deadlines, 10_000) == sorted(plain, key=lambda key: plain[key])
+
+
 def test_it_does_what_looking_at_everything_would_do() -> None:
     draw = Random(7)
     deadlines: Deadlines[int] = Deadlines()

@@ -36,3 +36,9 @@ def test_what_is_below_the_lowest_offset_does_not_matter() -> None:
     assert holes.above(3) == (Hole(Offset(5), Offset(8)),)
     assert holes.above(6) == (Hole(Offset(5), Offset(8)),)
     assert holes.above(8) == ()
+
+
+def test_holes_are_the_same_as_holes_in_the_same_places_and_as_nothing_else() -> None:
+    first, other = (Offset(1), Offset(3)), (Offset(1), Offset(4))
+    assert Holes([first]) == Holes([first])
+    assert [Holes([first]) == each for each in (Holes([other]), Holes(), [first])] == [False] * 3

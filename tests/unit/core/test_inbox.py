@@ -1,7 +1,7 @@
 """The rule of the inbox: what may be handed out, and what a commit must change."""
 
 from oncemq.core.inbox import NO_SUBSCRIPTION, Inbox, Mark, Move, Span
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.core.names import Micros, Offset, SubscriptionId
 
 SUBSCRIPTION = SubscriptionId(7)
 
@@ -86,3 +86,21 @@ def test_a_hole_that_the_server_names_is_passed_over() -> None:
     assert inbox.misfits([span(14, 20)]) == []
     assert inbox.misfits([span(15, 20)]) == ["orders"]  # it lacks @14
     assert inbox.moves([span(14, 20)]) == [Move("orders", SUBSCRIPTION, 3, Offset(10), Offset(20))]
+
+
+def test_of_a_pattern_only_the_topics_that_match_are_looked_at() -> None:
+    inbox = Inbox()
+    lacking, whole = Offset(12), Offset(10)
+    for topic, reached in (("refunds", lacking), ("shop.a", whole), ("shop.b", lacking)):
+        inbox.took(topic, Mark(SUBSCRIPTION, 3, Offset(10), reached))
+    assert inbox.behind("shop.*") == ("shop.b", inbox.marks["shop.b"])
+    assert inbox.behind("orders.*") is None
+
+
+def test_a_move_notes_its_last_message_where_the_table_has_room_and_the_moment_is_known() -> None:
+    inbox = Inbox()
+    for topic, notes in (("a", True), ("b", False), ("c", True)):
+        inbox.took(topic, Mark(SUBSCRIPTION, 3, Offset(10), Offset(10), notes))
+    spans = [span(10, 15, topic) for topic in "abc"]
+    moves = inbox.moves(spans, {"a": Micros(77), "b": Micros(78)})
+    assert [move.newest for move in moves] == ["14@77", "", ""]

@@ -177,6 +177,17 @@ def test_a_topic_that_is_left_or_deleted_refuses_its_listener(room: Room) -> Non
     assert [each.code for each in refused if isinstance(each, Refused)] == ["not_subscribed"]
 
 
+def test_a_pattern_that_ended_before_it_made_anything_refuses_its_listener(room: Room) -> None:
+    desk = room.desk
+    desk.subscribe("orders.*")
+    assert ends(room.listen("orders.*")) == {}
+    assert room.listen("orders.*", wait=60) == []
+    unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "orders.*")
+    refused = [owed.answer for owed in desk.step(unsubscribe).replies]
+    assert [each.code for each in refused if isinstance(each, Refused)] == ["not_subscribed"]
+    assert len(desk.broker.listeners) == 0
+
+
 def test_a_goodbye_is_answered_and_ends_it(room: Room) -> None:
     desk = room.desk
     desk.subscribe("orders")

@@ -193,6 +193,33 @@ def test_a_slow_listener_keeps_no_more_than_its_room_and_loses_nothing(
     assert got == list(range(100))
 
 
+def test_a_pull_that_left_something_is_followed_by_another_though_no_end_was_heard_of() -> None:
+    ear = Ear(Ear.heard(end=2))
+    ear.subscriber.came("a", [Batch("a", range(2))], more=True)
+    ear.live.pulled("a")
+    assert ear.live.lacking() == ["a"]
+    ear.pull(3)
+    assert ear.live.lacking() == []
+    assert ear.hand_out() == [0, 1, 2]
+
+
+def test_what_waits_for_a_gap_to_be_filled_is_bounded_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "EARLY_BYTES", 5)
+    ear = Ear()
+    for gap in (0, 7):  # what was kept behind the first gap takes no room behind the second
+        ear.push(gap + 1, gap + 4)
+        ear.push(gap + 4, gap + 7)  # over the bound: it is pulled later
+        ear.push(gap + 4, gap + 6)  # up to it
+        ear.pull(gap + 1)
+        assert ear.hand_out() == list(range(gap, gap + 6))
+        assert (ear.live.gaps, ear.live.lacking()) == (1 + gap // 7, ["a"])
+        ear.pull(gap + 7)
+        assert ear.hand_out() == [gap + 6]
+        assert ear.live.lacking() == []
+
+
 def test_a_listener_that_left_hears_nothing() -> None:
     ear = Ear(Ear.heard(end=3))
     ear.live.leave()

@@ -218,6 +218,29 @@ def test_a_waiting_get_hears_that_its_pattern_ended(desk) -> None:
     assert [each.code for each in told if isinstance(each, Refused)] == ["not_subscribed"]
 
 
+@pytest.mark.parametrize(
+    ("others", "topic", "only", "told"),
+    [
+        ((), "", (), True),
+        (("refunds",), "", (), False),  # of any: another may come
+        (("refunds.*",), "", (), False),  # and so may one that another pattern makes
+        (("refunds",), "orders.*", (), True),
+        (("refunds",), "", ("orders.*", "refunds"), False),
+        (("refunds.*",), "", ("orders.*", "refunds.*"), False),
+    ],
+)
+def test_a_get_that_waits_for_more_than_the_pattern_that_ended_waits_on(
+    desk, others: tuple[str, ...], topic: str, only: tuple[str, ...], told: bool
+) -> None:
+    for each in ("orders.*", *others):
+        desk.subscribe(each)
+    assert desk.step(desk.getting(topic, only=only, wait=9)).replies == []
+    unsubscribe = Unsubscribe(BILLING, desk.epoch("billing"), "orders.*")
+    answers = [owed.answer for owed in desk.step(unsubscribe).replies]
+    assert any(isinstance(each, Refused) for each in answers) is told
+    assert len(desk.broker.waiting) == (not told)
+
+
 def test_patterns_are_listed_with_the_subscriptions(desk) -> None:
     desk.subscribe("orders.*")
     desk.subscribe("orders.*", "audit")

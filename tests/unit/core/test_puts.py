@@ -407,15 +407,29 @@ def test_a_late_first_put_is_not_stored_in_a_topic_made_anew(desk, monkeypatch, 
     assert refusal(desk.ask(again, body)) == "outdated"
 
 
+def test_once_deletions_were_forgotten_a_put_that_names_no_topic_needs_a_permit(
+    desk, monkeypatch
+) -> None:
+    monkeypatch.setattr("oncemq.core.permits.KEPT", 1)
+    for name in ("a", "b"):
+        desk.subscribe(name)
+        desk.ask(DeleteTopic(name))
+    desk.subscribe("orders")
+    put, body = desk.putting("orders", b"one", first=1)
+    assert refusal(desk.ask(put, body)) == "outdated"
+    assert desk.ask(structs.replace(put, permit=resumed(desk, put)), body).stored
+
+
 def test_permits_that_were_forgotten_are_asked_for_again(desk, monkeypatch) -> None:
     monkeypatch.setattr("oncemq.core.permits.KEPT", 2)
     desk.subscribe("orders")
     put, body = desk.putting("orders", b"a", first=1)
     late = structs.replace(put, permit=resumed(desk, put))
-    assert resumed(desk, put) > late.permit
+    newest = structs.replace(put, permit=resumed(desk, put))
+    assert newest.permit > late.permit
     for name in (b"x", b"y"):  # the producer's own is forgotten
         resumed(desk, desk.putting("orders", b"a", first=1, producer=name)[0])
-    assert refusal(desk.ask(late, body)) == "outdated"
+    assert [refusal(desk.ask(each, body)) for each in (late, newest)] == ["outdated"] * 2
     fresh, body = desk.putting("orders", b"a", first=1, producer=b"fresh")
     assert refusal(desk.ask(fresh, body)) == "outdated"  # it is told to resume first
     assert desk.ask(structs.replace(fresh, permit=resumed(desk, fresh)), body).stored

@@ -1,6 +1,8 @@
 """What stands on disk is read by every later version."""
 
-from oncemq.core.records import RECORDS
+import pytest
+
+from oncemq.core.records import RECORDS, Retention
 
 KINDS = {
     1: "TopicCreated",
@@ -50,3 +52,18 @@ def test_a_kind_of_record_is_for_good() -> None:
     """A new record takes a new number; these name what is in logs and outboxes already."""
     names = {kind: record.__name__ for kind, record in RECORDS.items()}
     assert {kind: names.get(kind) for kind in KINDS} == KINDS
+
+
+@pytest.mark.parametrize(
+    ("retention", "keeps"),
+    [
+        (Retention(), False),
+        (Retention(keep_ms=1), True),
+        (Retention(keep_bytes=1), True),
+        (Retention(forever=True), True),
+    ],
+)
+def test_a_topic_keeps_settled_messages_for_a_time_up_to_a_size_or_forever(
+    retention: Retention, keeps: bool
+) -> None:
+    assert retention.keeps is keeps

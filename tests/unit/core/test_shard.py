@@ -6,12 +6,14 @@
 import pytest
 
 from oncemq.core import snapshot
-from oncemq.core.identities import COUNT_MAX
+from oncemq.core.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
 from oncemq.core.names import ClientId, Offset, Serial, TopicId
 from oncemq.core.outbox_records import OutboxOpened
-from oncemq.core.records import CursorMoved, Retention
-from oncemq.core.requests import Start
+from oncemq.core.records import Committed, CursorMoved, Retention
+from oncemq.core.requests import Lease, Start
 from oncemq.core.shard import Shard
+
+DAY = 86_400_000_000
 
 
 def blobs(shard: Shard) -> list[bytes]:
@@ -129,6 +131,120 @@ def test_guests_are_the_same_after_a_restore(desk) -> None:
     history(desk)
     after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
     assert list(after.guests.items()) == list(desk.shard.guests.items())
+
+
+def test_owners_are_forgotten_in_the_same_order_after_a_restore(desk) -> None:
+    for owner, number in (("_busy", 1), ("_silent", 1), ("_busy", 2)):
+        desk.now += 1
+        desk.commit(owner=owner, number=number)
+    assert list(desk.shard.owners.guests) == ["_silent", "_busy"]
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    assert list(after.owners.guests) == ["_silent", "_busy"]
+    silent = after.owners.silent_since(after.owners.entries["_silent"].seen, 9)
+    assert silent == ("_silent",)
+
+
+def test_silent_stages_are_given_up_in_the_same_order_after_a_restore(desk) -> None:
+    for stage in (b"busy", b"silent", b"busy"):
+        desk.now += 1
+        desk.stage(stage, b"x")
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    for stages in (desk.shard.stages, after.stages):
+        silent, busy = stages.silent_since(desk.shard.last_timestamp, 9)
+        assert (silent.name.rstrip(b"."), busy.name.rstrip(b".")) == (b"silent", b"busy")
+        assert stages.silent_since(silent.numbers.seen, 9) == [silent]
+
+
+def test_what_is_put_after_a_commit_is_later_though_the_clock_went_back(desk) -> None:
+    desk.subscribe("orders")
+    desk.stage(b"s", b"1")
+    desk.now += DAY
+    desk.commit(("orders", b"s", 0, 1))
+    (committed,) = (each for each in desk.records if isinstance(each, Committed))
+    desk.sync()
+    for server in (desk, desk.crash()):
+        server.now = 1
+        server.put("orders", b"2", first=1)
+        stored = server.records[-1]
+        assert stored.runs[0].timestamp == committed.timestamp + 1
+
+
+TIMED = {
+    "topic": lambda desk: desk.create("new"),
+    "put": lambda desk: desk.put("kept", b"x"),
+    "put and discarded": lambda desk: desk.put("unwanted", b"x"),
+    "key": lambda desk: desk.put_keyed("kept", "key", b"x"),
+    "key and discarded": lambda desk: desk.put_keyed("unwanted", "key", b"x"),
+    "stage": lambda desk: desk.stage(b"new", b"x"),
+    "staged": lambda desk: desk.stage(b"old", b"x"),
+    "commit": lambda desk: desk.commit(("kept", b"old", 0, 1)),
+    "commit of nothing": lambda desk: desk.commit(),
+    "lease": lambda desk: desk.ask(Lease("billing", desk.epoch("billing"), 3_600_000)),
+    "clock": lambda desk: desk.note(desk.broker.note_time(desk.now)),
+    "generation": lambda desk: desk.note(desk.broker.begin_generation(9, desk.now)),
+}
+
+
+@pytest.mark.parametrize("what", TIMED)
+def test_what_has_a_timestamp_makes_all_that_follows_later(desk, what: str) -> None:
+    desk.subscribe("kept")
+    desk.create("unwanted")
+    desk.stage(b"old", b"1")
+    begin, before = len(desk.records), desk.shard.last_timestamp
+    desk.now += DAY
+    TIMED[what](desk)
+    assert len(desk.records) > begin
+    assert desk.shard.last_timestamp >= desk.now > before + 1
+    replayed = restored([], desk.records, begin=0, end=0)
+    assert replayed.last_timestamp == desk.shard.last_timestamp
+
+
+def test_the_newest_generations_numbers_are_told_apart_after_a_restore() -> None:
+    identities = Identities(tag=1_000)
+    for tag in range(TAGS_KEPT + 6):
+        identities.seen(tag << COUNT_BITS | tag + 1)
+    identities.seen(1_000 << COUNT_BITS | 5)
+    identities.seen(1_000 << COUNT_BITS | 4)
+    kept = [(tag, tag + 1) for tag in range(7, TAGS_KEPT + 6)]
+    assert identities.capture() == (*kept, (1_000, 5))
+    after = Identities(tag=1_000)
+    after.restore(identities.capture(), 0)
+    assert (after.given, after.next()) == (5, 1_000 << COUNT_BITS | 6)
+    given = [tag << COUNT_BITS | tag + 1 for tag in (6, 7, TAGS_KEPT + 5)]
+    assert [after.is_lost(each) for each in given] == [True, False, False]
+    assert [after.is_lost(each + 1) for each in given] == [True, True, True]
+
+
+def test_identities_that_were_never_given_are_lost() -> None:
+    identities = Identities(tag=7)
+    assert (identities.given, identities.capture(), identities.next()) == (
+        0,
+        ((7, 0),),
+        7 << 32 | 1,
+    )
+    assert [identities.is_lost(tag << 32 | 1) for tag in (6, 7)] == [True, True]
+    identities.seen(7 << 32)
+    identities.restore(((6, 0), (7, 0)), 0)
+    assert identities.counts == {6: 0, 7: 0}
+    assert (COUNT_MAX, identities.has(COUNT_MAX), identities.has(COUNT_MAX + 1)) == (
+        0xFFFF_FFFF, True, False,
+    )  # fmt: skip
+
+
+def test_owners_forgotten_before_they_committed_again_are_remembered_after_a_replay(desk) -> None:
+    for owner in ("_again", "_gone"):
+        desk.commit(owner=owner)
+    desk.now += 2 * DAY
+    desk.note(desk.broker.forget_guests(desk.now))
+    assert desk.shard.owners.entries == {}
+    assert desk.shard.owners.silent_since(desk.now, 9) == ()
+    desk.commit(owner="_again", number=5)
+    captured = list(snapshot.capture(desk.shard))
+    for begin in range(len(desk.records) + 1):
+        after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+        assert blobs(after) == blobs(desk.shard), begin
+        assert list(after.owners.guests) == ["_again"]
+        assert after.owners.last_number("_again") == 5
 
 
 def test_a_record_about_no_topic_is_our_mistake() -> None:

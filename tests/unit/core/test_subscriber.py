@@ -256,6 +256,18 @@ def test_a_server_that_gives_again_what_it_was_told_is_settled_is_told_again() -
     assert one.untold() == (settled("a", 2),)
 
 
+def test_a_server_that_gives_from_where_it_was_told_is_told_nothing_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncemq.core.subscriber.TOLD_MAX", 0)
+    one = subscriber(a=2)
+    one.told((settled("a", 2),))
+    came(one, "a", Batch("a", range(2, 4)))
+    came(one, "a", Batch("a", range(2, 5)))  # again, for the first one was late
+    assert not one.has_much_untold
+    assert names(one.take("a", 9)) == ["a@2", "a@3", "a@4"]
+
+
 def test_a_cursor_from_an_earlier_start_is_told_again() -> None:
     assert subscriber(a=5).untold() == (settled("a", 5),)
 
@@ -371,6 +383,12 @@ def test_what_came_again_while_its_first_copy_was_worked_on_is_not_handed_out_ag
     one.settle(taken)
     assert names(one.take("a", 9)) == ["a@3", "a@4"]
     assert one.held("a") == (0, 0)
+    came(one, "a", Batch("a", range(5, 7)))
+    taken = one.take("a", 1)
+    one.put_back_all()
+    came(one, "a", Batch("a", range(5, 8)))
+    one.settle(taken)
+    assert names(one.take("a", 9)) == ["a@6", "a@7"]
 
 
 # ------------------------------------------------------------------ another subscription
@@ -393,3 +411,39 @@ def test_settling_what_is_of_an_ended_subscription_moves_no_cursor_of_the_next()
     came(one, "", Batch("a", range(2), LATER))
     assert one.settle(taken) == []
     assert one.settle([*taken, *one.take("", 9)]) == [("a", LATER, 2)]
+
+
+# ------------------------------------------------------------------ what the client knows
+
+
+def test_what_was_handed_out_is_known_with_what_is_on_the_disk() -> None:
+    one = subscriber(a=3, b=3, c=3, d=0)
+    came(one, "d", Batch("d", range(2)))
+    one.take("d", 1)
+    for topic in "abc":
+        came(one, topic, Batch(topic, range(3, 9)))
+        one.take(topic, 2)
+    one.take("b", 2)  # settled by nobody: its effect may be there
+    came(one, "e", Batch("e", range(2)))  # fetched only
+    on_disk = {
+        "a": (ID, Offset(6)),  # further, as another process noted it
+        "b": (ID, Offset(3)),
+        "c": (LATER, Offset(0)),  # another subscription: the place of the first says nothing
+        "f": (LATER, Offset(4)),
+    }
+    assert one.known_with(on_disk) == [
+        settled("a", 6),
+        settled("b", 7),
+        settled("c", 0, LATER),
+        settled("d", 1),
+        settled("f", 4, LATER),
+    ]
+
+
+def test_what_was_put_back_was_not_handed_out() -> None:
+    one = subscriber(a=3, b=3)
+    for topic in "ab":
+        came(one, topic, Batch(topic, range(3, 9)))
+        one.take(topic, 2)
+    one.put_back("a")
+    assert one.known_with({}) == [settled("b", 5)]

@@ -7,14 +7,22 @@ import msgspec
 import pytest
 
 from oncemq.core import snapshot, transactions
+from oncemq.core.commit_records import Part
 from oncemq.core.names import PIPELINES, Micros, Serial, owner_producer
 from oncemq.core.owners import RECENT_MAX
-from oncemq.core.records import Committed, MessagesStaged, OwnersForgotten, Retention, StageDropped
+from oncemq.core.records import (
+    Committed,
+    MessagesLost,
+    MessagesStaged,
+    OwnersForgotten,
+    Retention,
+    StageDropped,
+)
 from oncemq.core.replies import CommitDone, Done, Refused, Staged
 from oncemq.core.requests import DropStage, Status
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
-from oncemq.core.stages import MARKS_MAX
+from oncemq.core.stages import MARKS_MAX, merged
 from oncemq.core.step import Deliver
 from oncemq.wire import batch
 
@@ -231,11 +239,16 @@ def test_messages_nobody_wants_are_not_kept_and_their_numbers_advance(desk) -> N
 
 
 @pytest.mark.parametrize(
-    "how", [{"owner": ""}, {"owner": "x" * 256}, {"number": 0}, {"number": 1 << 63}]
+    "how", [{"owner": ""}, {"owner": "x" * 256}, {"number": 0}, {"number": (1 << 62) + 1}]
 )
 def test_an_owner_or_number_that_cannot_be_is_refused(two, how) -> None:
     how = {"owner": "job", "number": 1} | how
     assert code(two.commit(**how)) == "malformed"
+
+
+@pytest.mark.parametrize("how", [{"owner": "x" * 255}, {"number": 1 << 62}])
+def test_the_longest_owner_and_the_highest_number_are_accepted(two, how) -> None:
+    assert results(two.commit(**({"owner": "job", "number": 1} | how))) == (False, [])
 
 
 def test_an_owner_of_a_process_must_say_so(two) -> None:
@@ -515,3 +528,44 @@ def test_a_staged_batch_that_is_replayed_over_a_checkpoint_is_known_and_one_of_n
     assert (stage.end, stage.tail_bytes, stage.last_serial) == before
     unknown = msgspec.structs.replace(staged, topic_id=staged.topic_id + 999)
     assert stages.stored(unknown, Serial(stage.last_serial + 1)) is False
+
+
+def part(first: int, count: int, place: int, *, topic: int = 1, stage: int = 9) -> Part:
+    """Messages of a topic from `first` on, that lie in a stage from `place` on."""
+    return Part(topic, first, count, 1, stage, place, 100 * count)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (part(5, 2, 0), part(7, 3, 2), part(5, 5, 0)),
+        (part(5, 2, 0), part(8, 3, 2), None),  # a gap in the topic
+        (part(5, 2, 0), part(3, 3, 2), None),
+        (part(5, 2, 0), part(7, 3, 3), None),  # a gap in the stage
+        (part(5, 2, 0), part(7, 3, 2, topic=2), None),
+        (part(5, 2, 0), part(7, 3, 2, stage=8), None),
+        (part(-1, 2, 0), part(-1, 3, 2), part(-1, 5, 0)),  # nobody wants them
+        (part(-1, 2, 0), part(1, 3, 2), None),
+        (part(-1, 2, 0), part(-1, 3, 3), None),
+        (part(5, 2, 0), part(-1, 3, 2), None),
+    ],
+)
+def test_parts_that_go_on_where_the_one_before_ended_are_one(
+    one: Part, other: Part, both: Part | None
+) -> None:
+    assert merged([one, other]) == ([both] if both else [one, other])
+    assert merged([]) == []
+
+
+def test_a_stage_that_lost_what_is_not_published_yet_is_given_up_and_no_other(two) -> None:
+    two.stage(b"s", b"1", b"2", b"3", b"4")
+    two.commit(("a", b"s", 0, 2), closing=False)
+    (stage,) = two.shard.stages.by_id.values()
+    two.note(two.broker.lose([MessagesLost(stage.id, 0, 2)]))
+    assert (stage.is_open, stage.last_serial) == (True, two.shard.serial)
+    two.commit(("a", b"s", 2, 1), number=2, closing=False)
+    two.note(two.broker.lose([MessagesLost(stage.id, 3, 4)]))
+    assert (stage.is_open, stage.last_serial) == (False, two.shard.serial)
+    assert stage.lost.above(0) == ((0, 2), (3, 4))
+    assert code(two.commit(("a", b"s", 3, 1), number=3)) == "stage_unknown"
+    assert two.shard.by_name["a"].end == 3

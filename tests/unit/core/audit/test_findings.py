@@ -23,7 +23,7 @@ from oncemq.core.audit.facts import (
     Stored,
     Tainted,
 )
-from oncemq.core.audit.findings import KINDS
+from oncemq.core.audit.findings import KINDS, Finding
 from oncemq.core.names import Micros, Offset, Sequence
 
 
@@ -110,11 +110,16 @@ class Story:
             )  # fmt: skip
         return self
 
-    def found(self) -> list[tuple[str, int]]:
+    def findings(self) -> list[Finding]:
         helds = [fact for fact in self._logs if isinstance(fact, Held)]
         stored = [fact for fact in self._logs if not isinstance(fact, Held)]
-        findings = check([*helds, *self._puts, *stored, *self._lives])
-        return [(each.kind, each.offset) for each in findings.kept]
+        return check([*helds, *self._puts, *stored, *self._lives]).kept
+
+    def found(self) -> list[tuple[str, int]]:
+        return [(each.kind, each.offset) for each in self.findings()]
+
+    def told(self) -> list[str]:
+        return [str(each) for each in self.findings()]
 
 
 def told(*order: str) -> Story:
@@ -364,3 +369,101 @@ def test_a_client_that_lost_its_cursors_still_gets_the_end() -> None:
     story = told("a", "b").taints("s")
     assert story.found() == [("lost_tail", 2)]
     assert story.gets("a", "b", "c", at=0).found() == []
+
+
+def test_a_client_that_lost_its_cursors_is_held_to_what_is_behind_all_it_was_given_since() -> None:
+    assert told("a").taints("s").gets("c", at=2).found() == []
+    again = told("a", "b").taints("s").gets("a", "b", at=0)
+    assert again.found() == [("lost_tail", 2)]
+
+
+def test_a_client_that_lost_its_cursors_and_subscribes_again_may_get_the_same_again() -> None:
+    assert told("a", "b").taints("s").joins(1).gets("b", "c", at=1).found() == []
+
+
+def test_a_subscription_begins_behind_all_that_the_one_before_it_was_given() -> None:
+    def given_once() -> Story:
+        return Story().joins().put("a", told=OPEN, answered=False).gets("a", at=0)
+
+    another = given_once().leaves().joins(2).gets("a", at=0, subscription=2)
+    assert another.found() == [("boundary", 0)]
+    perhaps_the_same = given_once().leaves(confirmed=False).joins(2).gets("a", at=0, subscription=2)
+    assert perhaps_the_same.found() == [("redelivered", 0)]
+
+
+def test_what_came_while_nobody_knew_whether_a_subscription_had_ended_is_its_own() -> None:
+    def asked_for_again() -> Story:
+        story = told("a").leaves(confirmed=False).joins(confirmed=False)
+        return story.gets("b", at=1, subscription=0)
+
+    known = asked_for_again().joins(1).gets("c", at=2)
+    assert known.found() == []
+    assert known.leaves().put("d", at=3).found() == []
+    twice = asked_for_again().gets("a", at=0, subscription=0).joins(1).gets("c", at=2)
+    assert twice.found() == [("reordered", 0), ("redelivered", 0)]
+
+
+def test_messages_of_subscriptions_that_nobody_numbered_are_each_of_its_own() -> None:
+    story = Story().joins(0).put("a", at=0).gets("a", at=0, subscription=4).leaves()
+    story.joins(0).put("b", at=1).gets("b", at=1, subscription=5)
+    assert story.found() == []
+    assert story.gets("b", at=1, subscription=5).found() == [("redelivered", 1)]
+
+
+def test_numbers_move_on_to_the_stays_they_are_of_when_a_higher_one_is_met() -> None:
+    story = Story().joins(0).leaves(confirmed=False).joins(0).put("a", at=0)
+    story.leaves(confirmed=False).joins(0).put("b", at=1)
+    story.gets("a", at=0, subscription=4).gets("b", at=1, subscription=5)
+    assert story.found() == []
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_what_was_asked_for_while_a_subscription_was_there_is_not_the_next_ones(
+    confirmed: bool,
+) -> None:
+    story = Story().joins(0).put("a", at=0)
+    asked = story.now()
+    story.leaves(confirmed=confirmed).joins(confirmed=False)
+    story.gets("a", at=0, subscription=4, asked=asked)
+    assert story.joins(5).found() == []
+
+
+def test_puts_that_nobody_ordered_are_stored_in_any_order() -> None:
+    assert Story().put("a", at=1, line="").put("b", at=0, line="").found() == []
+
+
+@pytest.mark.parametrize(
+    ("story", "said"),
+    [
+        (
+            Story().joins().gets("x" * 99, at=0),
+            f"phantom: t@0: nobody put {b'x' * 40!r}, which s has",
+        ),
+        (
+            Story().opens("p", 2).opens("p", 3).put("a", at=0),
+            "not_fenced: t@0: p's process 1 had a put accepted after 3 began",
+        ),
+        (
+            Story().joins().put("a", told=REFUSED, why="storage_full").gets("a", at=0),
+            "failed_but_delivered: t@0: to s, though its put was told 'storage_full'",
+        ),
+        (
+            Story().put("a", told=DISCARDED).joins().gets("a", at=0),
+            "failed_but_delivered: t@0: to s, though its put was told 'not stored'",
+        ),
+        (
+            Story().log("_a", "_b", times=(9, 4)),
+            "time_back: t@1: 5 µs before the message before it",
+        ),
+        (
+            Story().log("_a", replica="1").log("_b", replica="2", numbers=(7,)),
+            "diverged: t@0: producer#1 on 1, producer#7 on 2",
+        ),
+        (
+            Story().joins().put("a", at=0).gets("a", at=0).gets("a", at=0),
+            "redelivered: t@0: to s again, after t@0",
+        ),
+    ],
+)
+def test_a_finding_says_who_and_what(story: Story, said: str) -> None:
+    assert story.told() == [said]

@@ -124,6 +124,17 @@ def test_a_time_that_goes_back_is_found() -> None:
     assert found([held(0, 2), stored(0, at=9), stored(1, at=8)]) == [("time_back", 1, 1)]
 
 
+def test_an_offset_that_comes_late_says_behind_which() -> None:
+    audit = Audit()
+    for fact in [held(0, 3), stored(0, 1), stored(2, 2), stored(1, 3)]:
+        audit.see(fact)
+    assert [str(each) for each in audit.finish().kept] == [
+        "gap: t@1: nothing is stored from 1 up to 2",
+        "duplicate: t@1: comes after t@2",
+        "time_back: t@1: 1000000 µs before the message before it",
+    ]
+
+
 def test_a_promise_that_was_not_kept_is_found() -> None:
     facts = [
         held(0, 1),
