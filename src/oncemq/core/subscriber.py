@@ -215,6 +215,11 @@ class Subscriber(Generic[M]):
                 moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
         return moved
 
+    def over(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
+        """The same of subscriptions that ended meanwhile: what was taken of them was taken."""
+        places = _ends(messages).items()
+        return [(*of, end) for of, end in places if of[1] and not self.is_current(*of)]
+
     def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
         """These took effect, and the disk knows: the cursors move, and stand here now."""
         moved = self.moves(messages)

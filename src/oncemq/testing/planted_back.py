@@ -72,9 +72,9 @@ def _does_not_note_which_pattern_it_ended(original: Any) -> Any:
 
 @instead(MemoryJournal, "settle", "back and wild")
 def _forgets_a_cursor_that_another_one_replaces(original: Any) -> Any:
-    def settle(self: MemoryJournal, client_epoch: Any, moved: Any, *, synced: bool = True) -> None:
+    def settle(self: MemoryJournal, client_epoch: Any, moved: Any, **options: Any) -> None:
         ended = vars(self)["_ended"]
-        original(self, client_epoch, moved, synced=synced)
+        original(self, client_epoch, moved, **options)
         vars(self)["_ended"] = ended
 
     return settle
