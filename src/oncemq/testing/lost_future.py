@@ -47,6 +47,7 @@ class LostFuture:
 
     def __init__(self, history: "History") -> None:
         self.went_back: WentBack | None = None
+        self.clients: list[SimulatedClient] = []  # of the world
         self._history = history
         self._let_in: set[str] = set()  # clients that the server has let in since
         self._accepted: set[str] = set()  # those for whom a person accepted the loss since
@@ -57,6 +58,8 @@ class LostFuture:
         self.went_back = back
         self._let_in.clear()
         self._accepted.clear()
+        for client in self.clients:  # before it is let in: it may leave what holds a topic
+            client.interests.doubt_all()
 
     def accept(self, client: str, *, parted: bool) -> None:
         """A person accepted what the server lost of what a client knows."""
@@ -71,7 +74,8 @@ class LostFuture:
         back = self.went_back
         if back is None or (story.answered or 0) > back.moment:
             return story
-        unwanted = story.stored is False and story.begun > back.since
+        # Told since then: who was not there may have left in the future that was lost.
+        unwanted = story.stored is False and (story.answered or 0) > back.since
         stored = story.answered is None and story.number in self._gone  # and nobody heard of it
         if not unwanted and not stored and not self.has_lost(story):
             return story
@@ -173,7 +177,6 @@ class LostFuture:
         if client.name in self._let_in:
             return
         self._let_in.add(client.name)
-        client.interests.doubt_all()
         accepted = client.name in self._accepted
         for pattern in sorted(client.interests.gone):
             if not accepted and (client.name, pattern) in back.patterns:

@@ -128,6 +128,7 @@ class Simulation:
     def _can_go_back(self, options: Options) -> None:
         self.person = Person(self.start, stream(options.seed, "person"))
         if options.back:
+            self.history.back.clients += self.clients.values()
             self.clients[self.person.client.name] = self.person.client
             self.world.lost_history = self.person.told
             self.world.lost_row = partial(self.person.told_of_row, self.clock)
