@@ -9,6 +9,7 @@ from oncemq.client.accepting import Accepting
 from oncemq.client.journal import Journal
 from oncemq.core.greeting import NO_LOG, LogSeen
 from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.core.replies import NO_OFFSET
 from oncemq.core.request import Settled
 from oncemq.errors import Fenced
 from oncemq.testing.memory_journal import MemoryJournal
@@ -103,3 +104,31 @@ def test_of_what_had_ended_with_nothing_taken_a_topic_gets_a_cursor_and_a_patter
     state.accept(HERE, [], again)
     assert state.cursors() == {"a": (7, 3), "b": (8, 5), "d": (11, 6)}
     assert state.ended() == (ENDED, Settled("e", SubscriptionId(12), nothing))
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_what_was_worked_on_while_its_subscription_ended_was_taken(
+    state: State, synced: bool
+) -> None:
+    state.forget(Epoch(2), [("x.*", SubscriptionId(10)), ("d", SubscriptionId(11))])
+    moved = [("a", SubscriptionId(7), Offset(4))]
+    over = [
+        ("c", SubscriptionId(9), Offset(6)),  # some of it was taken before
+        ("d", SubscriptionId(11), Offset(2)),  # nothing was
+        ("x.e", SubscriptionId(12), Offset(1)),  # it ended with the pattern
+        ("b", SubscriptionId(8), Offset(7)),  # its cursor is there still
+        ("a", SubscriptionId(6), Offset(9)),  # the one before
+    ]
+    state.settle(Epoch(2), moved, synced=synced, ended=over)
+    state.settle(Epoch(2), [], ended=[("c", SubscriptionId(9), Offset(5))])  # known
+    assert state.cursors() == {"a": (7, 4), "b": (8, 7)}
+    assert {(each.topic, each.subscription_id, each.cursor) for each in state.ended()} == {
+        *(("c", 9, 6), ("d", 11, 2), ("x.e", 12, 1), ("a", 6, 9)),
+        ("x.*", 10, NO_OFFSET),
+    }
+
+
+def test_only_the_current_process_takes_of_what_ended(state: State) -> None:
+    with pytest.raises(Fenced, match="this one must stop"):
+        state.settle(Epoch(1), [], ended=[("c", SubscriptionId(9), Offset(6))])
+    assert state.ended() == (ENDED,)

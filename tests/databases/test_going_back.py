@@ -77,6 +77,31 @@ def test_a_database_that_knows_more_than_the_server_is_told_with_the_way_out(
             assert shop.consume(client) == []
 
 
+def test_the_way_out_that_is_run_again_later_changes_nothing(tmp_path: Path) -> None:
+    """Two were told, or one ran it twice; the row stands at the same offset again by then."""
+    shop = Shop(tmp_path)
+    with testing.server(tmp_path / "data") as address, shop.client(address) as client:
+        client.subscribe("t")
+        shop.put(address, 0)
+    shutil.copytree(tmp_path / "data", tmp_path / "copy")
+    with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
+        assert shop.consume(client) == [0]
+    shop.go_back(tmp_path / "copy")
+    shop.database.execute("UPDATE oncemq_inbox SET cursor = 3")  # as if 1 and 2 had come, too
+    shop.database.commit()
+    with testing.server(tmp_path / "data") as address, shop.client(address, "b") as client:
+        shop.put(address, 11, 12)
+        with pytest.raises(HistoryLost, match=r"only up to @1") as lost:
+            shop.consume(client)
+        (way_out,) = re.findall(r"UPDATE .*;", lost.value.detail)
+        for changed, taken in ((1, [11, 12]), (0, [])):
+            assert shop.database.execute(way_out).rowcount == changed
+            shop.database.commit()
+            assert shop.consume(client) == taken
+        shop.put(address, 13)
+        assert shop.consume(client) == [13]
+
+
 def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(tmp_path: Path) -> None:
     shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address) as client:

@@ -221,6 +221,25 @@ def test_what_was_taken_before_a_subscription_ended_does_not_come_again(
     assert site.take() == ["new 0", "new 1"]
 
 
+def test_what_was_worked_on_while_its_pattern_ended_does_not_come_again(site: Site) -> None:
+    """The block ended well, after its subscription had."""
+    with site.client("reader") as reader, site.client("shop") as shop:
+        reader.subscribe("x.*")
+        for number in range(4):
+            shop.put("x.a", b"%d" % number)
+    site.keep("copy")
+    site.start()
+    with site.client("reader") as reader, reader.consume("x.*", limit=3) as messages:
+        assert [each.payload for each in messages] == [b"0", b"1", b"2"]
+        assert reader.unsubscribe("x.*")
+    restore(site)
+    with pytest.raises(HistoryLost, match=r"had ended are there again: 'x\.a', 'x\.\*'"):
+        site.take()
+    assert "it goes on from 3 (once unsubscribe x.a ends it)" in site.accept("reader", "--yes").text
+    with site.client("reader") as reader:
+        assert [each.payload for each in reader.get("x.a", limit=9)] == [b"3"]
+
+
 @pytest.mark.parametrize("go_back", [restore, put_back])
 def test_one_that_ended_with_nothing_taken_and_a_pattern_are_told_and_can_be_ended_again(
     site: Site, go_back: Callable[[Site], None]

@@ -52,7 +52,7 @@ def live_through(steps: list[tuple[str, int]]) -> None:
 
     def take(limit: int) -> int:
         taken = live.take(limit)
-        subscriber.settle(taken)
+        subscriber.move(subscriber.moves(taken))
         given_out.extend(note.offset for note in taken)
         return len(taken)
 

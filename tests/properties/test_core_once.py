@@ -340,7 +340,9 @@ class OnceMachine(RuleBasedStateMachine):
         if fails:
             self.subscriber.put_back(topic)
             return
-        for name, subscription, cursor in self.subscriber.settle(notes):
+        moved = self.subscriber.moves(notes)
+        self.subscriber.move(moved)
+        for name, subscription, cursor in moved:
             self.cursors[name] = (subscription, cursor)
         for note in notes:
             self.seen[note.subscription_id].append(note.offset)

@@ -96,7 +96,12 @@ def test_a_relay_waits_for_its_turn_and_says_so_once(
     relay: Any = object.__new__(Relay)
     relay._stopping = Stopping(3)
     left = iter(locks)
-    assert relay._our_turn(SimpleNamespace(lock=lambda: next(left, False))) is turn
+    assert (
+        relay._our_turn(
+            SimpleNamespace(lock=lambda: next(left, False), must_have_its_name=lambda: None)
+        )
+        is turn
+    )
     assert relay._stopping.pauses == [TURN_SECONDS] * pauses
     said = ["another relay is at work; waiting for its end"] if pauses else []
     assert caplog.messages == said

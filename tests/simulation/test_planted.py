@@ -73,6 +73,8 @@ CAUGHT_BY = {
     "does_not_compare_its_transactions": 168,
     "believes_the_database_of_before_the_server_went_back": 78,
     "keeps_its_cursor_when_a_loss_is_accepted": 8,
+    "does_not_note_which_pattern_it_ended": 958,
+    "forgets_a_cursor_that_another_one_replaces": 318,
     "hands_out_what_it_fetched_before_the_server_went_back": 68,
     "takes_an_answer_to_its_older_epoch_for_its_own": 948,
     "takes_another_branch_of_history_for_its_own": 908,

@@ -34,7 +34,7 @@ class AsyncTurns:
         self._engine = engine
         self._timeout = timeout
         self.closed = False
-        self.getting = AsyncGetting()
+        self.getting = AsyncGetting(engine.check_own)
         self._watch = Watch()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -120,7 +120,7 @@ class AsyncTurns:
 
     def forked(self, error: Forked) -> None:
         """In a child of a fork: the loop's descriptors are the parent's, too, and not touched."""
-        self.getting = AsyncGetting()
+        self.getting = AsyncGetting(self._engine.check_own)
         self.closed = True
         self._engine.disown(error)
 

@@ -2,8 +2,9 @@
 time has them again.
 
 Laws: one that had a cursor is kept with it, also where its end is only seen by the cursor of the
-next one; one of which nothing was taken, and a pattern, by its identity alone. The last ones of
-each kind are kept. Identities are never given twice, so that a subscription that was made anew is
+next one; one of which nothing was taken, and a pattern, by its identity alone. What was being
+worked on when its subscription ended is taken when that is done. The last ones of each kind are
+kept. Identities are never given twice, so that a subscription that was made anew is
 never taken for the one that ended. Each row has a checksum.
 """
 
@@ -58,6 +59,19 @@ WHERE (SELECT epoch FROM client) = ?
     AND subscription_id NOT IN (SELECT subscription_id FROM ended)
     AND subscription_id NOT IN (SELECT subscription_id FROM untaken)
 """
+# What was worked on while its subscription ended: its cursor moves where it is, or is noted here.
+MOVE_CURSOR = """
+UPDATE cursors SET cursor = ?, checksum = row_checksum(CAST(topic AS BLOB), subscription_id, ?)
+WHERE subscription_id = ? AND cursor < ?
+"""
+END_BEHIND = """
+INSERT INTO ended (topic, subscription_id, cursor, checksum)
+SELECT name, id, place, row_checksum(CAST(name AS BLOB), id, place)
+FROM (SELECT ? AS name, ? AS id, ? AS place)
+WHERE id NOT IN (SELECT subscription_id FROM cursors)
+    AND id NOT IN (SELECT subscription_id FROM ended)
+"""
+LESS_TAKEN = "DELETE FROM ended WHERE subscription_id = ? AND cursor < ?"
 FORGET_CURSOR = "DELETE FROM cursors WHERE topic = ? AND (SELECT epoch FROM client) = ?"
 FORGET = "DELETE FROM {0} WHERE number <= (SELECT MAX(number) FROM {0}) - ?"
 
@@ -86,6 +100,15 @@ class Endings:
             self._rows(FORGET_CURSOR, name, client_epoch)
         self._rows(FORGET.format("ended"), ENDED_KEPT)
         self._rows(FORGET.format("untaken"), UNTAKEN_KEPT)
+
+    def taken(self, moved: Iterable[tuple[str, SubscriptionId, Offset]]) -> None:
+        """More was taken of these: it was worked on while they ended."""
+        for topic, subscription_id, cursor in moved:
+            self._rows(MOVE_CURSOR, cursor, cursor, subscription_id, cursor)
+            self._rows(LESS_TAKEN, subscription_id, cursor)
+            self._rows(END_BEHIND, topic, subscription_id, cursor)
+            self._rows("DELETE FROM untaken WHERE subscription_id = ?", subscription_id)
+        self._rows(FORGET.format("ended"), ENDED_KEPT)
 
     def known(self) -> tuple[Settled, ...]:
         """The last ones that ended; NO_OFFSET where nothing was taken, and of patterns."""

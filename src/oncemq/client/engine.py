@@ -156,9 +156,10 @@ class Engine:
     def settled(self, messages: list[Message], *, synced: bool = True) -> None:
         """As `settle`, of what the server has settled: so it means the same messages."""
         moved = self.subscriber.moves(messages)
-        if self.state.journal is not None and moved:
+        ended = self.subscriber.over(messages) if self.state.journal is not None else []
+        if self.state.journal is not None and (moved or ended):
             assert self.granted is not None, "messages come after the hello"
-            self.state.journal.settle(self.granted, moved, synced=synced)
+            self.state.journal.settle(self.granted, moved, synced=synced, ended=ended)
         self.subscriber.move(moved)
 
     def drop(self, token: int) -> None:

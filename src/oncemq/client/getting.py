@@ -102,10 +102,12 @@ class AsyncGetting:
 
     Law: a block may get when every block that is open is around it. So those begun inside one
     block take turns; and where the outer one ends first, those keep everybody else out until they
-    are over. Those who wait have their turns in the order of asking.
+    are over. Those who wait have their turns in the order of asking. `check` refuses who must not
+    wait here: a forked process has no loop that would wake it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
         self._opened: list[AsyncBlock] = []
         self._waiting: list[Waiting] = []
 
@@ -129,6 +131,7 @@ class AsyncGetting:
 
     async def add(self, block: AsyncBlock, feed: str) -> None:
         """Wait until the block may get from this feed, too."""
+        self._check()
         for each in [each for each in self._opened if each.owner() is None]:
             each.give_up()
             self.end(each)

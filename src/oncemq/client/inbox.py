@@ -202,10 +202,10 @@ def _compare(
             question = Compare(engine.client, table.generation_of(row), cursors=(known,))
             compared: Compared = yield from verbs.ask(engine, lambda _, it=question: it)
             for lost in compared.cursors:
-                raise HistoryLost(_row_lost(engine.client, place, lost))
+                raise HistoryLost(_row_lost(engine.client, place, lost, row))
         if (yield from _has_another(engine, place, row)):
             lost = LostCursor(place.topic, row.cursor, NO_OFFSET, place.served, row.cursor)
-            raise HistoryLost(_row_lost(engine.client, place, lost))
+            raise HistoryLost(_row_lost(engine.client, place, lost, row))
 
 
 def _has_another(engine: Engine, place: Place, row: table.Standing) -> InboxVerb[bool]:
@@ -231,7 +231,11 @@ def _is_of_another(engine: Engine, row: table.Standing) -> bool:
     return table.generation_of(row) != engine.generation
 
 
-def _row_lost(client: str, place: Place, lost: LostCursor) -> str:
+def _row_lost(client: str, place: Place, lost: LostCursor, row: table.Standing) -> str:
+    """In words, with the command that moves the row: run again, or late, it changes nothing.
+
+    The same offset may be reached again, by other messages; the fence tells that.
+    """
     then = goes_on_at(lost)
     known = f"the database stands at {place.topic}/{client}@{lost.known}, and the server"
     if lost.agreed == NO_OFFSET:
@@ -250,7 +254,8 @@ def _row_lost(client: str, place: Place, lost: LostCursor) -> str:
     return (
         f"{what}\nUPDATE {table.TABLE} SET cursor = {then or 0} WHERE "
         f"client = '{table.quoted(client)}' AND topic = '{table.quoted(place.topic)}' "
-        f"AND subscription_id = {place.subscription_id} AND cursor = {lost.known};"
+        f"AND subscription_id = {place.subscription_id} AND cursor = {lost.known} "
+        f"AND fence = {row.fence};"
     )
 
 

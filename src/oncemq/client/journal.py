@@ -258,25 +258,30 @@ class Journal:
         moved: Iterable[tuple[str, SubscriptionId, Offset]],
         *,
         synced: bool = True,
+        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
     ) -> None:
         """Move cursors, all or none; only for the client that is current.
 
         Not `synced`, a power cut may take it, a kill not: for what another disk knows as well.
+        `ended`: the same of subscriptions that ended while their messages were worked on.
         """
         if not synced:
             with self._turn:
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 try:
-                    self.settle(client_epoch, moved)
+                    self.settle(client_epoch, moved, ended=ended)
                 finally:
                     self._db.execute(f"PRAGMA synchronous={self._synced}")
             return
-        rows = [(*each, client_epoch) for each in moved]
+        rows, over = [(*each, client_epoch) for each in moved], list(ended)
 
         def body() -> None:
             _all_moved(sum(self._run(SETTLE, *row)[1] for row in rows), rows)
+            if over:
+                _all_moved(int(self.last_epoch() == client_epoch), ["the client's own"])
+                self._endings.taken(over)
 
-        self._write(body, alone=len(rows) == 1)
+        self._write(body, alone=len(rows) == 1 and not over)
 
     def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""

@@ -72,6 +72,7 @@ class MemoryJournal:
         moved: Iterable[tuple[str, SubscriptionId, Offset]],
         *,
         synced: bool = True,
+        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
     ) -> None:
         """Move cursors, all or none; only for the client that is current."""
         if client_epoch != self._client_epoch:
@@ -80,6 +81,19 @@ class MemoryJournal:
             if topic in self._cursors and self._cursors[topic][0] != subscription_id:
                 self._end(topic)  # nobody noted it
             self._cursors[topic] = (subscription_id, cursor)
+        for each in ended:
+            self._settle_ended(Settled(*each))
+
+    def _settle_ended(self, taken: Settled) -> None:
+        """What was worked on while its subscription ended was taken."""
+        topic, subscription_id = taken.topic, taken.subscription_id
+        if self._cursors.get(topic, (NO_SUBSCRIPTION,))[0] == subscription_id:
+            self._cursors[topic] = subscription_id, max(self._cursors[topic][1], taken.cursor)
+            return
+        known = [each.cursor for each in self._ended if each.subscription_id == subscription_id]
+        if max(known, default=NO_OFFSET) < taken.cursor:
+            self._ended = (*without(subscription_id, self._ended), taken)[-ENDED_KEPT:]
+            self._untaken = without(subscription_id, self._untaken)
 
     def forget(self, client_epoch: Epoch, ended: Ended) -> None:
         """The subscriptions ended. A newer client's cursors are not ours to forget: they stay."""
@@ -103,6 +117,11 @@ class MemoryJournal:
     def grants(self) -> tuple[Grant, ...]:
         """Starts of this state, oldest first."""
         return self._grants
+
+
+def without(subscription_id: SubscriptionId, ended: tuple[Settled, ...]) -> tuple[Settled, ...]:
+    """All but the one of this identity."""
+    return tuple(each for each in ended if each.subscription_id != subscription_id)
 
 
 def state_in_memory(client: str) -> State:

@@ -66,6 +66,7 @@ class Memory(Protocol):
         moved: Iterable[tuple[str, SubscriptionId, Offset]],
         *,
         synced: bool = True,
+        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
     ) -> None: ...
     def forget(self, client_epoch: Epoch, ended: Ended) -> None: ...
 

@@ -215,11 +215,10 @@ class Subscriber(Generic[M]):
                 moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
         return moved
 
-    def settle(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
-        """These took effect, and the disk knows: the cursors move, and stand here now."""
-        moved = self.moves(messages)
-        self.move(moved)
-        return moved
+    def over(self, messages: list[M]) -> list[tuple[str, SubscriptionId, Offset]]:
+        """The same of subscriptions that ended meanwhile: what was taken of them was taken."""
+        places = _ends(messages).items()
+        return [(*of, end) for of, end in places if of[1] and not self.is_current(*of)]
 
     def move(self, moved: list[tuple[str, SubscriptionId, Offset]]) -> None:
         """What `moves` said, and the disk knows, is so."""
@@ -228,7 +227,7 @@ class Subscriber(Generic[M]):
             self._untold[topic] = None
 
     def settle_one(self, message: M) -> None:
-        """As `settle`: of a listener's messages each is settled alone, so this one is quick."""
+        """As `move`: a listener settles each of its messages alone, so this one is quick."""
         topic, offset = message.topic, message.offset
         cursor = self._cursors.get(topic)
         if cursor is not None and cursor.subscription_id == message.subscription_id:

@@ -68,6 +68,7 @@ class Presence:
         moved: Iterable[tuple[str, SubscriptionId, Offset]],
         *,
         synced: bool = True,
+        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
     ) -> None:
         raise AssertionError("a relay gets no messages")
 

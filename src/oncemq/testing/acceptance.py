@@ -83,5 +83,7 @@ class Person:
         finally:
             disk.die()
         own.history.back.accept(client.name, parted=loss.parted)
+        for again in loss.again:  # what it had left may hold its topics again
+            client.interests.begin(again.topic)
         self.accepted += 1
         own.world.tell("loss accepted")

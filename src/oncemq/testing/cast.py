@@ -37,6 +37,8 @@ class Cast:
         self.watchers = ["w0", "w1"] if options.wild else []  # that subscribe by pattern
         self.holders = ["h0", "h1"] if options.leases else []  # whose subscriptions are leased
         self.wild_topics = list(WILD_TOPICS) if options.wild else []
+        # Lives are told apart by numbers that begin anew where a log goes back.
+        self.mortal_topics = [MORTAL] if options.wild and not options.back else []
         self.late_topics = [LATE] if options.required else []
 
     @property

@@ -30,7 +30,7 @@ Effect = tuple[str, int, int]  # topic, subscription, offset
 WAY_OUT = re.compile(
     r"UPDATE oncemq_inbox SET cursor = (?P<cursor>\d+) WHERE client = '(?P<client>.*)' "
     r"AND topic = '(?P<topic>.*)' AND subscription_id = (?P<number>\d+) "
-    r"AND cursor = (?P<known>\d+);"
+    r"AND cursor = (?P<known>\d+)( AND fence = (?P<fence>\d+))?;"
 )
 
 BEGINS_ANEW = re.compile(
@@ -88,10 +88,11 @@ class FakeDatabase:
         key = (client, topic, number)
         if key in self.writers:
             return False
-        if self.rows[key][0] == known:
+        fence = self.rows[key][1]
+        if self.rows[key] == (known, int(found["fence"] or fence)):
             if cursor > known and not self._is_hole(topic, known, cursor):
                 self._trouble(f"effect: {topic}@{known} up to @{cursor} would never come: {told}")
-            self.rows[key] = cursor, self.rows[key][1]
+            self.rows[key] = cursor, fence
             self._next[topic, number] = cursor
         return True
 

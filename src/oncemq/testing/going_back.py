@@ -168,6 +168,11 @@ class GoingBack:
                 for topic in topics
                 for client, subscription in topic.subscriptions.items()
             },
+            {
+                (client, pattern)
+                for client, patterns in shard.patterns.by_client.items()
+                for pattern in patterns
+            },
             [(names[hole.topic_id], hole.first_offset, hole.end_offset) for hole in holes],
             {
                 number
@@ -192,6 +197,8 @@ def _stored(disk: FaultyDisk) -> Iterator[tuple[int, int, int]]:
             record = frame.record()
             if isinstance(record, MessagesStored):
                 body = file.read(frame.body_position, frame.body_bytes)
+                if not frame.holds(body):  # a power cut left the header of a write, not its body
+                    continue
                 payloads = batch.payloads_of(body, record.count, record.columns)
                 for offset, payload in enumerate(payloads, record.first_offset):  # of several puts
                     yield record.topic_id, offset, int(payload.split(b".", 1)[0])

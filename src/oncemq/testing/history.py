@@ -162,10 +162,10 @@ class History:
         # A message of the subscription before may arrive while the next one is under way.
         above = {
             (one.client, one.topic, one.asked): one.above or one.subscription
-            for one in self.seen
+            for one in map(self.back.joined, filter(self.back.stays, self.seen))
             if isinstance(one, Joined)
         }
-        for seen in filter(self.back.stays, self.seen):
+        for seen in map(self.back.joined, filter(self.back.stays, self.seen)):
             match seen:
                 case Given():
                     yield seen.fact()

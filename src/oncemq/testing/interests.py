@@ -22,6 +22,8 @@ class Interests:
         self._topics = tuple(topics)
         self._asked: dict[str, bool] = {}  # whether it is sure
         self.left: set[str] = set()  # topics that were left by name, though a pattern has them
+        self.gone: set[str] = set()  # ended for sure, and its state must know which one it was
+        self._murky: set[str] = set()  # ended once, and which one it was nobody knows
 
     @property
     def all(self) -> list[str]:
@@ -35,6 +37,7 @@ class Interests:
     def begin(self, asked: str) -> None:
         """A subscribe was sent: it may be so from now on."""
         self._asked.setdefault(asked, False)
+        self.gone.discard(asked)
 
     def confirmed(self, asked: str) -> None:
         """It is so."""
@@ -45,9 +48,17 @@ class Interests:
         if asked in self._asked:
             self._asked[asked] = False
 
-    def ended(self, asked: str) -> None:
-        """It is not so any more."""
+    def doubt_all(self) -> None:
+        """The server went back in time: what it was told since is not so any more."""
+        self._asked = dict.fromkeys(self._asked, False)
+
+    def ended(self, asked: str, *, surely: bool) -> None:
+        """It is not so any more; `surely`: and its client knows which one it was."""
         self._asked.pop(asked, None)
+        if not surely:
+            self._murky.add(asked)
+        if asked not in self._murky:
+            self.gone.add(asked)
 
     def held(self, topic: str, *, beside: str, surely: bool) -> bool:
         """Whether something else that was asked for stands for the topic: surely, or maybe."""

@@ -162,6 +162,8 @@ class ServerLives:
         code = error.errno if isinstance(error, OSError) else None
         if code == errno.EIO:
             self._tell("sync failed")
+        elif self._has_no_reserve and getattr(error, "code", "") == "storage_full":
+            self._tell("no room to start")  # nor to note what a person agreed to go on without
         elif code == errno.ENOSPC and (opening or self._has_no_reserve):
             self._tell("no room to start")  # it waits for room, and loses nothing
         else:

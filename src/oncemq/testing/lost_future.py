@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from oncemq.core.audit.facts import Joined, Opened
+import msgspec
+
+from oncemq.core.audit.facts import Joined, Left, Opened
 from oncemq.core.audit.findings import Finding
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class WentBack:
     generation: int
     ends: dict[str, int]  # of each topic
     subscriptions: dict[tuple[str, str], int]  # by client and topic
+    patterns: set[tuple[str, str]]  # by client
     holes: list[tuple[str, int, int]]
     puts: set[int]  # numbers of puts that were stored, and are not any more
 
@@ -44,6 +47,7 @@ class LostFuture:
 
     def __init__(self, history: "History") -> None:
         self.went_back: WentBack | None = None
+        self.clients: list[SimulatedClient] = []  # of the world
         self._history = history
         self._let_in: set[str] = set()  # clients that the server has let in since
         self._accepted: set[str] = set()  # those for whom a person accepted the loss since
@@ -54,6 +58,8 @@ class LostFuture:
         self.went_back = back
         self._let_in.clear()
         self._accepted.clear()
+        for client in self.clients:  # before it is let in: it may leave what holds a topic
+            client.interests.doubt_all()
 
     def accept(self, client: str, *, parted: bool) -> None:
         """A person accepted what the server lost of what a client knows."""
@@ -68,7 +74,8 @@ class LostFuture:
         back = self.went_back
         if back is None or (story.answered or 0) > back.moment:
             return story
-        unwanted = story.stored is False and story.begun > back.since
+        # Told since then: who was not there may have left in the future that was lost.
+        unwanted = story.stored is False and (story.answered or 0) > back.since
         stored = story.answered is None and story.number in self._gone  # and nobody heard of it
         if not unwanted and not stored and not self.has_lost(story):
             return story
@@ -95,8 +102,16 @@ class LostFuture:
         if isinstance(seen, Joined):
             there = back.subscriptions.get((seen.client, seen.topic)) == seen.subscription
             return there or not back.since < seen.moment <= back.moment
+        if isinstance(seen, Left):  # it is there again, if it was there then
+            return not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
         return generation == back.generation or self._is_kept(cast("Given", seen))
+
+    def joined(self, seen: "Seen") -> "Seen":
+        """What a pattern makes after the log went back may have a lower number than the pattern."""
+        if self.went_back is None or not isinstance(seen, Joined):
+            return seen
+        return msgspec.structs.replace(seen, above=0)
 
     def _was_overtaken(self, opened: Opened, back: WentBack) -> bool:
         """Whether it learned of its epoch when another process had a higher one already.
@@ -163,6 +178,10 @@ class LostFuture:
             return
         self._let_in.add(client.name)
         accepted = client.name in self._accepted
+        for pattern in sorted(client.interests.gone):
+            if not accepted and (client.name, pattern) in back.patterns:
+                again = f"which had left {pattern!r}: it is there again"
+                self._history.trouble(f"went on: {client.name}, {again}")
         for topic, (subscription, cursor) in client.journal.cursors().items():
             theirs = back.subscriptions.get((client.name, topic))
             if not accepted and theirs == subscription and cursor > back.ends[topic]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from oncemq.client import memory_journal
 from oncemq.client.endings import Ended
 from oncemq.client.journal_schema import CLAIMS_KEPT
+from oncemq.client.memory_journal import without
 from oncemq.core.client_requests import Grant
 from oncemq.core.greeting import LogSeen
 from oncemq.core.names import Epoch, Offset, SubscriptionId
@@ -50,8 +51,8 @@ class MemoryJournal(memory_journal.MemoryJournal):
         for each in again:
             if each.cursor != NO_OFFSET:  # of a pattern there is none
                 self._cursors[each.topic] = each.subscription_id, each.cursor
-            self._ended = _without(each.subscription_id, self._ended)
-            self._untaken = _without(each.subscription_id, self._untaken)
+            self._ended = without(each.subscription_id, self._ended)
+            self._untaken = without(each.subscription_id, self._untaken)
         self._sync()
         self.know(log)
 
@@ -61,9 +62,10 @@ class MemoryJournal(memory_journal.MemoryJournal):
         moved: Iterable[tuple[str, SubscriptionId, Offset]],
         *,
         synced: bool = True,
+        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
     ) -> None:
         """Move cursors, all or none; only for the client that is current."""
-        super().settle(client_epoch, moved, synced=synced)
+        super().settle(client_epoch, moved, synced=synced, ended=ended)
         if synced:
             self._sync()
 
@@ -91,7 +93,3 @@ class MemoryJournal(memory_journal.MemoryJournal):
         other._grants = self._grants
         other._sync()
         return other
-
-
-def _without(subscription_id: SubscriptionId, ended: tuple[Settled, ...]) -> tuple[Settled, ...]:
-    return tuple(each for each in ended if each.subscription_id != subscription_id)

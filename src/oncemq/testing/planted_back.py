@@ -4,16 +4,18 @@ from typing import Any
 
 import msgspec
 
-from oncemq.client import accepting
+from oncemq.client import accepting, verbs
 from oncemq.client.arrival import Arrival
 from oncemq.client.engine import Engine
 from oncemq.client.lost import Lost
+from oncemq.client.memory_journal import MemoryJournal
 from oncemq.client.outflow import Outflow
 from oncemq.client.transactions import Transactions
 from oncemq.core import comparing
 from oncemq.core.client_replies import LostCursor
 from oncemq.core.exchanges import Exchanges
 from oncemq.core.inbox import Inbox
+from oncemq.core.names import NO_SUBSCRIPTION
 from oncemq.storage import restore
 from oncemq.storage.layout import replace_file
 from oncemq.testing.planting import instead
@@ -58,6 +60,24 @@ def _keeps_its_cursor_when_a_loss_is_accepted(original: Any) -> Any:
         return None if original(lost) is None else lost.known
 
     return goes_on_at
+
+
+@instead(verbs, "_ended", "back and wild")
+def _does_not_note_which_pattern_it_ended(original: Any) -> Any:
+    def ended(engine: Any, topic: str, reply: Any) -> list[tuple[str, Any]]:
+        return [(name, NO_SUBSCRIPTION) for name, _ in original(engine, topic, reply)]
+
+    return ended
+
+
+@instead(MemoryJournal, "settle", "back and wild")
+def _forgets_a_cursor_that_another_one_replaces(original: Any) -> Any:
+    def settle(self: MemoryJournal, client_epoch: Any, moved: Any, **options: Any) -> None:
+        ended = vars(self)["_ended"]
+        original(self, client_epoch, moved, **options)
+        vars(self)["_ended"] = ended
+
+    return settle
 
 
 @instead(Engine, "meet", "back")

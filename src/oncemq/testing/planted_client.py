@@ -121,7 +121,7 @@ def _ignores_its_cursors(_: Any) -> Any:
 @instead(Engine, "settle")
 def _hands_out_before_recording(_: Any) -> Any:
     def settle(self: Any, messages: Any, **options: Any) -> None:
-        self.subscriber.settle(messages)
+        self.subscriber.move(self.subscriber.moves(messages))
 
     return settle
 

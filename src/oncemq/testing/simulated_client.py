@@ -59,6 +59,7 @@ class Process:
     ) -> None:
         world.processes += 1
         self.number = client.newest = world.processes
+        self._abreast = not all(each._opened for each in client.live())  # another is not let in yet
         self.client = client
         self.dead = False
         self.failure: OnceMQError | None = None
@@ -361,7 +362,7 @@ class Process:
             self.failure = engine.failure
             self.world.tell(f"client {engine.failure.code}")
             newest = self.number == self.client.newest
-            overtaken = self.history.back.may_be_overtaken(self.client.name)
+            overtaken = self._abreast or self.history.back.may_be_overtaken(self.client.name)
             if engine.failure.code == "fenced" and newest and not overtaken:
                 self.history.trouble(f"fenced: {self.client.name}, though nothing newer began")
             if engine.failure.code == "history_lost":

@@ -63,8 +63,9 @@ def _unsubscribe(process: "Process", asked: str) -> Work[None]:
     begun = process.moment()
     seen.extend(saw.Leaving(name, topic, begun) for topic in topics)
     interests.doubt(asked)
-    yield from carry_out(verbs.unsubscribe(process.engine, asked))
-    interests.ended(asked)
+    known = asked in process.engine.subscriber.patterns
+    ended = yield from carry_out(verbs.unsubscribe(process.engine, asked))
+    interests.ended(asked, surely=ended or known)
     if by_pattern:
         process.world.tell("pattern left")
     done = process.moment()

@@ -16,7 +16,7 @@ from oncemq.server import housekeeping
 from oncemq.storage.log import LogOptions
 from oncemq.testing import history as saw
 from oncemq.testing.acceptance import Person
-from oncemq.testing.cast import MORTAL, Cast, Step
+from oncemq.testing.cast import Cast, Step
 from oncemq.testing.clock import MICROSECOND, MILLISECOND, Clock, stream
 from oncemq.testing.deals import DEALS, Deals
 from oncemq.testing.fake_database import FakeDatabase
@@ -103,7 +103,7 @@ class Simulation:
         self.world.clients = list(self.clients)
         self.world.is_steady = not cast.has("clock_jump")
         self.deals = Deals(self.clients, cast.topics, self.history)
-        self.history.lives.mortal.update({MORTAL} & set(cast.wild_topics))
+        self.history.lives.mortal.update(cast.mortal_topics)
         self._deeds: dict[str, Callable[[Step, SimulatedClient], None]] = {
             "put": self._put,
             "get": self._get,
@@ -130,6 +130,7 @@ class Simulation:
     def _can_go_back(self, options: Options) -> None:
         self.person = Person(self.start, stream(options.seed, "person"))
         if options.back:
+            self.history.back.clients += self.clients.values()
             self.clients[self.person.client.name] = self.person.client
             self.world.lost_history = self.person.told
         if options.back or any(step.do == "lose_machine" for step in self.schedule.steps):

@@ -43,7 +43,7 @@ def wild_deeds(cast: Cast, draw: Random) -> Iterator[Step]:
             yield _get(cast, draw, at)
         elif kind < 0.95:
             yield from _move(cast, draw, at)
-        else:
+        elif cast.mortal_topics:
             yield from _delete(cast, draw, at)
 
 
@@ -84,7 +84,8 @@ def _put(cast: Cast, draw: Random, at: int, topic: str, number: int) -> Step:
         "count": draw.choice((1, 1, 3)),
         "size": draw.randrange(8, cast.options.size_max),
     }
-    if draw.random() < 0.15 and topic != MORTAL:  # a topic may be made by a commit, or under a key
+    alone = topic == MORTAL or cast.options.back  # nor does a commit of a lost future
+    if draw.random() < 0.15 and not alone:  # a topic may be made by a commit, or under a key
         args["number"] = number * 10
         do = draw.choice(("stage", "keyed"))
         more: dict[str, Value] = {"owner": "wild", "commit": number} if do == "stage" else {}

@@ -42,7 +42,7 @@ class Ear:
 
     def hand_out(self, limit: int = 100) -> list[int]:
         taken = self.live.take(limit)
-        self.subscriber.settle(taken)
+        self.subscriber.move(self.subscriber.moves(taken))
         return [note.offset for note in taken]
 
 
