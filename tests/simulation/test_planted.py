@@ -76,7 +76,7 @@ CAUGHT_BY = {
     "does_not_note_which_pattern_it_ended": 958,
     "forgets_a_cursor_that_another_one_replaces": 318,
     "hands_out_what_it_fetched_before_the_server_went_back": 68,
-    "takes_an_answer_to_its_older_epoch_for_its_own": 948,
+    "takes_an_answer_to_its_older_epoch_for_its_own": 4388,
     "takes_another_branch_of_history_for_its_own": 908,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,

@@ -59,7 +59,8 @@ class Process:
     ) -> None:
         world.processes += 1
         self.number = client.newest = world.processes
-        self._abreast = not all(each._opened for each in client.live())  # another is not let in yet
+        # Another one is not let in yet: of these two, either may be the first.
+        self._abreast = any(not each.dead and not each._opened for each in client.processes)
         self.client = client
         self.dead = False
         self.failure: OnceMQError | None = None
