@@ -10,7 +10,7 @@ from tests.integration.conftest import Connect
 
 from oncemq import Client, Unreachable
 from oncemq.core.client_requests import Compare, ForgetClient, ListClients
-from oncemq.core.names import ClientId, Epoch, Generation, Offset, ProducerId, Sequence
+from oncemq.core.names import STAGE_NAME, ClientId, Epoch, Generation, Offset, ProducerId, Sequence
 from oncemq.core.records import Retention
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
@@ -39,7 +39,6 @@ from oncemq.core.requests import (
     Unsubscribe,
     Watch,
 )
-from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.wire import batch, codec
 
 

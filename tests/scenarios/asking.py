@@ -12,6 +12,7 @@ import msgspec
 
 from oncemq.core.client_requests import Commits, Compare, ForgetClient, ListClients, Numbers
 from oncemq.core.names import (
+    STAGE_NAME,
     ClientId,
     Epoch,
     Generation,
@@ -53,7 +54,6 @@ from oncemq.core.requests import (
     Unsubscribe,
     Watch,
 )
-from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.step import Deliver
 from oncemq.wire import batch
 

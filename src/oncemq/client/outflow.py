@@ -20,10 +20,10 @@ from oncemq.client.unseen import Unseen
 from oncemq.client.unsent import parcel_of, sign, unsent
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.core.names import ANONYMOUS_EPOCH, Micros, ProducerId, TopicId
-from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Lane, Parcel, Publisher
 from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Reply, Resumed
 from oncemq.core.requests import Put, Request, Resume
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX
 from oncemq.core.step import Body
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
 from oncemq.wire import batch
@@ -144,7 +144,7 @@ class Outflow:
         """Seal what was gathered where there is room on the way, and begin the exchanges."""
         for topic, gathering in list(self._gatherings.items()):
             lane = self._publisher.lane(topic)
-            if gathering.full or len(lane.parcels) < RECENT_MAX // 2:
+            if gathering.full or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
                 self._seal(topic)
         if self._engine.now() >= self._try_again_at:
             self._publisher.try_again()

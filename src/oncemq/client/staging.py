@@ -12,11 +12,10 @@ import msgspec
 
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Until
-from oncemq.core.names import ANONYMOUS_EPOCH, ProducerId
+from oncemq.core.names import ANONYMOUS_EPOCH, STAGE_NAME, ProducerId
 from oncemq.core.names import Sequence as Number
 from oncemq.core.replies import Refused, Reply, Staged
 from oncemq.core.requests import DropStage, Request, StagePut
-from oncemq.core.stages import NAME
 from oncemq.core.step import Body
 from oncemq.errors import OnceMQError
 from oncemq.wire import batch
@@ -50,7 +49,7 @@ class StageLine:
     def put(self, count: int, columns: int, body: Body) -> None:
         """Send a batch; `flows` and `idle` say what became of it."""
         first = self.count + 1
-        checksum = batch.checksum(body, batch.seed(NAME, self.name, first, count))
+        checksum = batch.checksum(body, batch.seed(STAGE_NAME, self.name, first, count))
         engine, name = self._engine, self.name
         self.count += count
         self.bytes += len(body)

@@ -23,6 +23,7 @@ NAME_BYTES_MAX = 255
 PRODUCER_BYTES = 16
 ANONYMOUS = "_anonymous-"  # prefix of client ids that live as long as their process
 ANONYMOUS_EPOCH = Epoch(0)
+STAGE_NAME = ""  # what the checksums of a stage's batches begin with; no topic has this name
 NO_SUBSCRIPTION = SubscriptionId(0)  # none has this number
 PIPELINES = "_pipelines"  # the status topic of Spark's pipelines
 SYSTEM_TOPICS = frozenset({PIPELINES})  # that clients may create, by these names and no others

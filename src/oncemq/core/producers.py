@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncemq.core.names import Micros, Offset, Sequence
-
-RECENT_MAX = 8  # receipts kept word for word; a client has no more puts under way on a topic
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX
 
 
 class Recent(NamedTuple):
@@ -35,7 +34,7 @@ class Producer:
         """Remember a put that the log holds."""
         self.last_sequence = Sequence(recent.first_sequence + recent.messages - 1)
         self.seen_before, self.seen = self.seen, now
-        self.recent = (*self.recent[1 - RECENT_MAX :], recent)
+        self.recent = (*self.recent[1 - PUTS_UNDER_WAY_MAX :], recent)
 
 
 class New(NamedTuple):

@@ -1,7 +1,7 @@
 """The publisher's side of exactly-once: numbers, order, what is under way, what comes back.
 
 Laws: a topic's puts leave in the order they were given and keep their numbers through every
-retry; no more than RECENT_MAX are under way on a topic, so the server still knows each
+retry; no more than PUTS_UNDER_WAY_MAX are under way on a topic, so the server still knows each
 receipt word for word; numbers change only after the server said it never saw them, and never
 silently when it lacks some that it had given receipts for (`missing`). Numbers
 that come from a disk are used only after the server said where they stand: the disk may be a copy.
@@ -18,8 +18,8 @@ from typing import Any
 
 from oncemq.core.client_requests import Numbers as Known
 from oncemq.core.names import Micros, ProducerId, Sequence, TopicId
-from oncemq.core.producers import RECENT_MAX
 from oncemq.core.replies import PutAccepted, Refused, Resumed
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX
 from oncemq.core.step import Body
 
 AGAIN = frozenset({"topic_changed", "sequence_gap", "outdated"})  # ask where we stand, renumber
@@ -193,7 +193,7 @@ class Publisher:
         for parcel in lane.parcels:
             if parcel.token:
                 under_way += 1
-            elif under_way >= RECENT_MAX:
+            elif under_way >= PUTS_UNDER_WAY_MAX:
                 return
             elif under_way and parcel.producer != lane.parcels[0].producer:
                 return  # another producer's numbers: order holds only once the others are in

@@ -4,6 +4,9 @@ import msgspec
 
 from oncemq.core.replies import Limits
 
+# Receipts kept word for word, and puts that a client has under way on one topic.
+PUTS_UNDER_WAY_MAX = 8
+
 
 class Rules(msgspec.Struct, frozen=True):
     """What a server takes at most; over a limit comes a clear refusal."""

@@ -17,6 +17,7 @@ from oncemq.core.keys import AboutKeys, AllKeys
 from oncemq.core.leases import Leases
 from oncemq.core.names import (
     ANONYMOUS_EPOCH,
+    STAGE_NAME,
     ClientId,
     Generation,
     Micros,
@@ -64,7 +65,6 @@ from oncemq.core.records import (
     TopicTrimmed,
 )
 from oncemq.core.replies import NO_OFFSET
-from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.stages import Stages
 from oncemq.core.topic import Subscription, Topic, made
 

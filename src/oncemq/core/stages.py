@@ -26,7 +26,6 @@ from oncemq.core.producers import Producer, Recent
 from oncemq.core.records import MessagesLost, MessagesStaged
 from oncemq.core.replies import NO_OFFSET
 
-NAME = ""  # what the checksums of a stage's batches begin with; no topic has this name
 MARKS_MAX = 64  # parts remembered of one topic and stage; of more, every second, fourth …
 RELEASED_A_SWEEP = 1_000
 

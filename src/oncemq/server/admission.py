@@ -7,7 +7,7 @@ from typing import Protocol, get_origin
 
 import msgspec
 
-from oncemq.core.names import Micros
+from oncemq.core.names import STAGE_NAME, Micros
 from oncemq.core.replies import Refused
 from oncemq.core.requests import (
     REQUESTS,
@@ -33,7 +33,6 @@ from oncemq.core.requests import (
 )
 from oncemq.core.rules import Rules
 from oncemq.core.shard import Shard
-from oncemq.core.stages import NAME as STAGE_NAME
 from oncemq.core.step import Body
 from oncemq.wire import batch
 

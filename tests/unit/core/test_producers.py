@@ -4,7 +4,6 @@ import pytest
 
 from oncemq.core.names import Micros, Offset, Sequence
 from oncemq.core.producers import (
-    RECENT_MAX,
     Conflict,
     Duplicate,
     Gap,
@@ -13,6 +12,7 @@ from oncemq.core.producers import (
     Recent,
     judge,
 )
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX
 
 
 def recent(first: int, count: int, checksum: int = 1) -> Recent:
@@ -28,7 +28,7 @@ def producer(*puts: Recent) -> Producer:
 
 def full() -> Producer:
     """Has put 2 messages at a time, once more than it keeps receipts of."""
-    return producer(*(recent(1 + 2 * n, 2) for n in range(RECENT_MAX + 1)))
+    return producer(*(recent(1 + 2 * n, 2) for n in range(PUTS_UNDER_WAY_MAX + 1)))
 
 
 TWO_PUTS = producer(recent(1, 3), recent(4, 2))  # sequences 1 to 3, then 4 and 5
@@ -65,5 +65,5 @@ def test_a_put_is_judged_by_its_sequence(known, first, count, checksum, verdict)
 
 def test_only_so_many_receipts_are_kept() -> None:
     known = full()
-    assert len(known.recent) == RECENT_MAX
-    assert known.last_sequence == 2 * (RECENT_MAX + 1)
+    assert len(known.recent) == PUTS_UNDER_WAY_MAX
+    assert known.last_sequence == 2 * (PUTS_UNDER_WAY_MAX + 1)

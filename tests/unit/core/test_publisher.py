@@ -1,9 +1,9 @@
 """The publisher's side: numbers kept through retries, order, and renumbering when told to."""
 
 from oncemq.core.names import Offset, ProducerId, Sequence, TopicId
-from oncemq.core.producers import RECENT_MAX
 from oncemq.core.publisher import Numbers, Parcel, Publisher
 from oncemq.core.replies import PutAccepted, Refused, Resumed
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX
 
 MINE, GUEST = ProducerId(b"m" * 16), ProducerId(b"g" * 16)
 ID, OTHER = TopicId(1), TopicId(2)
@@ -70,12 +70,12 @@ def test_each_topic_and_each_producer_is_numbered_apart() -> None:
 
 
 def test_no_more_are_under_way_than_the_server_keeps_receipts_of() -> None:
-    parcels = [parcel() for _ in range(RECENT_MAX + 2)]
+    parcels = [parcel() for _ in range(PUTS_UNDER_WAY_MAX + 2)]
     office = Office(*parcels)
-    assert office.send() == list(range(1, RECENT_MAX + 1))
+    assert office.send() == list(range(1, PUTS_UNDER_WAY_MAX + 1))
     assert office.send() == []
     office.accept(parcels[0])
-    assert office.send() == [RECENT_MAX + 1]
+    assert office.send() == [PUTS_UNDER_WAY_MAX + 1]
 
 
 def test_a_number_is_kept_through_every_retry() -> None:

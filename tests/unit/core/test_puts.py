@@ -8,7 +8,6 @@ from msgspec import structs
 
 from oncemq.core import snapshot
 from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.producers import RECENT_MAX
 from oncemq.core.records import (
     MessagesDiscarded,
     MessagesStored,
@@ -25,7 +24,7 @@ from oncemq.core.requests import (
     Resume,
     ShowTopic,
 )
-from oncemq.core.rules import Rules
+from oncemq.core.rules import PUTS_UNDER_WAY_MAX, Rules
 from oncemq.core.shard import Shard
 from oncemq.core.step import Write
 
@@ -175,7 +174,7 @@ def test_a_put_lost_by_a_crash_before_its_sync_is_new_when_repeated(desk) -> Non
 
 def test_a_repeat_older_than_the_kept_receipts_is_absorbed_without_its_offset(desk) -> None:
     desk.subscription("orders")
-    for number in range(RECENT_MAX + 1):
+    for number in range(PUTS_UNDER_WAY_MAX + 1):
         desk.put("orders", b"%d" % number)
     step = desk.step(*desk.putting("orders", b"0", first=1))
     assert step.writes == []
