@@ -49,7 +49,7 @@ demo-declarative: $(READY) ## the same source and sink in a Spark Declarative Pi
 	@$(BIN)/python examples/spark/declarative/demo.py
 
 test: $(READY) ## run every test
-	@$(BIN)/python -m oncemq.testing.proof make test
+	@$(BIN)/python -m simulator.proof make test
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 check: lint ## lint, and the fast tests
@@ -62,7 +62,7 @@ lint: $(READY) ## lint, format, types, staircase
 	@$(BIN)/lint-imports --no-logo
 
 sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without SEED, fresh ones for MINUTES (5)
-	@$(BIN)/python -m oncemq.testing.campaign $(if $(SEED),$(SEED),fresh $(MINUTES))
+	@$(BIN)/python -m simulator.campaign $(if $(SEED),$(SEED),fresh $(MINUTES))
 
 soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -74,7 +74,7 @@ soak-pipelines: $(READY) ## archives and replays, killed before every step they 
 	@ONCEMQ_EVERY_STEP=1 $(BIN)/pytest -q -x -k any_step tests/spark/test_archive.py tests/spark/test_replay.py tests/spark/test_archive_delta.py || exit 6
 
 spark-cluster: $(READY) ## a Spark master and two workers on this machine, until Ctrl-C
-	@$(BIN)/python -m oncemq.spark.cluster
+	@$(BIN)/python -m oncemq.spark.runtime.cluster
 
 models: $(READY) ## check the Spin models, clean and with each planted bug (apt install spin gcc)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models
@@ -83,10 +83,10 @@ fuzz: $(READY) build/atheris/.ready ## fuzz each TARGET (all of them) for SECOND
 	@PYTHONPATH=build/atheris $(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(KEEP),--keep) $(TARGET)
 
 card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
-	@$(BIN)/python -m oncemq.testing.card
+	@$(BIN)/python -m simulator.reliability_card
 
-bench: $(READY) ## measure this machine
-	@$(BIN)/once bench --all --aims
+bench: $(READY) ## measure this machine, all of it, or only PART (put, get, latency, push …)
+	@$(BIN)/python -m benchmarks $(if $(PART),$(PART),--all) --aims
 
 bench-spark: $(READY) ## Spark beside its own limits and Kafka (through Maven); QUICK=1 for a short one
 	@$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)

@@ -21,9 +21,9 @@ from typing import Any
 
 from oncemq import Client
 from oncemq.assembly import Server
-from oncemq.core.records import Retention
-from oncemq.core.rules import Rules
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.records import Retention
+from oncemq.storage.log.log import LogOptions
 
 SECONDS = 2.0
 SIZE = 100
@@ -87,7 +87,7 @@ def main(side: str, what: str, batch: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         if side == "server":
             server = Server(
-                Path(directory), "tcp://127.0.0.1:*", rules=Rules(), options=LogOptions()
+                Path(directory), "tcp://127.0.0.1:*", rules=ServerLimits(), options=LogOptions()
             )
             command = [sys.executable, __file__, "load", what, str(batch), server.address]
 

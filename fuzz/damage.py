@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from oncemq.client.outbox import Slot
-from oncemq.client.unsent import Unsent
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
+from oncemq.client.state.outbox import Slot
+from oncemq.client.state.unsent import Unsent
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import CursorMoved, MessagesStored, Record, Run
+from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.disk import Buffer
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.planning import Live
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import open_log
 from oncemq.wire import batch
 
 PRODUCER = ProducerId(b"p" * 16)
@@ -249,7 +249,7 @@ def make_log(kind: int) -> Made:
         if kind and step in (7, 9):
             made.checkpoint(log)
     if kind == 2:
-        job = log.plan(lambda topic_id: Live(f"t{topic_id}", 2))
+        job = log.plan(lambda topic_id: LiveShare(f"t{topic_id}", 2))
         assert job is not None
         job.run()
         log.complete(job)

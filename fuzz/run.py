@@ -44,7 +44,7 @@ def main() -> int:
 
 def fuzz(name: str, seconds: int, chosen: str) -> int:
     """Run one target for so long; 1 when it found something."""
-    from oncemq.testing import proof  # not at the top: the child imports oncemq instrumented
+    from simulator import proof  # not at the top: the child imports oncemq instrumented
 
     folder = WORK / name
     unpack(name, folder)

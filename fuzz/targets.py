@@ -13,18 +13,18 @@ from pathlib import Path
 from damage import Copied, Feed, Made, damage, make_log, make_outbox
 
 from oncemq import config
-from oncemq.client.outbox import Slot
-from oncemq.client.unsent import Unsent
-from oncemq.core.names import ClientId, Offset, TopicId
-from oncemq.core.records import CursorMoved, Marked, Record
-from oncemq.core.replies import REPLIES
-from oncemq.core.requests import REQUESTS
+from oncemq.client.state.outbox import Slot
+from oncemq.client.state.unsent import Unsent
 from oncemq.errors import ConfigError, Corrupt, StorageRefused
-from oncemq.storage.framing import encode, first_frame_after, frame_key
-from oncemq.storage.log import Log
-from oncemq.storage.recovery import Opened, open_log
-from oncemq.storage.segment import HEADER_BYTES, read_header
-from oncemq.storage.verify import verify
+from oncemq.protocol.names import ClientId, Offset, TopicId
+from oncemq.protocol.records import CursorMoved, Marked, Record
+from oncemq.protocol.replies import REPLIES
+from oncemq.protocol.requests import REQUESTS
+from oncemq.storage.log.log import Log
+from oncemq.storage.log.recovery import OpenedLog, open_log
+from oncemq.storage.segments.framing import encode, first_frame_after, frame_key
+from oncemq.storage.segments.segment import HEADER_BYTES, read_header
+from oncemq.storage.segments.verify import verify
 from oncemq.wire import batch, codec
 
 
@@ -131,11 +131,11 @@ def _log(kind: int) -> Made:
     return make_log(kind)
 
 
-def _open(disk: Copied) -> Opened:
+def _open(disk: Copied) -> OpenedLog:
     return open_log(disk, "/data", Made.OPTIONS, random_bytes=lambda size: b"\7" * size)
 
 
-def _replayed(opened: Opened) -> list[tuple[int, Record]]:
+def _replayed(opened: OpenedLog) -> list[tuple[int, Record]]:
     """What state is rebuilt from; refused with a typed error where a record cannot be read."""
     try:
         return list(opened.replay)
@@ -150,7 +150,7 @@ def _commit(log: Log) -> None:
     log.finished(group)
 
 
-def _check(opened: Opened, made: Made) -> None:
+def _check(opened: OpenedLog, made: Made) -> None:
     replayed = _replayed(opened)
     for (serial, record), (before, _) in zip(replayed[1:], replayed, strict=False):
         assert serial == before + 1, f"{record} after {before}"

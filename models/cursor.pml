@@ -1,10 +1,10 @@
 /* A subscription's cursor: gets with read-ahead, put-backs, crashes, resubscribing, a twin.
  *
  * Shows (G4 G6): each subscription gives each message once, in order, none left out. Of
- * core/subscriber, core/delivery, client/journal, client/verbs; invariant 9. A message counts as
+ * session/subscriber, broker/gets, client/state/journal, client/verbs/messages; invariant 9. A message counts as
  * given when the cursor on the client's disk passes it. Both subscriptions begin at offset 0.
  *
- * BUG_FORGET_UNFENCED was once shipped in client/journal.forget: a client that was fenced after its
+ * BUG_FORGET_UNFENCED was once shipped in client/state/journal.forget: a client that was fenced after its
  * unsubscribe deleted the cursor of the twin that had subscribed again since.
  */
 #define N 2       /* messages, offsets 0 and 1 */
@@ -15,7 +15,7 @@ byte subscription = 1, cursor, epoch; /* the server; subscription 0: there is no
 byte journal_subscription, journal_cursor, journal_epoch; /* the client's disk */
 byte made = 1, starts;
 
-inline came() { /* core/subscriber.came */
+inline came() { /* session/subscriber.came */
   if
 #ifndef BUG_STALE_FETCH
   :: asked != CURSOR && asked != ahead -> skip /* put back since */

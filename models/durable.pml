@@ -1,7 +1,7 @@
 /* What is durable when: kills, power cuts, failed syncs, retries, a reader.
  *
  * Shows (G1 G9): what was acknowledged, first or as a duplicate, and what a reader was shown is
- * never lost. Of core/scribe.answer, core/delivery.synced, storage/writer, storage/recovery
+ * never lost. Of broker/recorder.answer, broker/gets.synced, storage/log/writer, storage/log/recovery
  * ("recovered is not durable"). One record after the other; a kill loses memory, a power cut the
  * page cache too. A failed sync leaves pages that count as clean but are not on the disk.
  */

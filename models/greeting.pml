@@ -2,14 +2,14 @@
  *
  * Shows: two starts never hold one epoch; whatever crashed, the next start is let in; and a start
  * is called stale, or fenced, only when another claim was granted while it was asking. Of
- * core/greeting, core/clients, client/arrival, client/journal.
+ * session/handshake, broker/state/clients, client/engine/handshake, client/state/journal.
  * Nonces are numbered in the order of their claims; nonce 0 is a client with another state, which
  * was perhaps granted an epoch before. The network keeps every hello for good. A hello with no
  * epoch is "taken" where one was granted: who was never let in claims anew, over that epoch.
  *
- * Once shipped: BUG_ZERO_IS_FRESH (core/clients.judge let a hello with epoch 0 in over any grant),
- * BUG_READ_IN_PARTS (client/state.greeting took three transactions), BUG_OWN_CLAIM_NOT_TRIED
- * (core/greeting.refused gave up before it, though a twin may have asked about it).
+ * Once shipped: BUG_ZERO_IS_FRESH (broker/state/clients.judge let a hello with epoch 0 in over any grant),
+ * BUG_READ_IN_PARTS (client/state/state.greeting took three transactions), BUG_OWN_CLAIM_NOT_TRIED
+ * (session/handshake.refused gave up before it, though a twin may have asked about it).
  */
 #define STARTS 4 /* claims */
 #define BIT(n) (1 << (n))
@@ -25,7 +25,7 @@ bool overtaken[2];               /* ... whether another claim was granted since 
 /* Whoever starts now is not called stale: it has no epoch yet, the newest is recorded, or its claim. */
 #define RECOVERABLE (!epoch_disk || granted == epoch_disk || (claims_disk & BIT(nonce)))
 
-inline judge(n, with) { /* core/clients.judge; `grant` is 0 when it is refused, or taken */
+inline judge(n, with) { /* broker/state/clients.judge; `grant` is 0 when it is refused, or taken */
   if
   :: granted && nonce == n -> grant = granted
 #ifdef BUG_ZERO_IS_FRESH
@@ -53,7 +53,7 @@ inline say() { /* hello, with the newest claim that is not cleared up */
   sent[asked] = sent[asked] | BIT(last)
 }
 
-inline claims() { /* client/state.greeting: what stands there is read, the claim written, at once */
+inline claims() { /* client/state/state.greeting: what stands there is read, the claim written, at once */
   starts++; claim = starts; own[me] = claim;
 #ifndef BUG_CLAIM_NOT_RECORDED
   claims_disk = claims_disk | BIT(claim)

@@ -1,8 +1,8 @@
 /* A publisher with an outbox, a server with a log, a network that loses, doubles and delays.
  *
  * Shows (G1 G2 G3): nothing is stored twice, out of order or with a gap, nothing acknowledged is
- * lost, and a number never stands for two messages. Of core/publisher, core/producers,
- * client/outbox; invariants 2, 6 and 9. The network keeps every put for good: each may arrive at
+ * lost, and a number never stands for two messages. Of session/publisher, broker/state/producers,
+ * client/state/outbox; invariants 2, 6 and 9. The network keeps every put for good: each may arrive at
  * any time, any number of times. Numbers do not change here; renumber.pml is about that.
  */
 #define N 3      /* messages */

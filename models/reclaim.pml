@@ -2,7 +2,7 @@
  *
  * Shows (G4 G9): whatever crash and whatever one damaged checkpoint, recovery finds a state to
  * begin from, every record after it, and every message that the recovered cursor has not passed.
- * Of storage/checkpoint, storage/compaction, server/housekeeping; invariant 7. One segment a
+ * Of storage/log/checkpoint, storage/compaction/compaction, server/housekeeping; invariant 7. One segment a
  * record: serials 1 to 3 are messages, serials 4 to 6 are moves of the cursor past each of them.
  */
 #define MESSAGES 3

@@ -1,8 +1,8 @@
 /* A put that is refused for good, the ones behind it that get its numbers, and late copies.
  *
  * Shows (G2, "what a put's answers mean"): nothing is stored twice under two numbers, and what the
- * publisher was told is not stored never is. Of core/publisher.refused and resumed, core/permits,
- * core/intake. The network keeps every copy of a put and of a resume for good: each may arrive at
+ * publisher was told is not stored never is. Of session/publisher.refused and resumed, broker/permits,
+ * broker/puts. The network keeps every copy of a put and of a resume for good: each may arrive at
  * any time, any number of times. The server's disk is full now and then, and it forgets permits.
  *
  * BUG_RENUMBER_AT_ONCE was once shipped: the first "storage_full" was final, and the numbers were
@@ -34,7 +34,7 @@ inline send() {
   i = 0
 }
 
-inline renumber() { /* core/publisher.resumed; what is above s was not found */
+inline renumber() { /* session/publisher.resumed; what is above s was not found */
   for (i : 1 .. N) {
     if
     :: number[i] && number[i] <= s -> number[i] = 0 /* stored after all */

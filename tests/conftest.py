@@ -7,6 +7,7 @@ import time
 import hypothesis.core
 import pytest
 from hypothesis import settings
+
 from tests.databases.postgres import postgres
 from tests.turns import in_turns
 

@@ -16,11 +16,11 @@ AREAS = {
     "inbox": ("databases/inbox.py", "databases/statements.py"),
     "relay": ("relay",),
     "sink": (
-        "spark/bodies.py",
-        "spark/publishing.py",
-        "spark/sink_options.py",
-        "spark/staging.py",
-        "spark/writers.py",
+        "spark/sink/arrow_to_batch.py",
+        "spark/sink/publishing.py",
+        "spark/options/writer.py",
+        "spark/sink/staging.py",
+        "spark/sink/writers.py",
     ),
 }
 SYNCS = frozenset({"sync", "sync_directory", "fsync", "fdatasync", "replace_file"})

@@ -5,7 +5,7 @@
     python -m tools.mutate run --all ...      who survives them meets every test that runs its line
     python -m tools.mutate run --syncs        every sync left out, one at a time
     python -m tools.mutate run --thin 3       those on lines that no more than three tests run
-    python -m tools.mutate run --only core/owners.py:116 [--tests tests/unit/core/test_new.py]
+    python -m tools.mutate run --only broker/state/owners.py:116 [--tests tests/unit/test_x.py]
 
 A mutant meets the fast tests that run its line, the quickest first; a line that runs only when
 its module is imported meets the tests that run anything of the file. A test that fails without the

@@ -20,11 +20,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pyspark
+
+import oncemq.spark
 from benchmarks.spark import growth, kafka, reading, writing
 from benchmarks.spark.bare import Ready, Void
 from benchmarks.spark.setting import PARTITIONS, Setting, fill
-
-import oncemq.spark
 from oncemq import Client
 
 ROOT = Path(__file__).resolve().parents[2]

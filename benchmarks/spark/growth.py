@@ -3,9 +3,10 @@
 import time
 from statistics import median
 
+from pyspark.sql import DataFrame
+
 from benchmarks.spark.measure import Way, measured
 from benchmarks.spark.setting import Setting, fill, into_noop
-from pyspark.sql import DataFrame
 
 TASKS = (1, 2, 4, 8)
 TOPICS = (1, 10, 100)

@@ -15,7 +15,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from oncemq.spark.java import java_home
+from oncemq.spark.runtime.java import java_home
 
 SERVER = "4.3.1"
 CLIENTS = "3.9.2"  # what Spark's connector is made with

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
+from pyspark.sql import DataFrame
+
 from benchmarks.spark.bare import SCHEMA
 from benchmarks.spark.measure import Way, measured
 from benchmarks.spark.setting import PARTITIONS, STREAM_BATCHES, Setting, into_noop
-from pyspark.sql import DataFrame
 
 KAFKA_ONE = "Kafka, 1 partition"
 KAFKA_SEVERAL = f"Kafka, {PARTITIONS} partitions"

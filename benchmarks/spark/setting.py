@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.spark.bare import KEY_BYTES, SCHEMA, VALUE_BYTES
-from benchmarks.spark.kafka import Kafka
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from benchmarks.spark.bare import KEY_BYTES, SCHEMA, VALUE_BYTES
+from benchmarks.spark.kafka import Kafka
 from oncemq import Client
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 
 PUT_ROWS = 20_000  # at a time
 PARTITIONS = 4  # of Kafka's topics that have several

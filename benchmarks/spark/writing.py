@@ -4,9 +4,10 @@ Kafka's sink may write a row twice when a task is run again; ours writes it once
 before a disk has anything, unless a topic is told to sync; ours syncs before it answers.
 """
 
+from pyspark.sql import DataFrame
+
 from benchmarks.spark.measure import Way, measured
 from benchmarks.spark.setting import PARTITIONS, STREAM_BATCHES, Setting
-from pyspark.sql import DataFrame
 
 KAFKA = {"Kafka, 1 partition": "into-one", f"Kafka, {PARTITIONS} partitions": "into-several"}
 KAFKA_SYNCED = {"Kafka, 1 partition, synced": "into-synced"}

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from oncemq import Client
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 from oncemq.testing import server
 
 HERE = Path(__file__).parent

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oncemq.apps.app import App
-    from oncemq.client.aio import AsyncClient
-    from oncemq.client.blocking import Client
+    from oncemq.client.aio.client import AsyncClient
+    from oncemq.client.blocking.client import Client
     from oncemq.client.pending import Pending
     from oncemq.client.values import Commit, Message, Receipt, Receipts
-    from oncemq.core.records import Retention
-    from oncemq.core.replies import SubscriptionInfo, TopicInfo, TopicShown
     from oncemq.databases.inbox import inbox_schema
     from oncemq.databases.outbox import outbox
     from oncemq.databases.outbox_schema import outbox_schema
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
         Unreachable,
         Unwanted,
     )
+    from oncemq.protocol.records import Retention
+    from oncemq.protocol.replies import SubscriptionInfo, TopicInfo, TopicShown
     from oncemq.relay.relay import Relay
 
     __version__: str
@@ -88,18 +88,18 @@ __all__ = [
 
 _HOMES = {
     "App": "oncemq.apps.app",
-    "AsyncClient": "oncemq.client.aio",
-    "Client": "oncemq.client.blocking",
+    "AsyncClient": "oncemq.client.aio.client",
+    "Client": "oncemq.client.blocking.client",
     "Commit": "oncemq.client.values",
     "Message": "oncemq.client.values",
     "Pending": "oncemq.client.pending",
     "Receipt": "oncemq.client.values",
     "Receipts": "oncemq.client.values",
     "Relay": "oncemq.relay.relay",
-    "Retention": "oncemq.core.records",
-    "SubscriptionInfo": "oncemq.core.replies",
-    "TopicInfo": "oncemq.core.replies",
-    "TopicShown": "oncemq.core.replies",
+    "Retention": "oncemq.protocol.records",
+    "SubscriptionInfo": "oncemq.protocol.replies",
+    "TopicInfo": "oncemq.protocol.replies",
+    "TopicShown": "oncemq.protocol.replies",
     "inbox_schema": "oncemq.databases.inbox",
     "outbox": "oncemq.databases.outbox",
     "outbox_schema": "oncemq.databases.outbox_schema",

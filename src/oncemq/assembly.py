@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from oncemq.broker.broker import Broker
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
 from oncemq.config import Config
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
 from oncemq.errors import PortInUse, StorageRefused
-from oncemq.server import inventory
+from oncemq.protocol.limits import ServerLimits
+from oncemq.server import completeness
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
@@ -29,11 +29,11 @@ from oncemq.storage.disk import (
     files_for_owner_only,
     others_may_write,
 )
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import Opened, Recovery, open_log
-from oncemq.transport.door import Door
-from oncemq.transport.feed import Feed
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import OpenedLog, Recovery, open_log
+from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.peers import Connections
+from oncemq.transport.router import RouterSocket
 
 PORT_MAX = 65_535
 LOOPBACK = ("tcp://127.", "tcp://[::1]", "tcp://localhost")
@@ -58,11 +58,11 @@ class Server:
         data: Path,
         bind: str,
         *,
-        rules: Rules,
+        rules: ServerLimits,
         options: LogOptions,
         feed: str = "auto",
         disk: LockingDisk | None = None,
-        door: Callable[..., Door] = Door,
+        door: Callable[..., RouterSocket] = RouterSocket,
     ) -> None:
         started = time.monotonic()
         self._spares = Spares()
@@ -75,7 +75,7 @@ class Server:
             opened.log.room.secure()
             shard = self._recover(opened)
             agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
-            missing = inventory.take(shard, opened.log, agreed=agreed)
+            missing = completeness.take(shard, opened.log, agreed=agreed)
             broker = Broker(shard, rules)
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
@@ -103,7 +103,7 @@ class Server:
         self.recovery_seconds = time.monotonic() - started
         self._tell_start(data, opened.report)
 
-    def _recover(self, opened: Opened) -> Shard:
+    def _recover(self, opened: OpenedLog) -> Shard:
         """The state, rebuilt from the checkpoint and the records after it."""
         shard = Shard(opened.log.tag, opened.log.identity)
         for blob in opened.states:
@@ -170,25 +170,25 @@ def _connections_max() -> int:
     return max(1, soft - FILES_KEPT) if soft != resource.RLIM_INFINITY else 1 << 30
 
 
-def _open_feed(feed: str, bind: str, connections: Connections) -> Feed | None:
+def _open_feed(feed: str, bind: str, connections: Connections) -> FeedPublisher | None:
     """The live feed. `auto`: the port after the server's, or one that the system chooses."""
     if feed == "none":
         return None
     if feed != "auto":
-        return Feed(feed, connections)
+        return FeedPublisher(feed, connections)
     scheme, _, place = bind.partition("://")
     if scheme != "tcp":
-        return Feed(f"{bind}.feed", connections)
+        return FeedPublisher(f"{bind}.feed", connections)
     host, _, port = place.rpartition(":")
     if port.isdecimal() and int(port) < PORT_MAX:
         with contextlib.suppress(PortInUse):
-            return Feed(f"tcp://{host}:{int(port) + 1}", connections)
-    return Feed(f"tcp://{host}:*", connections)
+            return FeedPublisher(f"tcp://{host}:{int(port) + 1}", connections)
+    return FeedPublisher(f"tcp://{host}:*", connections)
 
 
 def server_from(config: Config) -> Server:
     """A server as the settings say."""
-    rules = Rules(
+    rules = ServerLimits(
         message_bytes_max=config.message_max,
         batch_bytes_max=config.batch_max,
         idempotency_ms=int(config.idempotency_ttl * 1000),

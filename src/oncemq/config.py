@@ -196,7 +196,7 @@ def _addresses(text: str) -> tuple[str, ...]:
 
 
 def _client_id(text: str) -> str:
-    from oncemq.core.names import is_system, name_fault
+    from oncemq.protocol.names import is_system, name_fault
 
     if fault := name_fault(text, what="client id"):
         raise ConfigError(fault)

@@ -1,5 +1,5 @@
 """Found by Spark by its name: `spark.read.format("oncemq")` works without a word more."""
 
-from oncemq.spark.source import OnceMQDataSource as DefaultSource
+from oncemq.spark.source.source import OnceMQDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

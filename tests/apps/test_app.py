@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.e2e.processes import free_port, until
 
 from oncemq import App, Client, Fenced, Message, Unreachable
 from oncemq.testing import Chaos, server
+from tests.e2e.processes import free_port, until
 
 pytestmark = pytest.mark.usefixtures("oncemq_server")
 
@@ -337,7 +337,7 @@ def test_the_log_has_one_line_for_an_event_and_no_payload(
 
 
 def test_a_message_in_hand_is_noted_before_the_handler_sees_it(app: App, mq: Client) -> None:
-    from oncemq.apps.notes import NAME
+    from oncemq.apps.attempts import NAME
 
     seen: list[bytes] = []
 

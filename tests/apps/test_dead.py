@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
-from tests.e2e.processes import until
 
 from oncemq import App, Client, Message
-from oncemq.apps import graveyard, letters
-from oncemq.apps.blocking import BlockingHands, drive
-from oncemq.apps.notes import Notes
-from oncemq.apps.retrying import Note, Trouble
-from oncemq.apps.work import Work
+from oncemq.apps import dead_letter_admin, dead_letters
+from oncemq.apps.attempts import AttemptNotes
+from oncemq.apps.blocking import BlockingHandlerIO, drive
+from oncemq.apps.handler_loop import HandlerLoop
+from oncemq.apps.retrying import AttemptNote, Trouble
 from oncemq.cli.main import cli
-from oncemq.core.records import Retention
-from oncemq.core.rules import Rules
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.records import Retention
 from oncemq.testing import Chaos
 from oncemq.wire import batch
+from tests.e2e.processes import until
 
 Connect = Callable[..., Client]
 
@@ -66,7 +66,7 @@ def test_what_fails_to_the_end_becomes_a_letter_and_the_next_goes_on(
         mq.put("orders", order(1), key=b"table 1", headers={"from": "bar"})
         mq.put("orders", order(2))
         until(lambda: settled(mq, "shop.orders") == 2)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.payload == order(1)
     assert (letter.key, letter.headers) == (b"table 1", {"from": "bar"})
     assert (letter.id, letter.origin, letter.handler) == (
@@ -92,7 +92,7 @@ def test_a_malformed_payload_is_a_letter_at_once(app: App, mq: Client) -> None:
         mq.put("orders", b"what?")
         mq.put("orders", order(1))
         until(lambda: called)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.payload == b"what?"
     assert letter.reason.startswith("malformed payload: JSON is malformed")
     assert letter.attempts == 1
@@ -104,7 +104,7 @@ def test_what_no_retry_mends_is_a_letter_at_once(app: App, mq: Client) -> None:
     with app.running():
         mq.put("orders", order(1))
         until(lambda: settled(mq, "shop.orders") == 1)
-    assert [each.origin for each in graveyard.open_letters(mq, "graveyard")] == ["orders@0"]
+    assert [each.origin for each in dead_letter_admin.open_letters(mq, "graveyard")] == ["orders@0"]
 
 
 def test_of_a_list_only_the_bad_one_becomes_a_letter(app: App, mq: Client) -> None:
@@ -120,7 +120,7 @@ def test_of_a_list_only_the_bad_one_becomes_a_letter(app: App, mq: Client) -> No
         mq.put_many("orders", [order(n) for n in range(3)] + [b"what?"] + [order(4)])
         until(lambda: settled(mq, "shop.orders") == 5)
     assert got == [0, 1, 4]
-    found = graveyard.open_letters(mq, "orders.dead")
+    found = dead_letter_admin.open_letters(mq, "orders.dead")
     assert [each.origin for each in found] == ["orders@2", "orders@3"]
 
 
@@ -131,7 +131,7 @@ def test_a_topic_that_would_not_keep_letters_is_told_to(app: App, mq: Client) ->
         mq.put("orders", order(1))
         until(lambda: settled(mq, "shop.orders") == 1)
     assert mq.topic("orders.dead").topic.retention == Retention(forever=True)
-    assert len(graveyard.open_letters(mq, "orders.dead")) == 1
+    assert len(dead_letter_admin.open_letters(mq, "orders.dead")) == 1
 
 
 def test_a_message_that_took_ten_processes_along_is_a_letter(app: App, mq: Client) -> None:
@@ -145,13 +145,13 @@ def test_a_message_that_took_ten_processes_along_is_a_letter(app: App, mq: Clien
     mq.put_many("orders", [order(0), order(1)])
     assert app.state is not None
     micros = int(mq.read("orders", 0)[0].timestamp.timestamp() * 1_000_000)
-    notes = Notes(app.state / "shop.orders", nullcontext)
-    notes.write(Note(0, micros, crashes=10, at_work=True))
+    notes = AttemptNotes(app.state / "shop.orders", nullcontext)
+    notes.write(AttemptNote(0, micros, crashes=10, at_work=True))
     notes.close()
     with app.running():
         until(lambda: called)
     assert called == [1]
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.reason == "the process died 11 times while it handled this message"
 
 
@@ -170,18 +170,18 @@ def test_a_letter_is_there_once_though_the_server_dies_under_it(
         mq.put_many("orders", [order(n) for n in (0, 1, 0, 1, 1, 0)])
         until(lambda: settled(mq, "shop.orders") == 6)
         oncemq_chaos.calm()
-    found = graveyard.open_letters(mq, "orders.dead")
+    found = dead_letter_admin.open_letters(mq, "orders.dead")
     assert [each.origin for each in found] == ["orders@1", "orders@3", "orders@4"]
     assert oncemq_chaos.injected[knob.replace("_", " ")] > 0
 
 
 def test_the_largest_message_fits_into_a_letter(app: App, mq: Client) -> None:
-    largest = b"x" * (Rules().message_bytes_max - len("from" + "bar"))
+    largest = b"x" * (ServerLimits().message_bytes_max - len("from" + "bar"))
     app.handler("orders", retries=0)(fails_on_odd_ones)
     with app.running():
         mq.put("orders", largest, headers={"from": "bar"})
         until(lambda: settled(mq, "shop.orders") == 1)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.payload == largest
 
 
@@ -200,7 +200,7 @@ def test_headers_that_are_none_stop_nobody(
         mq.flush()
         mq.put("orders", order(2))
         until(lambda: settled(mq, "shop.orders") == 2)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert (letter.origin, letter.headers) == ("orders@0", {})
 
 
@@ -209,10 +209,10 @@ class Killed(BaseException):
 
 
 STEPS: list[tuple[type, str, bool]] = [
-    (Work, "_judge", False),
-    (Work, "_judge", True),
-    (BlockingHands, "bury", False),
-    (BlockingHands, "bury", True),
+    (HandlerLoop, "_judge", False),
+    (HandlerLoop, "_judge", True),
+    (BlockingHandlerIO, "bury", False),
+    (BlockingHandlerIO, "bury", True),
     (Trouble, "settled", True),
 ]
 
@@ -254,7 +254,7 @@ def test_a_letter_or_an_effect_and_never_both_wherever_it_is_killed(
     with app.running():
         until(lambda: effects[-1:] == [2])
     has_letter = "orders.dead" in [each.name for each in mq.topics()]
-    found = graveyard.open_letters(mq, "orders.dead") if has_letter else []
+    found = dead_letter_admin.open_letters(mq, "orders.dead") if has_letter else []
     if found:
         assert [each.origin for each in found] == ["orders@0"]
         assert effects == [2]
@@ -319,7 +319,7 @@ def test_a_retry_is_for_the_handler_that_gave_up(app: App, mq: Client) -> None:
         mq.put("orders", order(8))
         until(lambda: settled(mq, "shop.orders") == 3 and len(others) == 2)
     assert others == ["orders@2", "orders@2"], "the others had it the first time"
-    assert graveyard.open_letters(mq, "orders.dead") == []
+    assert dead_letter_admin.open_letters(mq, "orders.dead") == []
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the commit", "after it"])
@@ -336,12 +336,12 @@ def test_a_retry_that_is_killed_half_way_and_run_again_puts_once(
 
     with monkeypatch.context() as patched:
         patched.setattr(Client, "commit", killed)
-        for letter in graveyard.open_letters(mq, "orders.dead"):
+        for letter in dead_letter_admin.open_letters(mq, "orders.dead"):
             with pytest.raises(KeyboardInterrupt):
-                graveyard.retry(mq, letter)
+                dead_letter_admin.retry(mq, letter)
     assert mq.topic("orders").topic.end == (4 if after else 2)
     once("dead", "retry", "orders", "--all")
-    assert graveyard.open_letters(mq, "orders.dead") == []
+    assert dead_letter_admin.open_letters(mq, "orders.dead") == []
     assert mq.topic("orders").topic.end == 4
 
 
@@ -349,22 +349,22 @@ def test_letters_that_many_close_at_once_are_closed_once(
     app: App, mq: Client, oncemq_client: Connect
 ) -> None:
     a_letter(app, mq, *range(6))
-    found = graveyard.open_letters(mq, "orders.dead")
+    found = dead_letter_admin.open_letters(mq, "orders.dead")
     closed: list[str] = []
 
-    def close(client: Client, close_it: Callable[[Client, letters.Letter], bool]) -> None:
+    def close(client: Client, close_it: Callable[[Client, dead_letters.DeadLetter], bool]) -> None:
         closed.extend(each.id for each in found if close_it(client, each))
 
     threads = [
         threading.Thread(target=close, args=(oncemq_client(), each))
-        for each in (graveyard.retry, graveyard.drop, graveyard.retry)
+        for each in (dead_letter_admin.retry, dead_letter_admin.drop, dead_letter_admin.retry)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sorted(closed) == [each.id for each in found]
-    assert graveyard.open_letters(mq, "orders.dead") == []
+    assert dead_letter_admin.open_letters(mq, "orders.dead") == []
     retried = [each for each in mq.read("orders.dead.done", 0) if each.payload == b"retried"]
     assert mq.topic("orders").topic.end == 6 + len(retried)
     assert mq.topic("orders.dead.done").topic.end == 6
@@ -373,7 +373,9 @@ def test_letters_that_many_close_at_once_are_closed_once(
 def test_a_letter_that_is_dropped_is_done(app: App, mq: Client) -> None:
     a_letter(app, mq, 7, 8)
     assert once("dead", "drop", "orders.dead@0").stdout == "orders.dead@0: dropped\n"
-    assert [each.id for each in graveyard.open_letters(mq, "orders.dead")] == ["orders.dead@1"]
+    assert [each.id for each in dead_letter_admin.open_letters(mq, "orders.dead")] == [
+        "orders.dead@1"
+    ]
     assert once("dead", "drop", "orders", "--all").exit_code == 0
     assert once("dead", "list").stdout == ""
     assert mq.topic("orders").topic.end == 2
@@ -420,16 +422,18 @@ def test_a_letter_of_a_topic_made_anew_is_another_letter(app: App, mq: Client) -
     with app.running():
         mq.put("orders", order(8))
         until(lambda: settled(mq, "shop.orders") == 2)
-    assert [each.payload for each in graveyard.open_letters(mq, "orders.dead")] == [order(8)]
+    assert [each.payload for each in dead_letter_admin.open_letters(mq, "orders.dead")] == [
+        order(8)
+    ]
 
 
 def test_what_somebody_else_put_into_the_topic_is_no_letter(app: App, mq: Client) -> None:
     a_letter(app, mq, 7)
     mq.put("orders.dead", b"hello")
-    assert len(graveyard.open_letters(mq, "orders.dead")) == 1
+    assert len(dead_letter_admin.open_letters(mq, "orders.dead")) == 1
 
 
 def test_headers_of_ours_do_not_pile_up(app: App, mq: Client) -> None:
     a_letter(app, mq, 7)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
-    assert letters.retry_headers(letter) == {"from": "bar", "oncemq-only": "shop.orders"}
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
+    assert dead_letters.retry_headers(letter) == {"from": "bar", "oncemq-only": "shop.orders"}

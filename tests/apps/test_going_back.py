@@ -13,7 +13,7 @@ import pytest
 
 from oncemq import App, Client, HistoryLost, testing
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
+from oncemq.storage.segments.layout import raise_generation
 
 TOPIC, READER = "orders", "shop.orders"
 

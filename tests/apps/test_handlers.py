@@ -77,7 +77,7 @@ def test_a_payload_becomes_what_the_handler_takes(
     ids=str,
 )
 def test_a_payload_that_does_not_fit_is_malformed(wanted: Any, payload: bytes, why: str) -> None:
-    with pytest.raises(payloads.Malformed, match=why) as told:
+    with pytest.raises(payloads.MalformedPayload, match=why) as told:
         payloads.decoder(wanted)(payload)
     assert "many" not in str(told.value)
 

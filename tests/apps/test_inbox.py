@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.databases.postgres import Postgres
-from tests.e2e.processes import until
 
 from oncemq import App, Client, ConfigError, DatabaseRefused
-from oncemq.apps import graveyard
+from oncemq.apps import dead_letter_admin
 from oncemq.testing import Chaos
+from tests.databases.postgres import Postgres
+from tests.e2e.processes import until
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ def test_a_message_that_fails_among_others_takes_none_of_them_along(
         mq.put_many("orders", [order(n) for n in range(10)])
         until(lambda: len(rows(path)) == 9)
     assert rows(path) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert (letter.origin, letter.attempts) == ("orders@5", 2)
 
 
@@ -160,7 +160,7 @@ def test_a_commit_that_fails_is_a_failure_of_the_message(app: App, mq: Client, p
     with app.running():
         mq.put_many("orders", [order(n) for n in (1, 2, 1)])
         until(lambda: rows(path) == [1, 1])
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.origin == "orders@1"
     assert "FOREIGN KEY constraint failed" in letter.reason
 

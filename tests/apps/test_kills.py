@@ -13,12 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import until
 
 from oncemq import Client
-from oncemq.apps import graveyard
-from oncemq.core.records import Retention
-from oncemq.testing import Chaos, proof
+from oncemq.apps import dead_letter_admin
+from oncemq.protocol.records import Retention
+from oncemq.testing import Chaos
+from simulator import proof
+from tests.e2e.processes import until
 
 SCRIPT = Path(__file__).with_name("killed_shop.py")
 KILLS = 50
@@ -110,7 +111,7 @@ def test_rows_are_messages_and_each_letter_is_there_once(
         assert rows(tmp_path / "shop.db") == [(n, every[n]) for n in range(count) if n % 10 != 7]
         assert billed(mq) == [n for n in range(count) if n % 10 != 5]
         buried: dict[str, list[str]] = {client: [] for client in HANDLERS}
-        for letter in graveyard.open_letters(mq, "orders.dead"):
+        for letter in dead_letter_admin.open_letters(mq, "orders.dead"):
             buried[letter.handler].append(letter.origin)
         assert buried == {client: every[digit::10] for client, digit in HANDLERS.items()}
         noted = (tmp_path / "plain").read_text().split()

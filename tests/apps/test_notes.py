@@ -8,40 +8,40 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from oncemq.apps.notes import BYTES_MAX, NAME, Notes
-from oncemq.apps.retrying import Note, Verdict
+from oncemq.apps.attempts import BYTES_MAX, NAME, AttemptNotes
+from oncemq.apps.retrying import AttemptNote, Verdict
 from oncemq.apps.wording import REASON_CHARACTERS, TRACEBACK_CHARACTERS
-from oncemq.client.journal import Journal
-from oncemq.core.names import Epoch
+from oncemq.client.state.journal import Journal
 from oncemq.errors import Fenced, Locked
+from oncemq.protocol.names import Epoch
 
-LONG = Note(42, 7, 1, 6, 2, at_work=True, verdict=Verdict("é" * 999, "t" * 4000, 6, "now"))
-SHORT = Note(43, 8)
+LONG = AttemptNote(42, 7, 1, 6, 2, at_work=True, verdict=Verdict("é" * 999, "t" * 4000, 6, "now"))
+SHORT = AttemptNote(43, 8)
 
 
 def test_a_note_is_read_back_also_when_it_is_shorter_than_the_last(tmp_path: Path) -> None:
-    notes = Notes(tmp_path / "new" / "state", nullcontext)
+    notes = AttemptNotes(tmp_path / "new" / "state", nullcontext)
     assert notes.read() is None
     for note in (LONG, SHORT):
         notes.write(note, sync=True)
         assert notes.read() == note
     notes.close()
-    assert Notes(tmp_path / "new" / "state", nullcontext).read() == SHORT
+    assert AttemptNotes(tmp_path / "new" / "state", nullcontext).read() == SHORT
 
 
 @pytest.mark.parametrize("damage", [b"", b"\n", b"00000000 {}\n", b"what is this", b"\xff" * 100])
 def test_a_note_that_cannot_be_read_is_none(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / NAME).write_bytes(damage)
-    assert Notes(tmp_path, nullcontext).read() is None
+    assert AttemptNotes(tmp_path, nullcontext).read() is None
 
 
 def test_a_torn_note_is_none(tmp_path: Path) -> None:
-    notes = Notes(tmp_path, nullcontext)
+    notes = AttemptNotes(tmp_path, nullcontext)
     notes.write(LONG)
     whole = (tmp_path / NAME).read_bytes()
     for size in (1, 9, 100, len(whole) - 2):
         (tmp_path / NAME).write_bytes(whole[:size])
-        assert Notes(tmp_path, nullcontext).read() is None
+        assert AttemptNotes(tmp_path, nullcontext).read() is None
 
 
 # ------------------------------------------------------------------ what is written can be read
@@ -52,18 +52,18 @@ def test_the_longest_verdict_is_read_back(tmp_path: Path, character: str) -> Non
     reason, traceback = character * REASON_CHARACTERS, character * TRACEBACK_CHARACTERS
     largest = (1 << 62) - 1
     verdict = Verdict(reason, traceback, largest, "2026-01-01T00:00:00.000+00:00")
-    note = Note(largest, largest, largest, largest, largest, at_work=True, verdict=verdict)
-    notes = Notes(tmp_path, nullcontext)
+    note = AttemptNote(largest, largest, largest, largest, largest, at_work=True, verdict=verdict)
+    notes = AttemptNotes(tmp_path, nullcontext)
     notes.write(note)
     assert notes.read() == note
 
 
-def too_long() -> Note:
-    return Note(42, 7, verdict=Verdict("x" * BYTES_MAX, "", 6, "now"))
+def too_long() -> AttemptNote:
+    return AttemptNote(42, 7, verdict=Verdict("x" * BYTES_MAX, "", 6, "now"))
 
 
 def test_what_would_not_be_read_is_not_written(tmp_path: Path) -> None:
-    notes = Notes(tmp_path, nullcontext)
+    notes = AttemptNotes(tmp_path, nullcontext)
     notes.write(SHORT)
     with pytest.raises(ValueError, match="a note has 65536 bytes at most"):
         notes.write(too_long())
@@ -73,7 +73,7 @@ def test_what_would_not_be_read_is_not_written(tmp_path: Path) -> None:
 def test_a_longer_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     text = msgspec.json.encode(too_long())
     (tmp_path / NAME).write_bytes(b"%08x %b\n" % (zlib.crc32(text), text))
-    notes = Notes(tmp_path, nullcontext)
+    notes = AttemptNotes(tmp_path, nullcontext)
     assert notes.read() == too_long()
     notes.write(SHORT)
     assert notes.read() == SHORT
@@ -83,13 +83,16 @@ def test_a_longer_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
 
 
 def test_a_verdict_stands_against_any_note_about_its_message(tmp_path: Path) -> None:
-    notes = Notes(tmp_path, nullcontext)
+    notes = AttemptNotes(tmp_path, nullcontext)
     notes.write(LONG, sync=True)
-    other = Note(42, 7, verdict=Verdict("another", "", 1, "later"))
-    for late in (Note(42, 7, attempts=3), other):
+    other = AttemptNote(42, 7, verdict=Verdict("another", "", 1, "later"))
+    for late in (AttemptNote(42, 7, attempts=3), other):
         assert notes.write(late, sync=True) == LONG
         assert notes.read() == LONG
-    for next_one in (Note(42, 8), Note(43, 7)):  # of a topic made anew, and the next message
+    for next_one in (
+        AttemptNote(42, 8),
+        AttemptNote(43, 7),
+    ):  # of a topic made anew, and the next message
         assert notes.write(next_one) == next_one
         assert notes.read() == next_one
 
@@ -102,7 +105,7 @@ def journals(tmp_path: Path) -> Iterator[tuple[Journal, Journal]]:
 
 
 def test_an_older_process_writes_no_note(tmp_path: Path, journals: tuple[Journal, Journal]) -> None:
-    older, newer = (Notes(tmp_path, each.hold) for each in journals)
+    older, newer = (AttemptNotes(tmp_path, each.hold) for each in journals)
     journals[0].granted(Epoch(1), 1)
     with pytest.raises(Fenced):
         newer.write(SHORT)  # it was not let in yet

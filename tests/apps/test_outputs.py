@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.e2e.processes import until
 
 from oncemq import App, Client
-from oncemq.apps import graveyard
-from oncemq.core.rules import Rules
+from oncemq.apps import dead_letter_admin
+from oncemq.protocol.limits import ServerLimits
 from oncemq.testing import Chaos
+from tests.e2e.processes import until
 
 Connect = Callable[..., Client]
 
@@ -116,7 +116,7 @@ def test_what_fails_puts_nothing_and_takes_no_other_along(app: App, mq: Client) 
         mq.put_many("orders", [order(n) for n in range(6)])
         assert bills(mq, 5) == [0, 1, 2, 4, 5]
         until(lambda: mq.subscriptions("orders")[0].cursor == 6)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.origin == "orders@3"
 
 
@@ -127,7 +127,7 @@ def test_what_is_no_payload_is_a_failure_of_the_handler(app: App, mq: Client) ->
 
     @app.handler("cakes", to="bills", retries=0)
     def too_large(order: Order) -> bytes:
-        return b"x" * (Rules().message_bytes_max + 1)
+        return b"x" * (ServerLimits().message_bytes_max + 1)
 
     @app.handler("teas", to="bills", retries=0)
     def lists(orders: list[Order]) -> Any:
@@ -140,11 +140,11 @@ def test_what_is_no_payload_is_a_failure_of_the_handler(app: App, mq: Client) ->
         until(
             lambda: [each.cursor for each in mq.subscriptions() if "shop" in each.client] == [1] * 3
         )
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert "returned a object, which is no payload" in letter.reason
-    (letter,) = graveyard.open_letters(mq, "cakes.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "cakes.dead")
     assert letter.reason.startswith("InvalidRequest: ")
-    (letter,) = graveyard.open_letters(mq, "teas.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "teas.dead")
     assert "a handler of a list returned str, not a list" in letter.reason
 
 

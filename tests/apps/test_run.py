@@ -10,11 +10,11 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.e2e.conftest import ONCE, first_line
-from tests.e2e.processes import until
 
 from oncemq import Client
 from oncemq.cli.main import cli
+from tests.e2e.conftest import ONCE, first_line
+from tests.e2e.processes import until
 
 SHOP = """
     import pathlib, time

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.processes import until
 
 from oncemq import (
     App,
@@ -21,12 +20,13 @@ from oncemq import (
     InvalidRequest,
     Unreachable,
 )
-from oncemq.apps import graveyard
-from oncemq.apps.blocking import BlockingHands
-from oncemq.apps.notes import Notes
-from oncemq.apps.retrying import Note, Trouble, Verdict
+from oncemq.apps import dead_letter_admin
+from oncemq.apps.attempts import AttemptNotes
+from oncemq.apps.blocking import BlockingHandlerIO
+from oncemq.apps.retrying import AttemptNote, Trouble, Verdict
 from oncemq.apps.wording import REASON_CHARACTERS, TRACEBACK_CHARACTERS
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
+from tests.e2e.processes import until
 
 FOREVER = Retention(forever=True)
 
@@ -41,14 +41,14 @@ def settled(mq: Client) -> int:
 
 def after_the_letter(patched: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
     """Whoever puts a letter is killed before the message is settled."""
-    put = BlockingHands.bury
+    put = BlockingHandlerIO.bury
 
     async def bury(*arguments: Any) -> None:
         await put(*arguments)
         then()
         raise Killed
 
-    patched.setattr(BlockingHands, "bury", bury)
+    patched.setattr(BlockingHandlerIO, "bury", bury)
 
 
 def ended(name: str = "shop-app") -> bool:
@@ -79,7 +79,7 @@ def test_the_verdict_on_an_exception_with_a_long_text_stands(
     with app.running():
         until(lambda: settled(mq) == 1)
     assert mq.read("bills", 0) == [], "a letter and an effect exclude each other"
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.reason == ("ValueError: cannot read b'" + "x" * 70_000)[:REASON_CHARACTERS]
     assert len(letter.traceback) == TRACEBACK_CHARACTERS
 
@@ -128,11 +128,11 @@ def test_an_older_process_does_not_write_over_the_verdict_of_a_newer_one(
     with start(good).running():
         until(lambda: settled(mq) == 1)
     assert mq.read("bills", 0) == [], "a letter and an output exclude each other"
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.reason == "KeyError: 'no such customer'"
 
 
-@pytest.mark.parametrize(("owner", "step"), [(BlockingHands, "subscribe"), (Trouble, "begin")])
+@pytest.mark.parametrize(("owner", "step"), [(BlockingHandlerIO, "subscribe"), (Trouble, "begin")])
 def test_a_verdict_that_came_late_is_carried_out(
     app: App, mq: Client, monkeypatch: pytest.MonkeyPatch, owner: type, step: str
 ) -> None:
@@ -143,19 +143,19 @@ def test_a_verdict_that_came_late_is_carried_out(
     mq.put_many("orders", [b"judged", b"good"])
     micros = int(mq.read("orders", 0)[0].timestamp.timestamp() * 1_000_000)
     assert app.state is not None
-    notes = Notes(app.state / "shop.orders", nullcontext)
+    notes = AttemptNotes(app.state / "shop.orders", nullcontext)
     real = getattr(owner, step)
 
     def late(*arguments: Any) -> Any:
         if not called:
-            notes.write(Note(0, micros, verdict=Verdict("it was no good", "", 1, "now")))
+            notes.write(AttemptNote(0, micros, verdict=Verdict("it was no good", "", 1, "now")))
         return real(*arguments)
 
     monkeypatch.setattr(owner, step, late)
     with app.running():
         until(lambda: settled(mq) == 2)
     assert called == [b"good"]
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert letter.reason == "it was no good"
 
 
@@ -203,7 +203,7 @@ def test_an_exception_with_unspeakable_words_becomes_a_letter_and_the_next_goes_
     mq.put_many("orders", [b"caf\xe9", b"good"])
     with app.running():
         until(lambda: settled(mq) == 2)
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert (letter.reason, letter.attempts) == (reason, 2)
     assert "in handle" in letter.traceback
 
@@ -254,7 +254,7 @@ def test_what_the_server_refuses_to_commit_is_a_failure_of_the_message(
     with app.running():
         until(lambda: settled(mq) == 3)
     assert len(mq.read("good", 0)) == 2
-    (letter,) = graveyard.open_letters(mq, "orders.dead")
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
     assert (letter.origin, letter.attempts) == ("orders@1", 2)
     assert letter.reason.startswith("InvalidRequest: ")
     assert repr(name) in letter.reason

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.client.accepting import Accepting
-from oncemq.client.journal import Journal
-from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, SubscriptionId
-from oncemq.core.replies import NO_OFFSET
-from oncemq.core.request import Settled
+from oncemq.client.admin.accepting import Accepting
+from oncemq.client.state.journal import Journal
 from oncemq.errors import Fenced
-from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.protocol.names import Epoch, Generation, Offset, SubscriptionId
+from oncemq.protocol.replies import NO_OFFSET
+from oncemq.protocol.request import Settled
+from oncemq.session.handshake import NO_LOG, LogSeen
+from simulator.actors.memory_journal import SimulatedJournal
 
-State = Journal | MemoryJournal  # each is an Accepting, and a Memory to begin with
+State = Journal | SimulatedJournal  # each is an Accepting, and a Memory to begin with
 STATES: dict[str, Callable[[Path], State]] = {
     "sqlite": lambda path: Journal(path, "me"),
-    "simulated": lambda path: MemoryJournal(),
+    "simulated": lambda path: SimulatedJournal(),
 }
 HERE = LogSeen(b"log", Generation(2))
 ENDED = Settled("c", SubscriptionId(9), Offset(4))

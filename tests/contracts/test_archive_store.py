@@ -17,14 +17,14 @@ pytest.importorskip("deltalake", reason="the extra `delta`")
 import pyarrow.parquet as pq  # noqa: E402
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 
-from oncemq.spark.pipelines import archive_delta, archive_parquet  # noqa: E402
-from oncemq.spark.pipelines.archive_delta import DeltaStore  # noqa: E402
-from oncemq.spark.pipelines.archive_files import Piece  # noqa: E402
-from oncemq.spark.pipelines.archive_parquet import ParquetStore  # noqa: E402
-from oncemq.spark.pipelines.archive_place import Begun, Place, make  # noqa: E402
-from oncemq.spark.pipelines.archive_stock import Stock, rows_of  # noqa: E402
-from oncemq.spark.pipelines.archive_store import Store, store_of  # noqa: E402
-from oncemq.spark.pipelines.archive_tasks import SCHEMA  # noqa: E402
+from oncemq.spark.pipelines.archive import delta, parquet  # noqa: E402
+from oncemq.spark.pipelines.archive.delta import DeltaStore  # noqa: E402
+from oncemq.spark.pipelines.archive.files import ArchivedPiece  # noqa: E402
+from oncemq.spark.pipelines.archive.parquet import ParquetStore  # noqa: E402
+from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, make  # noqa: E402
+from oncemq.spark.pipelines.archive.stock import Stock, rows_of  # noqa: E402
+from oncemq.spark.pipelines.archive.store import Store, store_of  # noqa: E402
+from oncemq.spark.pipelines.archive.tasks import SCHEMA  # noqa: E402
 
 KINDS = {"parquet": ParquetStore, "delta": DeltaStore}
 ORDERS, REFUNDS = Begun(7, 40), Begun(8, 0)
@@ -32,14 +32,14 @@ DAY = datetime(2026, 1, 31, tzinfo=UTC)
 
 
 @pytest.fixture(params=list(KINDS))
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> ArchivePlace:
     place = make(str(tmp_path / "archive"), request.param)
     place.lock()
     return place
 
 
 @pytest.fixture
-def opened(place: Place) -> Callable[[], Store]:
+def opened(place: ArchivePlace) -> Callable[[], Store]:
     """Another process's view of the archive."""
 
     def opened() -> Store:
@@ -51,8 +51,8 @@ def opened(place: Place) -> Callable[[], Store]:
 
 
 def piece(
-    place: Place, start: int, stop: int, *, topic: str = "orders", day: str = "2026-01-31"
-) -> Piece:
+    place: ArchivePlace, start: int, stop: int, *, topic: str = "orders", day: str = "2026-01-31"
+) -> ArchivedPiece:
     """A hidden file with the messages from `start` up to `stop`."""
     begun = ORDERS if topic == "orders" else REFUNDS
     offsets = range(start, stop)
@@ -67,7 +67,7 @@ def piece(
     }
     path = place.hidden / f"{topic}-{start}-{stop}.part"
     pq.write_table(pa.table(columns, schema=to_arrow_schema(SCHEMA, timezone="UTC")), path)
-    return Piece(topic, begun.id, day, start, stop - start, path.stat().st_size, str(path))
+    return ArchivedPiece(topic, begun.id, day, start, stop - start, path.stat().st_size, str(path))
 
 
 def values(stock: Stock) -> list[bytes]:
@@ -87,14 +87,16 @@ def test_a_new_archive_has_nothing(opened: Callable[[], Store]) -> None:
     assert store.stock("orders", ORDERS) == Stock("orders", 7, 40, 40, (), 0)
 
 
-def test_what_is_hidden_is_seen_by_nobody(place: Place, opened: Callable[[], Store]) -> None:
+def test_what_is_hidden_is_seen_by_nobody(place: ArchivePlace, opened: Callable[[], Store]) -> None:
     opened().end("orders", ORDERS)
     piece(place, 40, 45)
     assert opened().end("orders", ORDERS) == 40
     assert opened().stock("orders", ORDERS).files == ()
 
 
-def test_what_is_published_is_seen_by_everybody(place: Place, opened: Callable[[], Store]) -> None:
+def test_what_is_published_is_seen_by_everybody(
+    place: ArchivePlace, opened: Callable[[], Store]
+) -> None:
     store = opened()
     store.end("orders", ORDERS)
     store.publish([piece(place, 40, 45)])
@@ -107,7 +109,7 @@ def test_what_is_published_is_seen_by_everybody(place: Place, opened: Callable[[
 
 
 def test_days_and_topics_are_published_together_and_kept_apart(
-    place: Place, opened: Callable[[], Store]
+    place: ArchivePlace, opened: Callable[[], Store]
 ) -> None:
     store = opened()
     assert (store.end("orders", ORDERS), store.end("refunds", REFUNDS)) == (40, 0)
@@ -125,7 +127,7 @@ def test_days_and_topics_are_published_together_and_kept_apart(
 
 
 def test_a_small_last_file_grows_and_its_messages_stay_once(
-    place: Place, opened: Callable[[], Store]
+    place: ArchivePlace, opened: Callable[[], Store]
 ) -> None:
     store = opened()
     store.end("orders", ORDERS)
@@ -142,9 +144,9 @@ def test_a_small_last_file_grows_and_its_messages_stay_once(
 
 
 def test_a_large_last_file_grows_no_more(
-    place: Place, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+    place: ArchivePlace, opened: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (archive_parquet, archive_delta):
+    for module in (parquet, delta):
         monkeypatch.setattr(module, "FILE_BYTES", 1)
     store = opened()
     store.end("orders", ORDERS)
@@ -157,7 +159,7 @@ def test_a_large_last_file_grows_no_more(
 
 
 def test_of_two_writers_the_second_is_fenced_and_nothing_is_there_twice(
-    place: Place, opened: Callable[[], Store]
+    place: ArchivePlace, opened: Callable[[], Store]
 ) -> None:
     first, second = opened(), opened()
     assert (first.end("orders", ORDERS), second.end("orders", ORDERS)) == (40, 40)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases.desks import Desk
 
 from oncemq.databases import connections
 from oncemq.databases import inbox as table
@@ -19,7 +18,8 @@ from oncemq.databases.with_asyncpg import Asyncpg
 from oncemq.databases.with_psycopg import Psycopg
 from oncemq.databases.with_sqlalchemy import SqlAlchemy
 from oncemq.databases.with_sqlite3 import Sqlite3
-from oncemq.testing.fake_database import FakeConnection, FakeDatabase
+from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from tests.databases.desks import Desk
 
 KINDS: dict[str, type] = {
     "simulated": FakeConnection,

@@ -15,13 +15,13 @@ import pytest
 
 from oncemq.errors import Locked
 from oncemq.storage import disk as disk_module
+from oncemq.storage.backup.manifest import BackupView, Copied
 from oncemq.storage.disk import Disk, DiskView, File, LocalDisk, LocalFile, LocalLock, LockingDisk
-from oncemq.storage.forgiving import ForgivingDisk, ForgivingFile
-from oncemq.storage.manifest import BackupView, Copied
+from oncemq.storage.repair.forgiving import ForgivingDisk, ForgivingFile
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_disk import ChaoticDisk, ChaoticFile, Crashed
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile, FaultyLock
-from oncemq.testing.machine import Died, Machine, ProcessDisk, ProcessFile
+from simulator.world.machine import Died, Machine, ProcessDisk, ProcessFile
 
 LOCKING: dict[str, Callable[[], LockingDisk]] = {
     "local": LocalDisk,

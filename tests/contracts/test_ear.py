@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.contracts.wires import Broadcast, RealBroadcast, SimulatedBroadcast
 
-from oncemq.client.listening import Ear
+from oncemq.client.engine.listening import FeedPort
+from tests.contracts.wires import Broadcast, RealBroadcast, SimulatedBroadcast
 
 BROADCASTS: dict[str, Callable[[], Broadcast]] = {
     "zeromq": RealBroadcast,
@@ -23,7 +23,7 @@ def broadcast(request: pytest.FixtureRequest) -> Iterator[Broadcast]:
     broadcast.end()
 
 
-def tuned(broadcast: Broadcast, *subjects: bytes) -> Ear:
+def tuned(broadcast: Broadcast, *subjects: bytes) -> FeedPort:
     """Connected, and known to the server."""
     ear = broadcast.ear()
     ear.tune(set(subjects))

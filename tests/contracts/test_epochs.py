@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.client import memory_journal
-from oncemq.client.journal import Journal
-from oncemq.client.state import Memory
-from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import Epoch, Generation
-from oncemq.relay.courier import Presence
-from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.client.state import memory_journal
+from oncemq.client.state.journal import Journal
+from oncemq.client.state.state import Memory
+from oncemq.protocol.names import Epoch, Generation
+from oncemq.relay.publisher import RelayMemory
+from oncemq.session.handshake import NO_LOG, LogSeen
+from simulator.actors.memory_journal import SimulatedJournal
 
 MEMORIES: dict[str, Callable[[Path], Memory]] = {
     "sqlite": lambda path: Journal(path, "me"),
     "in one process": lambda path: memory_journal.MemoryJournal(),
-    "simulated": lambda path: MemoryJournal(),
-    "relay": lambda path: Presence(),
+    "simulated": lambda path: SimulatedJournal(),
+    "relay": lambda path: RelayMemory(),
 }
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.aio_turns import AsyncTurns
-from oncemq.client.forks import Forkable
-from oncemq.client.turns import Turns
+from oncemq.client.aio.runner import AsyncRunner
+from oncemq.client.blocking.runner import Runner
+from oncemq.client.shell.forks import Forkable
 from oncemq.errors import Forked
 
 ERROR = Forked("this client was made by another process")
@@ -33,14 +33,14 @@ class Engine:
         raise AssertionError(f"a copy touches the engine's {name}")
 
 
-KINDS: dict[str, Callable[[Any, float], Any]] = {"blocking": Turns, "awaited": AsyncTurns}
+KINDS: dict[str, Callable[[Any, float], Any]] = {"blocking": Runner, "awaited": AsyncRunner}
 
 
 @pytest.fixture(params=list(KINDS))
 async def turns(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     turns = KINDS[request.param](Engine(), 1.0)
     yield turns
-    if isinstance(turns, Turns):
+    if isinstance(turns, Runner):
         turns._bell.close()
 
 

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 import pytest
 
 from oncemq import App, AsyncClient, Client
-from oncemq.apps.aio import AsyncHands
-from oncemq.apps.blocking import BlockingHands, drive
+from oncemq.apps.aio import AsyncHandlerIO
+from oncemq.apps.blocking import BlockingHandlerIO, drive
+from oncemq.apps.dead_letters import Sealed
 from oncemq.apps.handler import Handler
-from oncemq.apps.letters import Sealed
-from oncemq.apps.work import Hands, Taken
+from oncemq.apps.handler_loop import HandlerIO, TakenMessages
 
 LETTER = Sealed(b"dead", b"key", {"why": "it broke"}, "orders@0")
 
@@ -21,7 +21,7 @@ LETTER = Sealed(b"dead", b"key", {"why": "it broke"}, "orders@0")
 class Crew(Protocol):
     """Hands for one handler at a time, and how to let them work."""
 
-    def hands(self, **options: Any) -> Hands: ...
+    def hands(self, **options: Any) -> HandlerIO: ...
     def run(self, work: Coroutine[Any, Any, Any]) -> Any: ...
     def stop(self) -> None: ...
     def end(self) -> None: ...
@@ -38,7 +38,7 @@ class BlockingCrew:
         self._client = Client(server, id="shop.orders", state=state)
         self._stop = threading.Event()
 
-    def hands(self, *, yields: bool = False, **options: Any) -> BlockingHands:
+    def hands(self, *, yields: bool = False, **options: Any) -> BlockingHandlerIO:
         def handle(payload: bytes) -> bytes:
             return b"handled " + payload
 
@@ -46,7 +46,7 @@ class BlockingCrew:
             yield from (b"first " + payload, b"second " + payload)
 
         handler = handler_of(handle_by_parts if yields else handle, **options)
-        return BlockingHands(handler, self._client, self._stop)
+        return BlockingHandlerIO(handler, self._client, self._stop)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return drive(work)
@@ -68,7 +68,7 @@ class AsyncCrew:
 
         self._client = self.run(start())
 
-    def hands(self, *, yields: bool = False, **options: Any) -> AsyncHands:
+    def hands(self, *, yields: bool = False, **options: Any) -> AsyncHandlerIO:
         async def handle(payload: bytes) -> bytes:
             return b"handled " + payload
 
@@ -77,7 +77,7 @@ class AsyncCrew:
                 yield part + payload
 
         handler = handler_of(handle_by_parts if yields else handle, **options)
-        return AsyncHands(handler, self._client, self._stop)
+        return AsyncHandlerIO(handler, self._client, self._stop)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self._loop.run_until_complete(work)
@@ -105,7 +105,9 @@ def mq(oncemq_client: Callable[..., Client]) -> Client:
     return oncemq_client()
 
 
-def taken(crew: Crew, hands: Hands, limit: int = 10, error: Exception | None = None) -> list[bytes]:
+def taken(
+    crew: Crew, hands: HandlerIO, limit: int = 10, error: Exception | None = None
+) -> list[bytes]:
     """What a block is given; it ends well, or with the error."""
 
     async def block() -> list[bytes]:
@@ -159,7 +161,7 @@ def test_what_is_put_out_is_there_with_what_was_taken_or_not_at_all(crew: Crew, 
             if fails:
                 raise ValueError("it broke")
 
-    async def put_out(found: Taken, payloads: list[bytes]) -> None:
+    async def put_out(found: TakenMessages, payloads: list[bytes]) -> None:
         assert [each.payload for each in found.messages] == [b"0"]
         await hands.output(found, [])
         await hands.output(found, payloads)

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from oncemq.core.commit_records import Committed, Part, StageMade
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import MessagesStaged, MessagesStored, Run
+from oncemq.protocol.commit_records import Committed, Part, StageMade
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import MessagesStaged, MessagesStored, Run
+from oncemq.server.completeness import Holdings
 from oncemq.server.examination import _Shelves
-from oncemq.server.inventory import Holdings
-from oncemq.storage import repair
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import open_log
+from oncemq.storage.repair import repair
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
 

@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from oncemq.core.commit_records import Committed, Part, PartKept
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import MessagesStored, Run
-from oncemq.core.replies import NO_OFFSET
-from oncemq.storage import index as index_module
-from oncemq.storage.entries import Entry, Extent
-from oncemq.storage.index import (
+from oncemq.protocol.commit_records import Committed, Part, PartKept
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import MessagesStored, Run
+from oncemq.protocol.replies import NO_OFFSET
+from oncemq.storage.segments import index as index_module
+from oncemq.storage.segments.entries import Entry, Extent
+from oncemq.storage.segments.index import (
     BlockCache,
     Covered,
     FileIndex,

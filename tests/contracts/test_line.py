@@ -7,9 +7,9 @@ asks for; a wire that is kinder than ZeroMQ would hide what the client has to st
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.contracts.wires import ChaoticWire, RealWire, SimulatedWire, Wire
 
-from oncemq.client.line import Line
+from oncemq.client.engine.line import ServerConnection
+from tests.contracts.wires import ChaoticWire, RealWire, SimulatedWire, Wire
 
 WIRES: dict[str, Callable[[], Wire]] = {
     "zeromq": RealWire,
@@ -27,14 +27,14 @@ def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     wire.end()
 
 
-def connected(wire: Wire) -> Line:
+def connected(wire: Wire) -> ServerConnection:
     line = wire.line()
     line.connect(wire.address)
     assert wire.until(line.news) is True
     return line
 
 
-def known(wire: Wire, line: Line) -> bytes:
+def known(wire: Wire, line: ServerConnection) -> bytes:
     """The route back to a line."""
     assert line.send([b"hello"])
     route, frames = wire.until(wire.request)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.contracts.test_disk import LOCKING
 
 from oncemq.errors import Locked
 from oncemq.storage.disk import LocalDisk, LockingDisk
+from tests.contracts.test_disk import LOCKING
 
 
 @pytest.fixture(params=list(LOCKING))

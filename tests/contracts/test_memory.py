@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.client.journal import Journal
-from oncemq.client.memory_journal import MemoryJournal as ProcessJournal
-from oncemq.client.state import Known, Memory, Standing
-from oncemq.core.client_requests import Grant
-from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
-from oncemq.core.request import Settled
+from oncemq.client.state.journal import Journal
+from oncemq.client.state.memory_journal import MemoryJournal as ProcessJournal
+from oncemq.client.state.state import ClaimStanding, Known, Memory
 from oncemq.errors import Fenced
-from oncemq.testing.memory_journal import MemoryJournal
+from oncemq.protocol.client_requests import StartGrant
+from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
+from oncemq.protocol.request import Settled
+from oncemq.session.handshake import NO_LOG, LogSeen
+from simulator.actors.memory_journal import SimulatedJournal
 
 MEMORIES: dict[str, Callable[[Path], Memory]] = {
     "sqlite": lambda path: Journal(path, "me"),
     "in one process": lambda path: ProcessJournal(),
-    "simulated": lambda path: MemoryJournal(),
+    "simulated": lambda path: SimulatedJournal(),
 }
 
 
@@ -32,7 +32,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
 
 def test_a_new_one_knows_nothing(memory: Memory) -> None:
     assert (memory.last_epoch(), memory.known().cursors) == (0, {})
-    assert memory.claim(7) == Standing(Epoch(0), ())
+    assert memory.claim(7) == ClaimStanding(Epoch(0), ())
 
 
 def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
@@ -42,12 +42,12 @@ def test_a_grant_settles_its_claim_and_those_before_it(memory: Memory) -> None:
         (0, (30,)),
         (0, (30, 10)),
     ]  # what stood before each
-    starts = (Grant(30), Grant(10, Epoch(4), Micros(7)))  # of the first nobody heard
+    starts = (StartGrant(30), StartGrant(10, Epoch(4), Micros(7)))  # of the first nobody heard
     assert memory.granted(Epoch(4), 10, Micros(7)) == Known(NO_LOG, {}, grants=starts)
-    assert memory.claim(40) == Standing(Epoch(4), (20,), last_nonce=10)
-    late = Grant(99, Epoch(3))
+    assert memory.claim(40) == ClaimStanding(Epoch(4), (20,), last_nonce=10)
+    late = StartGrant(99, Epoch(3))
     assert memory.granted(Epoch(3), 99).grants == (*starts, late)
-    assert memory.claim(50) == Standing(Epoch(4), (20, 40), last_nonce=10)
+    assert memory.claim(50) == ClaimStanding(Epoch(4), (20, 40), last_nonce=10)
     assert memory.last_epoch() == 4
 
 
@@ -78,7 +78,7 @@ def test_a_grant_gives_the_log_and_the_cursors_as_they_are_by_then(memory: Memor
     memory.claim(2)
     memory.settle(Epoch(1), [("a", SubscriptionId(7), Offset(3))])
     memory.know(here)
-    starts = (Grant(1, Epoch(1)), Grant(2, Epoch(2)))
+    starts = (StartGrant(1, Epoch(1)), StartGrant(2, Epoch(2)))
     cursors = {"a": (SubscriptionId(7), Offset(3))}
     assert memory.granted(Epoch(2), 2) == Known(here, cursors, grants=starts)
 
@@ -89,7 +89,7 @@ def test_an_ended_subscription_is_forgotten(memory: Memory) -> None:
     memory.forget(Epoch(1), [("a", SubscriptionId(7)), ("unknown", NO_SUBSCRIPTION)])
     memory.forget(Epoch(1), [("unknown", NO_SUBSCRIPTION)])
     ended = Settled("a", SubscriptionId(7), Offset(3))
-    starts = (Grant(1, Epoch(1)),)
+    starts = (StartGrant(1, Epoch(1)),)
     assert memory.known() == Known(NO_LOG, {}, (ended,), starts)  # one that goes back has it again
 
 

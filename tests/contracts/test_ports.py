@@ -17,7 +17,7 @@ import oncemq
 HERE = Path(__file__).parent
 PACKAGE = Path(oncemq.__file__).parent
 TELLING = 3  # members: a class that has so many of a port's by chance would be news
-PLANTED = "testing/planted"  # bugs that a simulation has to find: they keep no contract
+PLANTED = "simulator/planted/planted"  # bugs that a simulation has to find: they keep no contract
 
 
 @dataclass(frozen=True)
@@ -28,69 +28,75 @@ class Suite:
     implementations: tuple[str, ...]
 
 
-JOURNALS = ("client/journal.Journal", "testing/memory_journal.MemoryJournal")
+JOURNALS = ("client/state/journal.Journal", "simulator/actors/memory_journal.MemoryJournal")
 DISKS = (
     *("storage/disk.LocalDisk", "testing/faulty_disk.FaultyDisk"),
-    *("testing/chaotic_disk.ChaoticDisk", "testing/machine.ProcessDisk"),
+    *("testing/chaotic_disk.ChaoticDisk", "simulator/world/machine.ProcessDisk"),
 )
 VIEWS = (
-    *("storage/disk.DiskView", "storage/forgiving.ForgivingDisk"),
-    "storage/manifest.BackupView",
+    *("storage/disk.DiskView", "storage/repair/forgiving.ForgivingDisk"),
+    "storage/backup/manifest.BackupView",
 )
 
 SUITES: dict[str, Suite] = {
-    "apps/work.Hands": Suite(
+    "apps/handler_loop.Hands": Suite(
         ("test_hands.py",), ("apps/aio.AsyncHands", "apps/blocking.BlockingHands")
     ),
-    "client/accepting.Accepting": Suite(("test_accepting.py",), JOURNALS),
-    "client/forks.Forkable": Suite(
-        ("test_forkable.py",), ("client/aio_turns.AsyncTurns", "client/turns.Turns")
+    "client/admin/accepting.Accepting": Suite(("test_accepting.py",), JOURNALS),
+    "client/shell/forks.Forkable": Suite(
+        ("test_forkable.py",), ("client/aio/runner.AsyncTurns", "client/blocking/runner.Turns")
     ),
-    "client/line.Line": Suite(
-        ("test_line.py", "wires.py"), ("transport/link.Link", "testing/network.SimulatedLine")
+    "client/engine/line.Line": Suite(
+        ("test_line.py", "wires.py"),
+        ("transport/dealer.Link", "simulator/network/network.SimulatedLine"),
     ),
-    "client/listening.Ear": Suite(
-        ("test_ear.py", "wires.py"), ("transport/ear.Ear", "testing/airwaves.SimulatedEar")
+    "client/engine/listening.Ear": Suite(
+        ("test_ear.py", "wires.py"),
+        ("transport/feed_subscriber.Ear", "simulator/network/feed.SimulatedEar"),
     ),
-    "client/state.Memory": Suite(
+    "client/state/state.Memory": Suite(
         ("test_memory.py", "test_epochs.py"),
-        (*JOURNALS, "client/memory_journal.MemoryJournal", "relay/courier.Presence"),
+        (*JOURNALS, "client/state/memory_journal.MemoryJournal", "relay/publisher.Presence"),
     ),
-    "client/ticket.Awaited": Suite(
-        ("test_awaited.py",), ("client/ticket.Ticket", "client/ticket.Until")
+    "client/engine/ticket.Awaited": Suite(
+        ("test_awaited.py",), ("client/engine/ticket.Ticket", "client/engine/ticket.Until")
     ),
     "databases/connections.Connection": Suite(
         ("test_connection.py",),
         (
             *("databases/with_asyncpg.Asyncpg", "databases/with_psycopg.Psycopg"),
             *("databases/with_sqlalchemy.SqlAlchemy", "databases/with_sqlite3.Sqlite3"),
-            "testing/fake_database.FakeConnection",
+            "simulator/actors/fake_database.FakeConnection",
         ),
     ),
-    "relay/watch.Watch": Suite(
+    "relay/notifications.Watch": Suite(
         ("test_watch.py",),
-        ("relay/watch.SqliteWatch", "relay/watch.PsycopgWatch", "relay/watch.AsyncpgWatch"),
+        (
+            "relay/notifications.SqliteWatch",
+            "relay/notifications.PsycopgWatch",
+            "relay/notifications.AsyncpgWatch",
+        ),
     ),
-    "server/inventory.Holdings": Suite(
-        ("test_holdings.py",), ("server/examination._Shelves", "storage/log.Log")
+    "server/completeness.Holdings": Suite(
+        ("test_holdings.py",), ("server/examination._Shelves", "storage/log/log.Log")
     ),
-    "spark/pipelines/archive_store.Store": Suite(
+    "spark/pipelines/archive/store.Store": Suite(
         ("test_archive_store.py",),
         (
-            "spark/pipelines/archive_delta.DeltaStore",
-            "spark/pipelines/archive_parquet.ParquetStore",
+            "spark/pipelines/archive/delta.DeltaStore",
+            "spark/pipelines/archive/parquet.ParquetStore",
         ),
     ),
     "spark/pipelines/run.Screen": Suite(
-        ("test_screen.py",), ("cli/pipeline_run.Terminal", "spark/pipelines/run.Blank")
+        ("test_screen.py",), ("cli/pipeline/running.Terminal", "spark/pipelines/run.Blank")
     ),
     "storage/disk.Disk": Suite(("test_disk.py",), (*DISKS, *VIEWS)),
     "storage/disk.File": Suite(
         ("test_disk.py",),
         (
             *("storage/disk.LocalFile", "testing/faulty_disk.FaultyFile"),
-            *("testing/chaotic_disk.ChaoticFile", "testing/machine.ProcessFile"),
-            "storage/forgiving.ForgivingFile",
+            *("testing/chaotic_disk.ChaoticFile", "simulator/world/machine.ProcessFile"),
+            "storage/repair/forgiving.ForgivingFile",
         ),
     ),
     "storage/disk.Lock": Suite(
@@ -98,21 +104,22 @@ SUITES: dict[str, Suite] = {
         ("storage/locks.LocalLock", "testing/faulty_disk.FaultyLock"),
     ),
     "storage/disk.LockingDisk": Suite(("test_disk.py",), DISKS),
-    "storage/index.Index": Suite(
-        ("test_index.py",), ("storage/index.MemoryIndex", "storage/index.FileIndex")
+    "storage/segments/index.Index": Suite(
+        ("test_index.py",),
+        ("storage/segments/index.MemoryIndex", "storage/segments/index.FileIndex"),
     ),
 }
 
 # Ports that keep two packages apart, or name what one needs of another: one implementation each.
 ALONE: dict[str, str] = {
-    "core/subscriber.Delivered": "client/values.Message",
-    "core/subscriber.Stretch": "client/values.Fetched",
-    "server/admission.Room": "storage/log.Log",
-    "server/inventory.Extent": "storage/entries.Extent",
-    "testing/airwaves.Station": "testing/simulated_server.SimulatedServer",
-    "testing/healing.Healed": "testing/simulation.Simulation",
-    "testing/history.Several": "testing/dealings.Deal",
-    "testing/network.Host": "testing/simulated_server.SimulatedServer",
+    "session/subscriber.Delivered": "client/values.Message",
+    "session/subscriber.Stretch": "client/values.Fetched",
+    "server/admission.Room": "storage/log/log.Log",
+    "server/completeness.Extent": "storage/segments/entries.Extent",
+    "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",
+    "simulator/world/quiesce.Healed": "simulator/world/simulation.Simulation",
+    "simulator/world/history.Several": "simulator/steps/transaction_outcomes.Deal",
+    "simulator/network/network.Host": "simulator/actors/server.SimulatedServer",
 }
 
 # Ports for what users bring.

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from oncemq.cli.pipeline_run import Terminal
-from oncemq.cli.progress import Progress
-from oncemq.cli.session import Session
+from oncemq.cli.pipeline.running import Terminal
+from oncemq.cli.terminal.progress import Progress
+from oncemq.cli.terminal.session import CommandSession
 
 run = pytest.importorskip("oncemq.spark.pipelines.run", reason="the extra `spark`")
 
@@ -15,7 +15,7 @@ Make = Callable[[io.StringIO], "run.Screen"]
 
 
 def terminal(shown: io.StringIO) -> Terminal:
-    return Terminal(Session(), Progress("archived", shown))
+    return Terminal(CommandSession(), Progress("archived", shown))
 
 
 SCREENS: dict[str, Make] = {"blank": lambda shown: run.Blank(), "terminal": terminal}

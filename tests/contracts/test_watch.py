@@ -6,11 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.relay.homes import Home
 
-from oncemq.relay import watch as module
-from oncemq.relay.desk import Desk
-from oncemq.relay.watch import AsyncpgWatch, PsycopgWatch, SqliteWatch, Watch, watch
+from oncemq.relay import notifications as module
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.notifications import (
+    AsyncpgWatch,
+    CommitNotifications,
+    PsycopgWatch,
+    SqliteWatch,
+    watch,
+)
+from tests.relay.homes import Home
 
 KINDS: dict[str, type] = {
     "sqlite3": SqliteWatch,
@@ -29,14 +35,14 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def desk(home: Home) -> Iterator[Desk]:
-    desk = Desk(home.connect)
+def desk(home: Home) -> Iterator[RelayDatabase]:
+    desk = RelayDatabase(home.connect)
     yield desk
     desk.close()
 
 
 @pytest.fixture
-def waits(home: Home, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Watch:
+def waits(home: Home, desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch) -> CommitNotifications:
     """A watch that looks up for nothing but news."""
     monkeypatch.setattr(module, "LOOK_SECONDS", FOR_EVER)
     made = watch(desk)
@@ -44,13 +50,13 @@ def waits(home: Home, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Watch:
     return made
 
 
-def test_a_commit_from_before_the_wait_is_news(home: Home, waits: Watch) -> None:
+def test_a_commit_from_before_the_wait_is_news(home: Home, waits: CommitNotifications) -> None:
     for number in range(3):
         home.write("orders", [b"%d" % number])
         waits.wait(FOR_EVER, threading.Event())
 
 
-def test_a_commit_during_the_wait_is_news(home: Home, waits: Watch) -> None:
+def test_a_commit_during_the_wait_is_news(home: Home, waits: CommitNotifications) -> None:
     writer = threading.Timer(0.05, home.write, ("orders", [b"one"]))
     writer.start()
     waits.wait(FOR_EVER, threading.Event())
@@ -58,7 +64,7 @@ def test_a_commit_during_the_wait_is_news(home: Home, waits: Watch) -> None:
     assert home.left == 1
 
 
-def test_many_commits_are_seen_whatever_came_before(home: Home, waits: Watch) -> None:
+def test_many_commits_are_seen_whatever_came_before(home: Home, waits: CommitNotifications) -> None:
     for _ in range(5):
         home.write("orders", [b"several", b"rows"])
     waits.wait(FOR_EVER, threading.Event())
@@ -67,13 +73,13 @@ def test_many_commits_are_seen_whatever_came_before(home: Home, waits: Watch) ->
     waits.wait(FOR_EVER, threading.Event())
 
 
-def test_who_is_to_stop_does_not_wait(waits: Watch) -> None:
+def test_who_is_to_stop_does_not_wait(waits: CommitNotifications) -> None:
     stopping = threading.Event()
     stopping.set()
     waits.wait(FOR_EVER, stopping)
 
 
-def test_a_stop_ends_the_wait(waits: Watch) -> None:
+def test_a_stop_ends_the_wait(waits: CommitNotifications) -> None:
     stopping = threading.Event()
     stopper = threading.Timer(0.05, stopping.set)
     stopper.start()
@@ -84,7 +90,7 @@ def test_a_stop_ends_the_wait(waits: Watch) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05])
 def test_without_news_it_waits_as_long_as_it_is_told(
-    home: Home, waits: Watch, seconds: float
+    home: Home, waits: CommitNotifications, seconds: float
 ) -> None:
     home.write("orders", [b"given up"], commit=False)
     begun = time.monotonic()
@@ -93,7 +99,7 @@ def test_without_news_it_waits_as_long_as_it_is_told(
 
 
 def test_it_looks_up_now_and_then_without_being_told(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     watch(desk).wait(FOR_EVER, threading.Event())

@@ -8,20 +8,19 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol, TypeVar
 
-from tests.unit.transport.patience import until
-
-from oncemq.client.line import Line
-from oncemq.client.listening import Ear as EarPort
-from oncemq.testing.airwaves import FEED, SimulatedEar
+from oncemq.client.engine.line import ServerConnection
+from oncemq.client.engine.listening import FeedPort as EarPort
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_door import ChaoticDoor
-from oncemq.testing.clock import MILLISECOND, SECOND, Clock
-from oncemq.testing.network import Network, SimulatedLine
-from oncemq.transport.door import Door
-from oncemq.transport.ear import Ear
-from oncemq.transport.feed import Feed
-from oncemq.transport.link import Link
+from oncemq.transport.dealer import DealerSocket
+from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.transport.feed_subscriber import FeedSubscriber
 from oncemq.transport.peers import Connections
+from oncemq.transport.router import RouterSocket
+from simulator.network.feed import FEED, SimulatedEar
+from simulator.network.network import Network, SimulatedLine
+from simulator.world.clock import MILLISECOND, SECOND, Clock
+from tests.unit.transport.patience import until
 
 T = TypeVar("T")
 Request = tuple[bytes, list[bytes]]  # the route back, and the frames
@@ -38,7 +37,7 @@ class Wire(Protocol):
 
     def up(self) -> None: ...
     def down(self) -> None: ...
-    def line(self) -> Line: ...
+    def line(self) -> ServerConnection: ...
     def request(self) -> Request | None: ...
     def reply(self, route: bytes, frames: Sequence[bytes]) -> None: ...
     def reaches(self, route: bytes) -> bool: ...
@@ -54,12 +53,12 @@ class RealWire:
     def __init__(self) -> None:
         self.address = "tcp://127.0.0.1:*"
         self.nowhere = "tcp://127.0.0.1:9"
-        self._door: Door | None = None
+        self._door: RouterSocket | None = None
         self._reads = True
-        self._lines: list[Link] = []
+        self._lines: list[DealerSocket] = []
 
-    def open(self, address: str) -> Door:
-        return Door(address, frame_bytes_max=FRAME_BYTES_MAX)
+    def open(self, address: str) -> RouterSocket:
+        return RouterSocket(address, frame_bytes_max=FRAME_BYTES_MAX)
 
     def up(self) -> None:
         assert self._door is None
@@ -71,8 +70,8 @@ class RealWire:
         self._door.close()
         self._door = None
 
-    def line(self) -> Link:
-        self._lines.append(Link())
+    def line(self) -> DealerSocket:
+        self._lines.append(DealerSocket())
         return self._lines[-1]
 
     def request(self) -> Request | None:
@@ -106,7 +105,7 @@ class RealWire:
 class ChaoticWire(RealWire):
     """The door of the tests' server, while no knob is turned."""
 
-    def open(self, address: str) -> Door:
+    def open(self, address: str) -> RouterSocket:
         return ChaoticDoor(
             address,
             frame_bytes_max=FRAME_BYTES_MAX,
@@ -198,11 +197,11 @@ class RealBroadcast:
 
     def __init__(self) -> None:
         self.address = "tcp://127.0.0.1:*"
-        self._feed: Feed | None = None
-        self._ears: list[Ear] = []
+        self._feed: FeedPublisher | None = None
+        self._ears: list[FeedSubscriber] = []
 
     def up(self) -> None:
-        self._feed = Feed(self.address)
+        self._feed = FeedPublisher(self.address)
         self.address = self._feed.address
 
     def down(self) -> None:
@@ -210,8 +209,8 @@ class RealBroadcast:
         self._feed.close()
         self._feed = None
 
-    def ear(self) -> Ear:
-        self._ears.append(Ear())
+    def ear(self) -> FeedSubscriber:
+        self._ears.append(FeedSubscriber())
         return self._ears[-1]
 
     def change(self) -> tuple[bool, bytes] | None:

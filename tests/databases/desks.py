@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.databases.postgres import Postgres
-
 from oncemq import AsyncClient, Client
 from oncemq.databases import connections
 from oncemq.databases.connections import Connection, recognize
 from oncemq.databases.statements import Work
+from tests.databases.postgres import Postgres
 
 BLOCKING = (
     "sqlite3 sqlite3-none sqlalchemy-sqlite session-sqlite "

@@ -20,13 +20,13 @@ from typing import Any, NoReturn
 import psycopg
 
 # What a client loads when it needs it is loaded here, once for all lives.
-import oncemq.client.journal
-import oncemq.client.outbox
+import oncemq.client.state.journal
+import oncemq.client.state.outbox
 import oncemq.databases.with_psycopg
 import oncemq.databases.with_sqlite3  # noqa: F401
-from oncemq.client import inbox as rules
-from oncemq.client import inbox_blocks
-from oncemq.client.blocking import Client
+from oncemq.client.blocking.client import Client
+from oncemq.client.shell import inbox_blocks
+from oncemq.client.verbs import inbox_verbs as rules
 from oncemq.databases.statements import Ask, Bound, Step, Tell
 from oncemq.errors import Fenced
 

@@ -5,11 +5,11 @@ import sqlite3
 from typing import Any
 
 import pytest
-from tests.databases.desks import Desk
 
 from oncemq import DatabaseRefused
 from oncemq.databases.connections import make_ready, recognize
 from oncemq.databases.statements import Ask, Bound, Tell, TellMany, Work, numbered, pyformat
+from tests.databases.desks import Desk
 
 TABLE = "CREATE TABLE things (number BIGINT PRIMARY KEY, name TEXT)"
 INSERT = "INSERT INTO things VALUES (CAST(:number AS BIGINT), :name)"

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client, HistoryLost, testing
-from oncemq.client.accepting import ClientFiles
-from oncemq.core.generations import continued
-from oncemq.core.names import Offset
-from oncemq.databases.inbox import Standing, generation_of
+from oncemq.client.admin.accepting import ClientFiles
+from oncemq.databases.inbox import InboxRow, generation_of
+from oncemq.protocol.generations import continued
+from oncemq.protocol.names import Offset
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
+from oncemq.storage.segments.layout import raise_generation
 
 
 class Shop:
@@ -114,7 +114,7 @@ def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(tmp_path
         shop.put(address, 2)
         assert shop.consume(client) == [2]
         ((fence,),) = shop.database.execute("SELECT fence FROM oncemq_inbox").fetchall()
-        assert generation_of(Standing(Offset(3), fence)) == continued(1, 0x0C0B0A09)
+        assert generation_of(InboxRow(Offset(3), fence)) == continued(1, 0x0C0B0A09)
 
 
 def test_a_database_of_another_branch_is_told_and_goes_on_where_the_server_has_it(

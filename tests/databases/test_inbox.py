@@ -8,10 +8,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.databases.desks import Desk
 
 from oncemq import DatabaseRefused, Fenced, InboxGap, InvalidRequest, NotSubscribed, testing
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
+from tests.databases.desks import Desk
 
 Effects = list[tuple[Any, ...]]
 

@@ -3,17 +3,17 @@
 from typing import Any
 
 import pytest
-from tests.databases.desks import Desk
 
 from oncemq import DatabaseRefused, Fenced
-from oncemq.core.names import Generation, Offset, SubscriptionId
 from oncemq.databases import inbox
-from oncemq.databases.inbox import Mark, Move, Overtaken, Place, Standing
+from oncemq.databases.inbox import InboxRow, Mark, Move, RowOvertaken, SubscriptionPlace
 from oncemq.databases.statements import Ask, Bound, Work
+from oncemq.protocol.names import Generation, Offset, SubscriptionId
+from tests.databases.desks import Desk
 
 FIRST = Generation(1)
 ID = SubscriptionId(7 << 32 | 1)
-PLACE = Place("orders", ID, Offset(0), False)
+PLACE = SubscriptionPlace("orders", ID, Offset(0), False)
 MOVE = Move("orders", ID, 1, Offset(0), Offset(1))
 
 
@@ -33,7 +33,7 @@ def test_of_two_processes_that_found_no_row_one_adds_it(desk: Desk, table: Any) 
     mark = Mark(ID, 1, Offset(0), Offset(0))
     assert desk.work(table, inbox.take("c", [PLACE], [None], FIRST)) == [("orders", mark)]
     other = desk.recognize(desk.connect())
-    with pytest.raises(Overtaken):
+    with pytest.raises(RowOvertaken):
         desk.work(other, inbox.take("c", [PLACE], [None], FIRST))
     assert rows(desk) == [(0, 1)]
 
@@ -54,8 +54,8 @@ def test_a_row_that_is_not_as_it_was_read_is_not_taken_nor_is_any_other(
     desk.change("UPDATE oncemq_inbox SET cursor = 3, fence = 4")
     desk.change(then)
     before = rows(desk)
-    other, seen = PLACE._replace(topic="other"), Standing(Offset(3), 4)
-    with pytest.raises(Overtaken):
+    other, seen = PLACE._replace(topic="other"), InboxRow(Offset(3), 4)
+    with pytest.raises(RowOvertaken):
         desk.work(table, inbox.take("c", [other, PLACE], [None, seen], FIRST))
     assert rows(desk) == before
 
@@ -65,7 +65,7 @@ def test_taking_a_row_raises_its_fence_and_leaves_its_cursor(desk: Desk, table: 
     desk.work(table, inbox.take("c", places, [None, None], FIRST))
     desk.change("UPDATE oncemq_inbox SET cursor = 5")
     standings = desk.work(table, inbox.read("c", places))
-    assert standings == [Standing(Offset(5), 1), Standing(Offset(5), 1)]
+    assert standings == [InboxRow(Offset(5), 1), InboxRow(Offset(5), 1)]
     taken = desk.work(table, inbox.take("c", places, standings, FIRST, notes=True))
     assert taken == [
         ("orders", Mark(ID, 2, Offset(5), Offset(5), notes=True)),
@@ -130,7 +130,7 @@ def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
     take = inbox._take  # pyright: ignore[reportPrivateUsage]
 
     def slowly(
-        client: str, place: Place, row: Standing | None, generation: Generation
+        client: str, place: SubscriptionPlace, row: InboxRow | None, generation: Generation
     ) -> Work[Mark]:
         yield Ask("SELECT count(*) FROM oncemq_inbox", {})  # from here on it sees no changes
         desk.change("UPDATE oncemq_inbox SET fence = fence + 1")
@@ -141,9 +141,9 @@ def test_a_row_that_changes_while_it_is_taken_is_to_be_read_again(
     level = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ"
     desk.do(connection, level)
     desk.commit(connection)
-    with pytest.raises(Overtaken):
+    with pytest.raises(RowOvertaken):
         desk.work(
-            desk.recognize(connection), inbox.take("c", [PLACE], [Standing(Offset(0), 1)], FIRST)
+            desk.recognize(connection), inbox.take("c", [PLACE], [InboxRow(Offset(0), 1)], FIRST)
         )
     assert rows(desk) == [(0, 2)]
 
@@ -178,16 +178,16 @@ def test_a_commit_that_failed_for_another_reason_keeps_its_own_error(
 @pytest.mark.parametrize("fence", [0, 1, 7, 1 << 40, 3 << 40 | 5, 1 << 62 | 3 << 36 | 9])
 def test_a_fence_grows_and_says_of_which_generation_it_is(fence: int) -> None:
     """Whatever the generation before was: the next one may be of another branch, and lower."""
-    seen = Standing(Offset(0), fence)
+    seen = InboxRow(Offset(0), fence)
     for generation in map(Generation, (1, 2, 2, 1 << 24 | 0xFFFFFF, 1 << 24 | 3, 1, 5 << 24)):
         taken = inbox._next_fence(seen.fence, generation)  # pyright: ignore[reportPrivateUsage]
         assert seen.fence < taken < 1 << 63
-        seen = Standing(Offset(0), taken)
+        seen = InboxRow(Offset(0), taken)
         assert inbox.generation_of(seen) == generation
 
 
 def test_a_fence_of_before_generations_had_names_is_read() -> None:
-    assert [inbox.generation_of(Standing(Offset(0), each)) for each in (1, 9, 1 << 40 | 3)] == [
+    assert [inbox.generation_of(InboxRow(Offset(0), each)) for each in (1, 9, 1 << 40 | 3)] == [
         1,
         1,
         2,

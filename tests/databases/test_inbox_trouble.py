@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases.postgres import Postgres
 
 from oncemq import AsyncClient, Client, DatabaseRefused, inbox_schema, testing
 from oncemq.errors import ConfigError
+from tests.databases.postgres import Postgres
 
 
 @pytest.fixture(scope="module")

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from oncemq import Client
+from simulator import proof
 from tests.databases.lives import FENCED
 from tests.databases.postgres import Postgres
 from tests.e2e.processes import Nursery, Serving, running_nursery
-
-from oncemq import Client
-from oncemq.testing import proof
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -109,7 +109,7 @@ def living(nursery: Nursery, directory: Path, database: str) -> Iterator[Lives]:
         serving.kill()
 
 
-def storm(lives: Lives, kills: int, seed: int, tally: proof.Tally) -> None:
+def storm(lives: Lives, kills: int, seed: int, tally: proof.RunTally) -> None:
     """Kill the subscriber again and again, the server now and then; then let it finish."""
     where: dict[str, int] = {}
     each = kills // ROUNDS

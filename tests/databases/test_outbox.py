@@ -5,11 +5,11 @@ import sys
 from typing import Any
 
 import pytest
-from tests.databases.desks import Desk
 
 import oncemq
 from oncemq import DatabaseRefused, InvalidRequest
 from oncemq.wire.batch import Headers
+from tests.databases.desks import Desk
 
 ROWS = "SELECT topic, payload, key, headers FROM oncemq_outbox ORDER BY id"
 EXPLICIT = ("asyncpg", "psycopg-autocommit", "sqlite3-none")  # nothing begins by itself

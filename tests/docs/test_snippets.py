@@ -20,11 +20,11 @@ from typing import Any
 
 import click
 import pytest
-from tests.e2e.processes import environment, until
 
 from oncemq import Client
-from oncemq.cli.command import GLOBAL
 from oncemq.cli.main import cli
+from oncemq.cli.terminal.command import GLOBAL
+from tests.e2e.processes import environment, until
 
 pytestmark = pytest.mark.slow  # each program and each command is a process
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import zmq
 
-from oncemq.core.replies import Refused, Reply
-from oncemq.core.requests import Put, Request
+from oncemq.protocol.replies import RefusedReply, Reply
+from oncemq.protocol.requests import Put, Request
 from oncemq.wire import batch, codec
 
 PRODUCER = b"p" * 16
@@ -38,10 +38,10 @@ class Peer:
         assert token == self._token, "the answer names another request"
         return reply
 
-    def refusal(self, request: Request, body: bytes | None = None) -> Refused:
+    def refusal(self, request: Request, body: bytes | None = None) -> RefusedReply:
         """The refusal that this request must get."""
         reply = self.ask(request, body)
-        assert isinstance(reply, Refused), reply
+        assert isinstance(reply, RefusedReply), reply
         return reply
 
     def hear(self) -> tuple[int, Reply]:

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from oncemq.assembly import Server
-from oncemq.client.aio import AsyncClient
-from oncemq.client.blocking import Client
+from oncemq.client.aio.client import AsyncClient
+from oncemq.client.blocking.client import Client
 from oncemq.client.values import Message
-from oncemq.core.rules import Rules
 from oncemq.errors import StorageUnreadable, Unreachable
+from oncemq.protocol.limits import ServerLimits
 from oncemq.server import housekeeping
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 
 Options = dict[str, Any]
 
@@ -67,7 +67,7 @@ def serve(options: Options) -> None:
     server = Server(
         Path(options["data"]),
         options["bind"],
-        rules=Rules(**options.get("rules", {})),
+        rules=ServerLimits(**options.get("rules", {})),
         options=LogOptions(**options.get("log", {})),
     )
     signal.signal(signal.SIGTERM, lambda *_: server.stop())

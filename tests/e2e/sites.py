@@ -5,6 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from oncemq import Client
+from oncemq.client.admin.accepting import ClientFiles
+from oncemq.storage.disk import LocalDisk
+from oncemq.storage.segments.layout import raise_generation
 from tests.e2e.conftest import (
     DEADLINE_SECONDS,
     ONCE,
@@ -14,11 +18,6 @@ from tests.e2e.conftest import (
     start_server,
     stop_server,
 )
-
-from oncemq import Client
-from oncemq.client.accepting import ClientFiles
-from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
 
 
 class Site:

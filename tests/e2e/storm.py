@@ -17,26 +17,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.processes import Nursery, Process, Serving, read_notes, until, until_it_rests
-from tests.e2e.roles import cursors_in
-
 from oncemq import Client, Message
-from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.facts import (
+from oncemq.audit.checker import Audit
+from oncemq.audit.facts import (
     OPEN,
     RECORDED,
     STORED,
     Fact,
-    Given,
+    GivenFact,
     Held,
-    Put,
-    Settled,
+    PutFact,
+    SettledFact,
     Skipped,
-    Stored,
+    StoredFact,
 )
-from oncemq.core.names import Micros, Offset, Sequence
-from oncemq.core.records import Retention
-from oncemq.testing import proof
+from oncemq.protocol.names import Micros, Offset, Sequence
+from oncemq.protocol.records import Retention
+from simulator import proof
+from tests.e2e.processes import Nursery, Process, Serving, read_notes, until, until_it_rests
+from tests.e2e.roles import cursors_in
 
 KEPT = ("alpha", "beta")  # retained, so that the checker can walk them
 FLEETING = "gamma"  # freed when settled: segments are compacted away under fire
@@ -259,7 +258,7 @@ class Outcome:
         yield Skipped(FLEETING, Offset(self._ends[FLEETING]))  # what was settled was let go
         for topic in KEPT:
             for each in self._stored[topic]:
-                yield Stored(
+                yield StoredFact(
                     topic, Offset(each.offset), each.producer, Sequence(each.sequence),
                     Micros(round(each.timestamp.timestamp() * 1_000_000)), message=each.payload,
                 )  # fmt: skip
@@ -267,7 +266,7 @@ class Outcome:
             if role == "get":
                 yield from self._given(name)
 
-    def _puts(self) -> Iterator[Put]:
+    def _puts(self) -> Iterator[PutFact]:
         """What each publisher was about to put, and the last it was told of it."""
         for name in self._storm.publishers:
             told: dict[tuple[str, int, int], tuple[str, int | None]] = {}
@@ -275,13 +274,13 @@ class Outcome:
                 offset = receipt[0] if kind == "stored" else None
                 told[topic, first, count] = (OPEN if kind == "about" else kind, offset)
             for begun, ((topic, first, count), (last, offset)) in enumerate(told.items(), 1):
-                yield Put(
+                yield PutFact(
                     topic=topic, count=count, told=last, client=name, line=name, lasting=True,
                     offset=None if offset is None else Offset(offset), begun=begun,
                     messages=tuple(f"{name}:{first + n}".encode() for n in range(count)),
                 )  # fmt: skip
 
-    def _given(self, name: str) -> Iterator[Given | Settled]:
+    def _given(self, name: str) -> Iterator[GivenFact | SettledFact]:
         """What a subscriber was given: noted, or, when it was killed before it could note what
         one get returned, settled by its own state at its next start."""
         following: dict[str, int] = defaultdict(int)
@@ -289,7 +288,7 @@ class Outcome:
             if note[0] == "got":
                 _, topic, offset, payload = note
                 following[topic] = offset + 1
-                yield Given(name, topic, Offset(offset), message=payload.encode())
+                yield GivenFact(name, topic, Offset(offset), message=payload.encode())
                 continue
             for topic, cursor in note[1].items():
                 yield self._unnoted(name, topic, following[topic], cursor)
@@ -298,9 +297,9 @@ class Outcome:
             yield self._unnoted(name, topic, following[topic], self._ends[topic])
 
     @staticmethod
-    def _unnoted(name: str, topic: str, following: int, cursor: int) -> Settled:
+    def _unnoted(name: str, topic: str, following: int, cursor: int) -> SettledFact:
         assert 0 <= cursor - following <= LIMIT, f"{name}: {topic}@{following} to {cursor}"
-        return Settled(name, topic, Offset(cursor))
+        return SettledFact(name, topic, Offset(cursor))
 
     def fleeting_topic_counts_right(self) -> None:
         """Nothing of it is kept, but its end tells how many were stored."""

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from oncemq import Client, Corrupt, Message
-from oncemq.client.walk import walk
-from oncemq.core.audit.checker import Audit
-from oncemq.core.names import Micros, Offset, TopicId
-from oncemq.core.records import Retention
-from oncemq.core.replies import TopicInfo
+from oncemq.audit.checker import Audit
+from oncemq.client.admin.topic_facts import walk
+from oncemq.protocol.names import Micros, Offset, TopicId
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import TopicInfo
 
 Once = Callable[..., Any]
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import DEADLINE_SECONDS
-from tests.e2e.sites import Site, put_back, restore
 
 from oncemq import Client, Fenced, HistoryLost, StaleState
+from tests.e2e.conftest import DEADLINE_SECONDS
+from tests.e2e.sites import Site, put_back, restore
 
 
 @pytest.fixture

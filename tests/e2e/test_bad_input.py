@@ -21,14 +21,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.e2e.peer import ANYONE, PRODUCER, Peer, peer, put_of
-from tests.e2e.processes import environment
 
 from oncemq import Client, Locked, Message, PortInUse, testing
 from oncemq.assembly import Server
-from oncemq.core.names import ClientId, Epoch, Offset, SubscriptionId
-from oncemq.core.replies import Messages, PutAccepted, Refused, Reply, Subscribed, Welcome
-from oncemq.core.requests import (
+from oncemq.errors import StorageRefused
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Offset, SubscriptionId
+from oncemq.protocol.replies import Messages, PutAccepted, RefusedReply, Reply, Subscribed, Welcome
+from oncemq.protocol.requests import (
     REQUESTS,
     CreateTopic,
     DeleteTopic,
@@ -42,19 +42,19 @@ from oncemq.core.requests import (
     Settled,
     ShowTopic,
     Start,
-    Status,
+    StatusRequest,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
-from oncemq.core.rules import Rules
-from oncemq.errors import StorageRefused
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch, codec
+from tests.e2e.peer import ANYONE, PRODUCER, Peer, peer, put_of
+from tests.e2e.processes import environment
 
 GUEST = ClientId(ANYONE)
 NONE = Epoch(0)
-RULES = Rules(message_bytes_max=1000, batch_bytes_max=4000, batch_messages_max=50)
+RULES = ServerLimits(message_bytes_max=1000, batch_bytes_max=4000, batch_messages_max=50)
 
 
 class Ground:
@@ -100,9 +100,9 @@ def head(*, magic: bytes = b"OQ", version: int = 1, opcode: int = 14, token: int
     return struct.pack(">2sBBQ", magic, version, opcode, token)
 
 
-def refused(reply: Reply, code: str, *words: str) -> Refused:
+def refused(reply: Reply, code: str, *words: str) -> RefusedReply:
     """The reply is a refusal with this code, and its detail says these words."""
-    assert isinstance(reply, Refused), reply
+    assert isinstance(reply, RefusedReply), reply
     assert reply.code == code, reply
     for word in words:
         assert word in reply.detail, f"{word!r} is not in {reply.detail!r}"
@@ -139,7 +139,7 @@ def test_a_truncated_head_is_refused(ground: Ground, size: int) -> None:
 
 @pytest.mark.parametrize("frames", [2, 3, 1000])
 def test_surplus_frames_are_refused(ground: Ground, frames: int) -> None:
-    status = bytes(codec.encode_request(7, Status())[0])
+    status = bytes(codec.encode_request(7, StatusRequest())[0])
     reply = ground.raw.say(status, *[b"surplus"] * (frames - 1))
     refused(reply, "malformed", "Status has 1 frames", f"got {frames}")
 
@@ -162,7 +162,7 @@ FIELDS = {
     "wrong-types": msgspec.msgpack.encode([[], {}, None, 1.5, b"", "", [], {}]),
 }
 # A request without fields takes any array: a later version may send more.
-FITTING = {(Status.opcode, "deep"), (Status.opcode, "wrong-types")}
+FITTING = {(StatusRequest.opcode, "deep"), (StatusRequest.opcode, "wrong-types")}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_numbers_at_the_edge_are_answered(ground: Ground, number: int) -> None:
         (Get(GUEST, NONE, "orders", bytes_max=number), None),
         (Read("orders", Offset(number)), None),
         (Read("orders", Offset(0), limit=number, bytes_max=number), None),
-        (Watch((("orders", Offset(number)),)), None),
+        (WatchEnds((("orders", Offset(number)),)), None),
         (Hello(ClientId("edge"), Epoch(number), number), None),
         (Subscribe(GUEST, NONE, "orders", Start("offset", number)), None),
         (Settle(GUEST, NONE, (Settled("orders", SubscriptionId(number), Offset(0)),)), None),
@@ -496,7 +496,9 @@ def test_connections_that_say_nothing_shut_nobody_out(ground: Ground) -> None:
 
 def test_a_frame_larger_than_any_batch_cuts_off_its_sender_alone(ground: Ground) -> None:
     with peer(ground.address) as glutton:
-        glutton.send(bytes(codec.encode_request(7, Status())[0]), bytes(3 * RULES.batch_bytes_max))
+        glutton.send(
+            bytes(codec.encode_request(7, StatusRequest())[0]), bytes(3 * RULES.batch_bytes_max)
+        )
         assert glutton.silent(200)
 
 
@@ -532,7 +534,7 @@ def test_a_data_directory_of_a_newer_format_is_refused_and_left_alone(tmp_path: 
     (data / "FORMAT").write_bytes(newer)
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     with pytest.raises(StorageRefused) as refusal:
-        Server(data, "tcp://127.0.0.1:*", rules=Rules(), options=LogOptions())
+        Server(data, "tcp://127.0.0.1:*", rules=ServerLimits(), options=LogOptions())
     assert refusal.value.code == "format_too_new"
     assert "newer" in refusal.value.detail
     after = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
@@ -549,7 +551,7 @@ def test_a_second_server_on_a_directory_is_refused_with_the_process_that_holds_i
     data = tmp_path / "data"
     with testing.server(data) as address:
         with pytest.raises(Locked, match=str(os.getpid())):
-            Server(data, "tcp://127.0.0.1:*", rules=Rules(), options=LogOptions())
+            Server(data, "tcp://127.0.0.1:*", rules=ServerLimits(), options=LogOptions())
         ran = serve_once("--data", str(data), "--bind", "tcp://127.0.0.1:*", home=tmp_path)
         assert ran.returncode == 7
         assert f"process {os.getpid()}" in ran.stderr
@@ -564,7 +566,7 @@ def test_a_second_server_is_refused_though_the_lock_file_was_removed(tmp_path: P
         mq.subscribe("orders")
         (data / "lock").unlink()
         with pytest.raises(Locked, match="held by process"):
-            Server(data, "tcp://127.0.0.1:*", rules=Rules(), options=LogOptions())
+            Server(data, "tcp://127.0.0.1:*", rules=ServerLimits(), options=LogOptions())
         assert mq.put("orders", b"unharmed").stored
 
 
@@ -572,7 +574,7 @@ def test_a_port_in_use_is_refused_by_name_and_the_directory_let_go(tmp_path: Pat
     data = tmp_path / "data"
     with testing.server() as address:
         with pytest.raises(PortInUse, match=address.removeprefix("tcp://")):
-            Server(data, address, rules=Rules(), options=LogOptions())
+            Server(data, address, rules=ServerLimits(), options=LogOptions())
         ran = serve_once("--data", str(data), "--bind", address, home=tmp_path)
         assert ran.returncode not in (0, -signal.SIGABRT)
         assert address in ran.stderr

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from oncemq.cli.bench import PARTS, measures
-from oncemq.cli.bench_lab import QUICK, batch_for, in_turns, lab, quantile
-from oncemq.cli.bench_report import Aim, Figure, number_text, size_text, tables
+from benchmarks.command import PARTS, benchmarks, measures
+from benchmarks.lab import QUICK, batch_for, in_turns, lab, quantile
+from benchmarks.report import Aim, Figure, number_text, size_text, tables
 from oncemq.cli.main import cli
+from oncemq.cli.terminal.session import CommandSession
 
 TINY = replace(
     QUICK,
@@ -76,9 +77,9 @@ def test_every_put_is_measured_with_the_outbox_and_without(tmp_path: Path) -> No
 def test_the_command_answers_with_figures_limits_and_ratios(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncemq.cli.bench_lab.QUICK", TINY)
-    arguments = ["bench", "get", "--quick", "--json", "--data", str(tmp_path)]
-    result = CliRunner().invoke(cli, arguments)
+    monkeypatch.setattr("benchmarks.lab.QUICK", TINY)
+    arguments = ["get", "--quick", "--json", "--data", str(tmp_path)]
+    result = CliRunner().invoke(benchmarks, arguments, obj=CommandSession())
     assert result.exit_code == 0, result.stderr
     facts: dict[str, Any] = json.loads(result.stdout)
     first = facts["figures"][0]
@@ -93,7 +94,24 @@ def test_the_command_answers_with_figures_limits_and_ratios(
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["--log-bytes", "much"], ["--topics", "1"]])
 def test_wrong_usage_is_refused(arguments: list[str]) -> None:
-    assert CliRunner().invoke(cli, ["bench", *arguments]).exit_code == 2
+    assert CliRunner().invoke(benchmarks, arguments, obj=CommandSession()).exit_code == 2
+
+
+@pytest.mark.slow
+def test_once_bench_prints_puts_and_gets_beside_the_machines_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncemq.cli.admin.bench.SECONDS", 0.5)
+    result = CliRunner().invoke(cli, ["bench", "--quick", "--json", "--data", str(tmp_path)])
+    assert result.exit_code == 0, result.stderr
+    figures = json.loads(result.stdout)["figures"]
+    assert [(figure["what"], figure["limited_by"]) for figure in figures] == [
+        ("put, one at a time", "write + fdatasync"),
+        ("put, batches of 1,000", "bare ZeroMQ, singly"),
+        ("get, batches of 1,000", "bare ZeroMQ, singly"),
+    ]
+    assert all(figure["value"] > 0 and figure["limit"] > 0 for figure in figures)
+    assert list(tmp_path.iterdir()) == []
 
 
 # ------------------------------------------------------------------ the report

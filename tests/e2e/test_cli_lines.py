@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.cli import lines
-from oncemq.cli.lines import Lines, Source, batches
-from oncemq.cli.progress import Progress
+from oncemq.cli.terminal import lines
+from oncemq.cli.terminal.lines import Lines, LineSource, batches
+from oncemq.cli.terminal.progress import Progress
 
 
 def gathered(raw: bytes) -> list[Lines]:
-    return list(batches(Source(io.BytesIO(raw))))
+    return list(batches(LineSource(io.BytesIO(raw))))
 
 
 def payloads(raw: bytes) -> list[bytes]:
@@ -48,7 +48,7 @@ def test_batches_are_bounded_and_know_their_first_line() -> None:
 def test_a_slow_pipe_is_put_line_by_line() -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as stream, os.fdopen(writer, "wb", buffering=0) as feed:
-        found = batches(Source(stream))
+        found = batches(LineSource(stream))
         feed.write(b"one\ntw")
         assert next(found).payloads == [b"one"]
         feed.write(b"o\n")
@@ -56,9 +56,9 @@ def test_a_slow_pipe_is_put_line_by_line() -> None:
 
 
 def test_only_a_file_has_a_size(tmp_path: object) -> None:
-    assert Source(io.BytesIO(b"abc")).size is None
+    assert LineSource(io.BytesIO(b"abc")).size is None
     with open(__file__, "rb") as stream:
-        assert Source(stream).size == os.path.getsize(__file__)
+        assert LineSource(stream).size == os.path.getsize(__file__)
 
 
 # ------------------------------------------------------------------ progress

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from oncemq.cli import demo_spark
-from oncemq.cli.demo import spark_is_there
-from oncemq.cli.demo_ledger import Ledger, Order, encode_order
-from oncemq.cli.demo_process import ServerChild
-from oncemq.cli.demo_run import Demo, Outcome, Plan
-from oncemq.cli.session import Session
+from oncemq.cli.demo import spark_ending
+from oncemq.cli.demo.command import spark_is_there
+from oncemq.cli.demo.demo import Demo, DemoOutcome, DemoPlan
+from oncemq.cli.demo.ledger import DemoLedger, Order, encode_order
+from oncemq.cli.demo.process import ServerChild
+from oncemq.cli.terminal.session import CommandSession
 
 ONCE = [sys.executable, "-m", "oncemq"]
 
@@ -49,26 +49,26 @@ def processes_about(directory: str) -> list[int]:
 
 
 def test_everyone_is_killed_once_before_anyone_is_killed_twice() -> None:
-    plan = Plan(messages=1_000, publishers=3, kills=10, seed=5)
+    plan = DemoPlan(messages=1_000, publishers=3, kills=10, seed=5)
     victims = [victim for _, victim in plan.schedule()]
     everyone = {"server", "subscriber", "publisher-1", "publisher-2", "publisher-3"}
     assert set(victims[:5]) == everyone == set(victims[5:])
 
 
 def test_a_seed_gives_the_same_schedule_again() -> None:
-    plan = Plan(messages=1_000, publishers=3, kills=10, seed=5)
+    plan = DemoPlan(messages=1_000, publishers=3, kills=10, seed=5)
     assert plan.schedule() == plan.schedule()
-    assert plan.schedule() != Plan(messages=1_000, publishers=3, kills=10, seed=6).schedule()
+    assert plan.schedule() != DemoPlan(messages=1_000, publishers=3, kills=10, seed=6).schedule()
 
 
 def test_the_kills_happen_while_there_is_work_left() -> None:
-    moments = [at for at, _ in Plan(messages=1_000, publishers=3, kills=50, seed=1).schedule()]
+    moments = [at for at, _ in DemoPlan(messages=1_000, publishers=3, kills=50, seed=1).schedule()]
     assert moments == sorted(moments)
     assert all(20 <= at <= 900 for at in moments)
 
 
 def test_the_publishers_share_the_messages() -> None:
-    plan = Plan(messages=10, publishers=3, kills=0, seed=0)
+    plan = DemoPlan(messages=10, publishers=3, kills=0, seed=0)
     assert plan.counts() == {"publisher-1": 4, "publisher-2": 3, "publisher-3": 3}
 
 
@@ -76,20 +76,22 @@ def test_the_publishers_share_the_messages() -> None:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    made = Ledger(tmp_path / "ledger.db")
+def ledger(tmp_path: Path) -> Iterator[DemoLedger]:
+    made = DemoLedger(tmp_path / "ledger.db")
     yield made
     made.close()
 
 
-def test_a_message_that_comes_again_is_dropped_by_the_cursor_in_the_ledger(ledger: Ledger) -> None:
+def test_a_message_that_comes_again_is_dropped_by_the_cursor_in_the_ledger(
+    ledger: DemoLedger,
+) -> None:
     ledger.apply(orders(0, 1, 2))
     ledger.apply(orders(1, 2, 3))
     assert (ledger.cursor, ledger.rows, ledger.dropped) == (4, 4, 2)
     assert set(ledger.numbers().values()) == {1}
 
 
-def test_rows_and_cursor_commit_together_or_not_at_all(ledger: Ledger) -> None:
+def test_rows_and_cursor_commit_together_or_not_at_all(ledger: DemoLedger) -> None:
     broken = [*orders(0), SimpleNamespace(offset=1, id="orders@1", payload=b"not an order")]
     with pytest.raises(ValueError, match="JSON"):
         ledger.apply(broken)
@@ -104,8 +106,8 @@ def test_rows_and_cursor_commit_together_or_not_at_all(ledger: Ledger) -> None:
     [{"gaps": 1}, {"duplicates": 1}, {"out_of_order": 1}, {"rows": 9}, {"findings": ["one"]}],
 )
 def test_anything_wrong_is_not_exactly_once(wrong: dict[str, Any]) -> None:
-    assert Outcome(messages=10, rows=10).exactly_once
-    assert not Outcome(**{"messages": 10, "rows": 10, **wrong}).exactly_once
+    assert DemoOutcome(messages=10, rows=10).exactly_once
+    assert not DemoOutcome(**{"messages": 10, "rows": 10, **wrong}).exactly_once
 
 
 @pytest.mark.slow
@@ -170,7 +172,7 @@ def test_what_the_demo_keeps_can_be_audited_again(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_subscriber_that_forgets_its_cursor_is_found_out(tmp_path: Path) -> None:
-    plan = Plan(messages=200, publishers=1, kills=3, seed=1, forgetful=True)
+    plan = DemoPlan(messages=200, publishers=1, kills=3, seed=1, forgetful=True)
     outcome = Demo(plan, tmp_path).run(lambda progress: None)
     assert outcome.duplicates > 0
     assert outcome.rows > outcome.messages
@@ -181,13 +183,13 @@ def test_a_subscriber_that_forgets_its_cursor_is_found_out(tmp_path: Path) -> No
 def test_a_failed_demo_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
     from click.testing import CliRunner
 
-    from oncemq.cli import demo_run
+    from oncemq.cli.demo import demo
     from oncemq.cli.main import cli
 
-    def planted(messages: int, publishers: int, kills: int, seed: int) -> Plan:
-        return Plan(messages, publishers, kills, seed, forgetful=True)
+    def planted(messages: int, publishers: int, kills: int, seed: int) -> DemoPlan:
+        return DemoPlan(messages, publishers, kills, seed, forgetful=True)
 
-    monkeypatch.setattr(demo_run, "Plan", planted)
+    monkeypatch.setattr(demo, "Plan", planted)
     arguments = "demo --no-spark --messages 200 --publishers 1 --kills 3 --seed 1".split()
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 6
@@ -197,8 +199,8 @@ def test_a_failed_demo_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_spark_the_demo_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo_spark, "there", lambda: False)
-    assert not spark_is_there(Session())
+    monkeypatch.setattr(spark_ending, "there", lambda: False)
+    assert not spark_is_there(CommandSession())
     assert "pip install 'oncemq[spark]'" in capsys.readouterr().err
 
 

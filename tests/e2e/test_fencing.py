@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.processes import Nursery, Process, Serving, relay, running_nursery, until
 
 from oncemq import (
     AsyncClient,
@@ -26,8 +25,9 @@ from oncemq import (
     Unreachable,
     testing,
 )
-from oncemq.client.accepting import ClientFiles
+from oncemq.client.admin.accepting import ClientFiles
 from oncemq.errors import StorageRefused
+from tests.e2e.processes import Nursery, Process, Serving, relay, running_nursery, until
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import DEADLINE_SECONDS, start_server
-from tests.e2e.sites import Site, put_back, restore
 
 from oncemq import Client, Fenced, HistoryLost
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
+from oncemq.storage.segments.layout import raise_generation
+from tests.e2e.conftest import DEADLINE_SECONDS, start_server
+from tests.e2e.sites import Site, put_back, restore
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import Nursery, environment, free_port, running_nursery
-from tests.e2e.storm import Storm
 
 from oncemq import Client
+from tests.e2e.processes import Nursery, environment, free_port, running_nursery
+from tests.e2e.storm import Storm
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
+
 from tests.e2e.storm import FLEETING, SUBSCRIBED, Outcome
 
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import Process, Serving, running_nursery, until
 
 from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.testing import proof
+from oncemq.protocol.records import Retention
+from simulator import proof
+from tests.e2e.processes import Process, Serving, running_nursery, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

@@ -15,15 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from oncemq import Client
+from oncemq.testing.power import PowerDisk
+from oncemq.testing.proxy import ANSWERS, REQUESTS, Proxy
 from tests.e2e import storm
 from tests.e2e.conftest import ONCE, clean_environment
 from tests.e2e.processes import Nursery, Process, Serving, until
 from tests.e2e.storm import SUBSCRIBERS, TOPICS, Storm
 from tests.faults.inject import injection
-
-from oncemq import Client
-from oncemq.testing.power import PowerDisk
-from oncemq.testing.proxy import ANSWERS, REQUESTS, Proxy
 
 ROOT = Path(__file__).parent.parent.parent
 COUNTS = (1, 10, 40, 100)

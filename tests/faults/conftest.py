@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+
 from tests.e2e import storm
 from tests.faults.cast import FaultNursery
 

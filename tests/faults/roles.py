@@ -8,10 +8,9 @@ import random
 import time
 from typing import Any
 
+from oncemq.errors import StorageFull
 from tests.e2e import roles
 from tests.e2e.roles import Notes, Options, client_of
-
-from oncemq.errors import StorageFull
 
 PAD = {"pad": "x" * 3_000}  # a put that does not fit into one page
 

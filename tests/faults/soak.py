@@ -19,13 +19,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from oncemq.testing.power import power_disk, why_no_power_disk
+from simulator import proof
 from tests.e2e import storm as storms
 from tests.faults.cast import FaultNursery, FaultStorm
 from tests.faults.conftest import GET_LIMIT
 from tests.faults.inject import why_no_strace
-
-from oncemq.testing import proof
-from oncemq.testing.power import power_disk, why_no_power_disk
 
 FOUND = 6
 ROUND_SECONDS = 25.0

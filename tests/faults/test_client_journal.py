@@ -5,16 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.faults.inject import injection, why_no_strace
 
-from oncemq.client.journal import Journal
+from oncemq.client.state.journal import Journal
+from tests.faults.inject import injection, why_no_strace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
 
 SETTLING = """
 import os, signal, sys
 from pathlib import Path
-from oncemq.client.journal import Journal
+from oncemq.client.state.journal import Journal
 journal = Journal(Path(sys.argv[1]), "billing")
 journal.claim(7)
 journal.granted(1, 7)

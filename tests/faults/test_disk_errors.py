@@ -14,20 +14,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from oncemq import Client
+from oncemq.errors import StorageFull, StorageUnreadable
+from oncemq.protocol.records import Retention
+from oncemq.server.examination import faults
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.restore import restore
+from oncemq.storage.disk import LocalDisk
+from oncemq.testing.power import power_disk, why_no_power_disk
+from simulator import proof
 from tests.e2e.conftest import ONCE, Ran, clean_environment
 from tests.e2e.processes import until
 from tests.faults.cast import DISK_FAILED, CommandServing, FaultNursery, FaultStorm
 from tests.faults.inject import injection, why_no_strace
-
-from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.errors import StorageFull, StorageUnreadable
-from oncemq.server.examination import faults
-from oncemq.storage.backup import back_up
-from oncemq.storage.disk import LocalDisk
-from oncemq.storage.restore import restore
-from oncemq.testing import proof
-from oncemq.testing.power import power_disk, why_no_power_disk
 
 pytestmark = [
     pytest.mark.slow,
@@ -400,7 +400,10 @@ def test_a_new_state_directory_is_durable_in_its_parent(tmp_path: Path) -> None:
     """ext4 commits new names with any sync, so no cut shows it here; others may not."""
     trace = tmp_path / "trace"
     state = tmp_path / "clients" / "ada"
-    code = "import sys; from oncemq.client.state import open_state; open_state('ada', sys.argv[1])"
+    code = (
+        "import sys; from oncemq.client.state.state import open_state; "
+        "open_state('ada', sys.argv[1])"
+    )
     subprocess.run(
         [
             *("strace", "-f", "-y", "-qq", "-o", str(trace), "-e", "trace=mkdir,fsync"),

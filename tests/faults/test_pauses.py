@@ -5,6 +5,7 @@ again and again: what was sent twice meanwhile is stored once, what was given is
 from pathlib import Path
 
 import pytest
+
 from tests.faults.cast import FaultNursery, FaultStorm
 
 pytestmark = [

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.faults.cast import FaultNursery, FaultStorm
 
 from oncemq.testing.power import PowerDisk, power_disk, why_no_power_disk
+from tests.faults.cast import FaultNursery, FaultStorm
 
 pytestmark = [
     pytest.mark.slow,

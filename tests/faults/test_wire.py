@@ -7,12 +7,12 @@ nobody was told. `oncemq.testing.proxy` does that too, between delivery and answ
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import until
-from tests.faults.cast import FaultNursery, FaultStorm
 
 from oncemq import Client, testing
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 from oncemq.testing.proxy import ANSWERS, REQUESTS, Proxy, proxy
+from tests.e2e.processes import until
+from tests.faults.cast import FaultNursery, FaultStorm
 
 KEPT = Retention(forever=True)
 

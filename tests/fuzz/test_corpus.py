@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.storage.framing import Frame
-from oncemq.testing import proof
+from oncemq.storage.segments.framing import Frame
 from oncemq.wire import batch, codec
+from simulator import proof
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))  # scripts, not a package
 kept: Any = import_module("kept")

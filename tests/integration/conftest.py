@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.processes import Nursery, Serving, running_nursery
 
 from oncemq import AsyncClient, Client, testing
+from tests.e2e.processes import Nursery, Serving, running_nursery
 
 
 class OnALoop:

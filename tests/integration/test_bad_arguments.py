@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.conftest import Connect
 
 from oncemq import Client, Corrupt, InvalidRequest
-from oncemq.client.journal import Journal
+from oncemq.client.state.journal import Journal
+from tests.integration.conftest import Connect
 
 LONE = "lone \ud800 surrogate"
 

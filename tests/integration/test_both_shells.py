@@ -7,11 +7,11 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from tests.integration.conftest import Connect
 
 from oncemq import AsyncClient, Client, Fenced, InvalidRequest, Unreachable, Unwanted
-from oncemq.client import columns
-from oncemq.core.records import Retention
+from oncemq.client.blocking import columns
+from oncemq.protocol.records import Retention
+from tests.integration.conftest import Connect
 
 LONG = 600.0  # seconds; longer than any of these clients waits for a server that is away
 

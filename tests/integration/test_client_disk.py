@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncemq import Client, OnceMQError, StorageFull, StorageRefused, StorageUnsure
-from oncemq.client.journal import Journal
-from oncemq.core.records import Retention
+from oncemq.client.state.journal import Journal
+from oncemq.protocol.records import Retention
 
 
 class Failing:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from oncemq import AsyncClient, Client, testing
-from oncemq.client import columns
-from oncemq.client.columns import ColumnBatch, RangeLost
-from oncemq.client.walk import walk
-from oncemq.core.audit.checker import Audit
-from oncemq.core.names import Offset
-from oncemq.core.records import MessagesLost, Retention, TopicCreated
-from oncemq.core.request import Settled
+from oncemq.audit.checker import Audit
+from oncemq.client.admin.topic_facts import walk
+from oncemq.client.blocking import columns
+from oncemq.client.blocking.columns import ColumnBatch, RangeLost
 from oncemq.errors import Corrupt, NoSuchTopic, Refused
+from oncemq.protocol.names import Offset
+from oncemq.protocol.records import MessagesLost, Retention, TopicCreated
+from oncemq.protocol.request import Settled
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import open_log
 from oncemq.wire import batch
 
 

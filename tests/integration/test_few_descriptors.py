@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.integration.lone import alone
 
 from oncemq import Client, StorageRefused
+from tests.integration.lone import alone
 
 LEFT = (0, 3, 6, 8, 10, 12, 14, 16, 18)
 

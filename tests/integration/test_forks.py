@@ -4,9 +4,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.integration.lone import alone
-
 from oncemq import Client
+from tests.integration.lone import alone
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -14,8 +13,8 @@ EVERY_VERB = """
 import os, sys
 from datetime import datetime
 from oncemq import Client, Forked
-from oncemq.core.records import Retention
-from oncemq.client.staging import StageToken
+from oncemq.protocol.records import Retention
+from oncemq.client.engine.stage_puts import StageToken
 
 mq = Client(sys.argv[1], id="ada", state=sys.argv[2], timeout=5)
 mq.subscribe("orders"); mq.put("orders", b"before")
@@ -217,7 +216,7 @@ def test_the_same_for_asyncio(server: str, tmp_path: Path) -> None:
 RELAY = """
 import os, sys
 from oncemq import Forked
-from oncemq.relay.courier import Courier
+from oncemq.relay.publisher import Courier
 import threading
 
 courier = Courier(sys.argv[1], "relay")

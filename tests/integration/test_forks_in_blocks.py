@@ -7,6 +7,7 @@ parent's file, which is damaged by that.
 from pathlib import Path
 
 import pytest
+
 from tests.integration.lone import alone
 
 BLOCKING = """

@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.unit.transport.patience import until
 
 from oncemq import Client, testing
-from oncemq.core import upkeep
+from oncemq.broker import expiry
+from tests.unit.transport.patience import until
 
 KILLED = """
 import os, sys
@@ -21,8 +21,8 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.timeout(60)
 def test_a_killed_anonymous_subscriber_holds_nothing_and_an_idle_one_goes_on(monkeypatch) -> None:
-    monkeypatch.setattr(upkeep, "SILENT_MICROS", 500_000)
-    monkeypatch.setattr(upkeep, "GONE_MICROS", 3_000_000)
+    monkeypatch.setattr(expiry, "SILENT_MICROS", 500_000)
+    monkeypatch.setattr(expiry, "GONE_MICROS", 3_000_000)
     with testing.server() as address, Client(address) as idle, Client(address) as looking:
         idle.subscribe("orders")
         (mine,) = looking.subscriptions("orders")

@@ -14,10 +14,10 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.integration.lone import alone
 
 import oncemq.client
 from oncemq import Client
+from tests.integration.lone import alone
 
 HOME = str(Path(oncemq.client.__file__).parent)
 

@@ -12,8 +12,8 @@ import pytest
 
 from oncemq import AsyncClient, Client, NotSubscribed
 from oncemq.assembly import Server
-from oncemq.core.rules import Rules
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.limits import ServerLimits
+from oncemq.storage.log.log import LogOptions
 
 PATIENCE = 30.0
 
@@ -30,7 +30,9 @@ def serving(
     data: Path, *, bind: str = "tcp://127.0.0.1:*", feed: str = "auto", retry_ms: int = 3_000
 ) -> Iterator[Server]:
     """The server itself, in this process."""
-    server = Server(data, bind, rules=Rules(retry_ms=retry_ms), options=LogOptions(), feed=feed)
+    server = Server(
+        data, bind, rules=ServerLimits(retry_ms=retry_ms), options=LogOptions(), feed=feed
+    )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

@@ -134,7 +134,7 @@ def test_what_an_interrupted_get_left_is_not_given_after_an_unsubscribe(server: 
         mq.put_many("a", [b"x"] * 4)
 
         def left_over() -> None:
-            from oncemq.client.handouts import Handout
+            from oncemq.client.shell.handouts import Handout
 
             handout = Handout(came_back=True)
             mq._handouts.settled(handout, mq.get("a", limit=2))

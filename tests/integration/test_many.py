@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.processes import free_port, relay, until
-from tests.integration.conftest import Connect
 
 from oncemq import AsyncClient, Client, InvalidRequest, Message, StorageFull, Unreachable, testing
-from oncemq.core.records import Retention
-from oncemq.core.rules import Rules
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.records import Retention
 from oncemq.server import housekeeping
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
+from tests.e2e.processes import free_port, relay, until
+from tests.integration.conftest import Connect
 
 MEBIBYTE = 1 << 20
 
@@ -285,7 +285,7 @@ def test_when_no_address_answers_the_error_names_them_all(connect: Connect) -> N
 
 
 def test_with_interval_sync_receipts_and_status_say_what_is_at_risk(connect: Connect) -> None:
-    with testing.server(rules=Rules(sync_ms=40), options=LogOptions(sync_ms=40)) as address:
+    with testing.server(rules=ServerLimits(sync_ms=40), options=LogOptions(sync_ms=40)) as address:
         mq = connect(address, "ada")
         mq.subscribe("orders")
         receipts = [mq.put("orders", b"one"), *mq.put_many("orders", [b"two", b"three"])]

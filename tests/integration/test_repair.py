@@ -9,26 +9,26 @@ import pytest
 
 from oncemq import Client, testing
 from oncemq.assembly import Server
-from oncemq.core import snapshot
-from oncemq.core.generations import NAME_BITS
-from oncemq.core.records import Marked, Retention
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
 from oncemq.errors import Corrupt, StorageRefused
+from oncemq.protocol.generations import NAME_BITS
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.records import Marked, Retention
 from oncemq.server.examination import accept_loss, examine, faults
-from oncemq.storage.backup import Report, back_up
+from oncemq.storage.backup.backup import BackupReport, back_up
+from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import read_format
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.recovery import open_log
-from oncemq.storage.restore import restore
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import open_log
+from oncemq.storage.segments.layout import read_format
 
 SMALL = LogOptions(
     segment_bytes=1 << 16, allocate_bytes=1 << 14, reserve_bytes=1 << 12, checkpoint_records=40
 )
 
 
-def save(data: Path, backup: Path) -> Report:
+def save(data: Path, backup: Path) -> BackupReport:
     return back_up(LocalDisk(), str(data), str(backup), progress=lambda _, __: None, judge=faults)
 
 
@@ -235,7 +235,7 @@ def test_a_server_that_finds_no_room_for_a_hole_leaves_nothing_open(
     bind = f"ipc://{tmp_path}/socket"
 
     def server() -> Server:
-        return Server(data, bind, rules=Rules(), options=SMALL)
+        return Server(data, bind, rules=ServerLimits(), options=SMALL)
 
     before = set(os.listdir("/dev/fd"))
     monkeypatch.setattr(Log, "has_room", lambda *_, **__: False)

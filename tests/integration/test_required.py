@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from oncemq import Unwanted
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 
 
 def test_a_required_put_raises_until_somebody_would_get_it(connect: Any, server: str) -> None:

@@ -8,10 +8,10 @@ seed left open (RECEIVED lost: the message comes again) is closed here.
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import Nursery, Serving
-from tests.integration.conftest import Connect
 
 from oncemq import Client, NotSubscribed
+from tests.e2e.processes import Nursery, Serving
+from tests.integration.conftest import Connect
 
 
 def payloads(messages: list) -> list[bytes]:

@@ -4,18 +4,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.peer import ANYONE, PRODUCER, peer, put_of
-from tests.e2e.processes import Nursery, Process, Relay, Serving, relay, until
-from tests.integration.conftest import Connect
 
 from oncemq import Client, Unreachable
-from oncemq.core.client_requests import Compare, ForgetClient, ListClients
-from oncemq.core.names import STAGE_NAME, ClientId, Epoch, Generation, Offset, ProducerId, Sequence
-from oncemq.core.records import Retention
-from oncemq.core.replies import Refused
-from oncemq.core.requests import (
+from oncemq.protocol.client_requests import Compare, ForgetClient, ListClients
+from oncemq.protocol.names import (
+    STAGE_NAME,
+    ClientId,
+    Epoch,
+    Generation,
+    Offset,
+    ProducerId,
+    Sequence,
+)
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import RefusedReply
+from oncemq.protocol.requests import (
     REQUESTS,
-    Commit,
+    CommitRequest,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -34,12 +39,15 @@ from oncemq.core.requests import (
     Settle,
     ShowTopic,
     StagePut,
-    Status,
+    StatusRequest,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
 from oncemq.wire import batch, codec
+from tests.e2e.peer import ANYONE, PRODUCER, peer, put_of
+from tests.e2e.processes import Nursery, Process, Relay, Serving, relay, until
+from tests.integration.conftest import Connect
 
 
 def payloads(messages: list) -> list[bytes]:
@@ -376,11 +384,11 @@ def every_request() -> list[tuple[Request, bytes | None]]:
         ListTopics(),
         ShowTopic("orders"),
         ListSubscriptions(),
-        Status(),
+        StatusRequest(),
         Read("orders", Offset(0)),
         Listen(guest, none, ("orders",)),
         Leave(guest, none),
-        Watch((("orders", Offset(0)),)),
+        WatchEnds((("orders", Offset(0)),)),
         Compare(guest, Generation(1)),
         ListClients(),
         Lease(client, Epoch(1), 60_000),
@@ -392,7 +400,7 @@ def every_request() -> list[tuple[Request, bytes | None]]:
     staged = StagePut(guest, none, producer, Sequence(1), 1, columns, checksum)
     last: list[Request] = [
         DropStage(guest, none, producer),
-        Commit(guest, none, "nightly", 1, lasting=True),
+        CommitRequest(guest, none, "nightly", 1, lasting=True),
         Resume(guest, none, "orders", producer, 1),
         DeleteTopic("orders"),
     ]
@@ -409,6 +417,8 @@ def test_every_request_is_confirmed_by_exactly_one_answer(server: str) -> None:
     assert {request.opcode for request, _ in requests} == set(REQUESTS)
     with peer(server) as raw:
         for request, body in requests:
-            assert not isinstance(raw.ask(request, body), Refused), request
-            assert not isinstance(raw.ask(Status()), Refused)  # whatever came before it is in
+            assert not isinstance(raw.ask(request, body), RefusedReply), request
+            assert not isinstance(
+                raw.ask(StatusRequest()), RefusedReply
+            )  # whatever came before it is in
             assert raw.silent(), f"{request} was answered twice"

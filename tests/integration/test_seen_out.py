@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client
-from oncemq.client import turns
+from oncemq.client.blocking import runner
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -25,7 +25,7 @@ def test_what_an_earlier_start_left_unsent_leaves_with_the_next(
 def test_a_sender_that_rests_is_woken_by_the_next_put(
     server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "REST_SECONDS", 600.0)
+    monkeypatch.setattr(runner, "REST_SECONDS", 600.0)
     with Client(server) as reader, Client(server) as shop:
         reader.subscribe("orders")
         for payload in (b"1", b"2"):

@@ -12,18 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.conftest import ONCE, clean_environment
 
 from oncemq import Client
 from oncemq.assembly import Server
-from oncemq.core.rules import Rules
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.limits import ServerLimits
+from oncemq.storage.log.log import LogOptions
+from tests.e2e.conftest import ONCE, clean_environment
 
 
 @contextmanager
 def running(data: Path, bind: str) -> Iterator[Server]:
     options = LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 16, reserve_bytes=1 << 16)
-    server = Server(data, bind, rules=Rules(), options=options)
+    server = Server(data, bind, rules=ServerLimits(), options=options)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

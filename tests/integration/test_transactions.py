@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncemq import AsyncClient, Client, HistoryLost, InvalidRequest, Unwanted, testing
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 
 
 def payloads(messages) -> list[bytes]:

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.integration.lone import alone
 
 from oncemq import Client
+from tests.integration.lone import alone
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -73,7 +73,7 @@ def test_puts_of_a_process_that_ended_without_a_close_are_sent_by_the_next(
 ASYNC = """
 import asyncio, gc, sys
 from oncemq import AsyncClient
-from oncemq.client.forks import _LIVING
+from oncemq.client.shell.forks import _LIVING
 
 async def main():
     client = AsyncClient(sys.argv[1], id="ada", state=sys.argv[2], timeout=5)

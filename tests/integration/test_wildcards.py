@@ -5,9 +5,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integration.test_listen import Hearing, serving, until
 
 from oncemq import Client, InvalidRequest, NotSubscribed
+from tests.integration.test_listen import Hearing, serving, until
 
 
 def names(messages) -> list[str]:

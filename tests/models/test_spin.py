@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.testing import proof
+from simulator import proof
 
 MODELS = sorted((Path(__file__).parents[2] / "models").glob("*.pml"))
 MISSING = [tool for tool in ("spin", "gcc") if shutil.which(tool) is None]

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from tests.e2e.processes import until
 
 from oncemq import Client, Receipt
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
+from tests.e2e.processes import until
 
 Connect = Callable[..., Client]
 Audit = Callable[..., None]

@@ -6,13 +6,12 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.simulation.crashed_server import Ledger, Machine
 
-from oncemq.core.names import ClientId, Epoch, Offset, ProducerId, Sequence
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Done, Refused, Staged, Subscribed
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.names import ClientId, Epoch, Offset, ProducerId, Sequence
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, Done, RefusedReply, StagedReply, Subscribed
+from oncemq.protocol.requests import (
+    CommitRequest,
     CreateTopic,
     DeleteTopic,
     DropStage,
@@ -23,10 +22,11 @@ from oncemq.core.requests import (
     Subscribe,
 )
 from oncemq.server import driver
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
+from tests.simulation.crashed_server import Ledger, Machine
 
 ME = ClientId("_anonymous-1")
 TOPICS = st.sampled_from(["kept", "read"])
@@ -75,7 +75,7 @@ class Model(Machine):
         self.published: dict[bytes, int] = {}
         self.names: dict[bytes, int] = {}
         self.payloads = self.number = 0
-        self.last: tuple[Commit, object] | None = None
+        self.last: tuple[CommitRequest, object] | None = None
         self.now_and(CreateTopic("kept", Retention(forever=True)))
         self.subscribe_read()
 
@@ -113,7 +113,9 @@ class Model(Machine):
         body = batch.encode_payloads(payloads)
         checksum = batch.checksum(body, batch.seed("", name, first, count))
         put = StagePut(ME, Epoch(0), name, Sequence(first), count, 0, checksum)
-        assert self.now_and(put, body) == Staged(Offset(len(held) + count), False, 0, 86_400_000)
+        assert self.now_and(put, body) == StagedReply(
+            Offset(len(held) + count), False, 0, 86_400_000
+        )
         held += payloads
 
     def do_publish(self, pieces: list[tuple[str, bytes]], closing: bool) -> None:
@@ -126,7 +128,7 @@ class Model(Machine):
                 named.append(Piece(topic, self.name(stage), Offset(start), size))
                 new += [(topic, payload) for payload in self.staged[stage][start:]]
         self.number += 1
-        commit = Commit(ME, Epoch(0), "job", self.number, True, tuple(named), (), closing)
+        commit = CommitRequest(ME, Epoch(0), "job", self.number, True, tuple(named), (), closing)
         done = self.now_and(commit)
         assert isinstance(done, CommitDone), done
         self.last = commit, done
@@ -152,7 +154,7 @@ class Model(Machine):
     def do_settle(self, count: int) -> None:
         self.low = min(self.low + count, len(self.topics["read"]))
         moved = Settled("read", self.subscription, Offset(self.low))
-        assert not isinstance(self.now_and(Settle(ME, Epoch(0), (moved,))), Refused)
+        assert not isinstance(self.now_and(Settle(ME, Epoch(0), (moved,))), RefusedReply)
 
     def do_forget_topic(self) -> None:
         """Deleted and made again: everything in it is gone, and so are its stages' parts."""

@@ -7,16 +7,16 @@ from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from oncemq.client.admin.accepting import loss_of, questions
+from oncemq.protocol.client_requests import Compare
+from oncemq.protocol.generations import continued
+from oncemq.protocol.names import ClientId, Epoch
+from oncemq.protocol.replies import Compared, RefusedReply, TakenReply, Welcome
+from oncemq.session.handshake import Handshake, LogSeen
+from simulator.actors.memory_journal import SimulatedJournal
 from tests.unit.core.conftest import Desk
 from tests.unit.core.test_comparing import gone_back
-
-from oncemq.client.accepting import loss_of, questions
-from oncemq.core.client_requests import Compare
-from oncemq.core.generations import continued
-from oncemq.core.greeting import Greeting, LogSeen
-from oncemq.core.names import ClientId, Epoch
-from oncemq.core.replies import Compared, Refused, Taken, Welcome
-from oncemq.testing.memory_journal import MemoryJournal
 
 ME = ClientId("me")
 
@@ -40,8 +40,10 @@ STEPS = st.lists(
 class State:
     """What a client keeps on its disk, and which starts were truly those of this state."""
 
-    def __init__(self, journal: MemoryJournal | None = None, own: set[int] | None = None) -> None:
-        self.journal = journal or MemoryJournal()
+    def __init__(
+        self, journal: SimulatedJournal | None = None, own: set[int] | None = None
+    ) -> None:
+        self.journal = journal or SimulatedJournal()
         self.own = own or set()
 
     def copy(self) -> "State":
@@ -90,20 +92,20 @@ class Site:
                     self.state.journal.know(LogSeen(answer.log_id, answer.generation))
                     assert could, "let in, and another branch or another state was let in before"
                     return "in"
-            elif isinstance(answer, Taken):
+            elif isinstance(answer, TakenReply):
                 greeting = self._claim(answer.client_epoch)
             elif not greeting.refused(answer):
-                assert isinstance(answer, Refused)
+                assert isinstance(answer, RefusedReply)
                 return self._refused(answer, before)
         if arrives:
             self.desk.ask(greeting.hello())
         return "crashed"
 
-    def _claim(self, over: int = 0) -> Greeting:
+    def _claim(self, over: int = 0) -> Handshake:
         claim = next(self.nonces)
         self.state.own.add(claim)
         last_epoch, earlier, log, last_nonce = self.state.journal.claim(claim)
-        return Greeting(
+        return Handshake(
             ME, last_epoch=last_epoch, earlier=earlier, claim=claim, last_nonce=last_nonce,
             over=Epoch(over), log=log,
         )  # fmt: skip
@@ -113,7 +115,7 @@ class Site:
         journal = self.state.journal
         return nonce in journal.claims() or nonce == journal.copy().claim(0).last_nonce
 
-    def _refused(self, answer: Refused, before: int | None) -> str:
+    def _refused(self, answer: RefusedReply, before: int | None) -> str:
         if answer.code == "history_lost":
             return "lost"
         assert answer.code == "stale_state"

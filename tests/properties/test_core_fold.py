@@ -6,11 +6,14 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.client_requests import ForgetClient
-from oncemq.core.generations import continued
-from oncemq.core.names import (
+from oncemq.broker.broker import Broker
+from oncemq.broker.expiry import Calendar
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.client_requests import ForgetClient
+from oncemq.protocol.generations import continued
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import (
     ClientId,
     Epoch,
     Micros,
@@ -21,18 +24,18 @@ from oncemq.core.names import (
     TopicId,
     key_producer,
 )
-from oncemq.core.records import Record, Retention, StageMade, SubscriptionMade, TopicCreated
-from oncemq.core.replies import (
+from oncemq.protocol.records import Record, Retention, StageMade, SubscriptionMade, TopicCreated
+from oncemq.protocol.replies import (
     CommitDone,
     PutAccepted,
-    Refused,
+    RefusedReply,
     Resumed,
-    Staged,
+    StagedReply,
     Subscribed,
     Welcome,
 )
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.requests import (
+    CommitRequest,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -50,10 +53,7 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller, Step
-from oncemq.core.upkeep import Calendar
+from oncemq.protocol.step import Caller, Step
 
 STAGES = st.sampled_from(["s", "t"])
 KEY_MICROS = 85_000_000_000  # a `forget` passes more time than that
@@ -143,7 +143,7 @@ class Live:
 
     def __init__(self) -> None:
         self.shard = Shard(7)
-        self.broker = Broker(self.shard, Rules(idempotency_ms=KEY_MICROS // 1000))
+        self.broker = Broker(self.shard, ServerLimits(idempotency_ms=KEY_MICROS // 1000))
         self.records: list[Record] = []
         self.now = 10**12
         self.ahead = 0
@@ -213,7 +213,7 @@ class Live:
             Sequence(first), count, 0, first, self.permits.get((topic, producer), 0),
         )  # fmt: skip
         reply = self.ask(put, b"body")
-        if isinstance(reply, Refused):  # a topic of this name was deleted
+        if isinstance(reply, RefusedReply):  # a topic of this name was deleted
             assert reply.code == "outdated"
             resumed = self.ask(Resume(put.client, put.client_epoch, topic, producer))
             assert isinstance(resumed, Resumed)
@@ -241,7 +241,7 @@ class Live:
         known = self.shard.stages.by_name.get(name)
         first = known.end + 1 if known else 1
         put = StagePut(ClientId(client), self.epoch(client), name, Sequence(first), count, 0, first)
-        assert isinstance(self.ask(put, b"body" * count), Staged)
+        assert isinstance(self.ask(put, b"body" * count), StagedReply)
 
     def commit(
         self, owner: str, client: str, pieces: list[tuple[str, str]], step: int, closing: bool
@@ -262,7 +262,7 @@ class Live:
         lasting = not owner.startswith("_")
         unique = tuple(dict.fromkeys(named))
         reply = self.ask(
-            Commit(
+            CommitRequest(
                 ClientId(client), self.epoch(client), owner, max(1, number), lasting, unique,
                 tuple(inputs), closing,
             )

@@ -6,12 +6,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncemq.core.clients import Clients
-from oncemq.core.greeting import Greeting
-from oncemq.core.names import ClientId, Epoch
-from oncemq.core.records import ClientOpened
-from oncemq.core.replies import Limits, Refused, Taken, Welcome
-from oncemq.core.requests import Hello
+from oncemq.broker.state.clients import Clients
+from oncemq.protocol.names import ClientId, Epoch
+from oncemq.protocol.records import ClientOpened
+from oncemq.protocol.replies import RefusedReply, TakenReply, Welcome, WelcomeLimits
+from oncemq.protocol.requests import Hello
+from oncemq.session.handshake import Handshake
 
 ME = ClientId("me")
 
@@ -38,11 +38,11 @@ class Disk:
         self.claims: list[int] = []
         self.made = number * 1_000
 
-    def claim(self, over: int = 0) -> Greeting:
+    def claim(self, over: int = 0) -> Handshake:
         earlier = tuple(self.claims)
         self.made += 1
         self.claims.append(self.made)
-        return Greeting(
+        return Handshake(
             ME, last_epoch=Epoch(self.epoch), earlier=earlier, claim=self.made, over=Epoch(over)
         )
 
@@ -58,15 +58,15 @@ class Server:
         self.clients = Clients()
         self.said: list[Hello] = []
 
-    def hear(self, hello: Hello) -> Welcome | Taken | Refused:
+    def hear(self, hello: Hello) -> Welcome | TakenReply | RefusedReply:
         self.said.append(hello)
         return self.judge(hello)
 
-    def judge(self, hello: Hello) -> Welcome | Taken | Refused:
+    def judge(self, hello: Hello) -> Welcome | TakenReply | RefusedReply:
         verdict = self.clients.judge(hello)
         if isinstance(verdict, ClientOpened):
             self.clients.apply(verdict)
-            return Welcome(verdict.client_epoch, Limits(1, 1, 1))
+            return Welcome(verdict.client_epoch, WelcomeLimits(1, 1, 1))
         return verdict
 
     @property
@@ -99,7 +99,7 @@ def test_a_client_that_crashes_anywhere_gets_in_again_and_no_epoch_is_held_twice
                 break
             if start.refused(answer):
                 continue
-            if isinstance(answer, Refused):
+            if isinstance(answer, RefusedReply):
                 assert server.may_refuse(disk, place), f"locked out: {answer}"
                 break
             start = disk.claim(answer.client_epoch)

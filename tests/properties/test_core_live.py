@@ -2,13 +2,13 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.batches import ID, Batch, Note
 
-from oncemq.core import live as module
-from oncemq.core.live import Live
-from oncemq.core.names import Offset, TopicId
-from oncemq.core.replies import Heard
-from oncemq.core.subscriber import Subscriber
+from oncemq.protocol.names import Offset, TopicId
+from oncemq.protocol.replies import ListenedAnswer
+from oncemq.session import listener_order as module
+from oncemq.session.listener_order import ListenerOrder
+from oncemq.session.subscriber import Subscriber
+from tests.unit.core.batches import ID, Batch, Note
 
 TOPIC = TopicId(1)
 
@@ -36,8 +36,8 @@ def test_each_message_is_handed_out_once_and_in_order(steps, room: int) -> None:
 
 def live_through(steps: list[tuple[str, int]]) -> None:
     subscriber: Subscriber[Note] = Subscriber()
-    live: Live[Note] = Live(subscriber)
-    live.joined([Heard("a", TOPIC, ID, Offset(0), Offset(0))])
+    live: ListenerOrder[Note] = ListenerOrder(subscriber)
+    live.joined([ListenedAnswer("a", TOPIC, ID, Offset(0), Offset(0))])
     ends = [0]  # of the batches stored
     given_out: list[int] = []
     pulled: range | None = None

@@ -19,16 +19,16 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Serial
-from oncemq.core.names import SubscriptionId as Id
-from oncemq.core.publisher import Numbers, Parcel, Publisher
-from oncemq.core.records import MessagesStored, Record, SubscriptionMade
-from oncemq.core.replies import Messages, PutAccepted, Refused, Reply, Resumed, Subscribed
-from oncemq.core.requests import Get, Put, Request, Resume, Start, Subscribe, Unsubscribe
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller, Deliver, Step
-from oncemq.core.subscriber import Subscriber
+from oncemq.broker.broker import Broker
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, Serial
+from oncemq.protocol.names import SubscriptionId as Id
+from oncemq.protocol.records import MessagesStored, Record, SubscriptionMade
+from oncemq.protocol.replies import Messages, PutAccepted, RefusedReply, Reply, Resumed, Subscribed
+from oncemq.protocol.requests import Get, Put, Request, Resume, Start, Subscribe, Unsubscribe
+from oncemq.protocol.step import Caller, Deliver, Step
+from oncemq.session.publisher import ProducerNumbers, Publisher, PutBatch
+from oncemq.session.subscriber import Subscriber
 from oncemq.wire import batch
 
 TOPICS = ["a", "b"]
@@ -163,7 +163,7 @@ class OnceMachine(RuleBasedStateMachine):
         self.fetching: dict[str, int] = {}
         self.seen: dict[int, list[int]] = defaultdict(list)
         self.known: set[str] = set()  # topics the reader was told it subscribes to
-        self.keep: list[Parcel] = []  # so that the id of each stays its own
+        self.keep: list[PutBatch] = []  # so that the id of each stays its own
         for topic in TOPICS:
             self.subscribe(topic)
             self.server.sync()
@@ -212,7 +212,7 @@ class OnceMachine(RuleBasedStateMachine):
     def put(self, topic: str, count: int, lasting: bool) -> None:
         payloads = [b"%d.%d" % (len(self.payloads), n) for n in range(count)]
         body = batch.encode_payloads(payloads)
-        parcel = Parcel(topic, MINE if lasting else QUICK, lasting, count, 0, body)
+        parcel = PutBatch(topic, MINE if lasting else QUICK, lasting, count, 0, body)
         self.publisher.number(parcel)
         parcel.checksum = batch.checksum(body, 0)
         self.publisher.add(parcel)
@@ -250,8 +250,8 @@ class OnceMachine(RuleBasedStateMachine):
         plan = self.publisher.plan(lane, producer, reply)
         self.publisher.carry_out(lane, producer, plan)
 
-    def answered(self, parcel: Parcel, reply: Reply | Deliver) -> None:
-        if isinstance(reply, Refused):
+    def answered(self, parcel: PutBatch, reply: Reply | Deliver) -> None:
+        if isinstance(reply, RefusedReply):
             assert reply.code in ("sequence_gap", "outdated"), reply
             assert self.publisher.refused(parcel, reply) is False
             for token in self.publisher.cancelled:
@@ -277,7 +277,7 @@ class OnceMachine(RuleBasedStateMachine):
         for old in before.all_lanes():
             lane = self.publisher.lane(old.topic)
             for producer, numbers in old.numbers.items():
-                lane.numbers[producer] = Numbers(numbers.topic_id, numbers.next, sure=False)
+                lane.numbers[producer] = ProducerNumbers(numbers.topic_id, numbers.next, sure=False)
             for parcel in old.parcels:
                 parcel.token, parcel.tried = 0, True
                 self.publisher.add(parcel)
@@ -324,7 +324,7 @@ class OnceMachine(RuleBasedStateMachine):
         get = Get(GUEST, Epoch(0), topic, settled, start, count)
 
         def handle(reply: Reply | Deliver) -> None:
-            if isinstance(reply, Refused):
+            if isinstance(reply, RefusedReply):
                 assert reply.code == "not_subscribed"
                 self.subscriber.put_back(topic)
                 return

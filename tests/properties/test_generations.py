@@ -5,19 +5,27 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.client_requests import Compare
-from oncemq.core.comparing import compare
-from oncemq.core.generations import FIRST, continued
-from oncemq.core.names import ClientId, Generation, Micros, Offset, Serial, SubscriptionId, TopicId
-from oncemq.core.records import CursorMoved, Record, Retention, SubscriptionMade, TopicCreated
-from oncemq.core.replies import NO_OFFSET, Ends
-from oncemq.core.request import Settled
-from oncemq.core.requests import Watch
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller
+from oncemq.broker.broker import Broker
+from oncemq.broker.comparison import compare
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.client_requests import Compare
+from oncemq.protocol.generations import FIRST, continued
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import (
+    ClientId,
+    Generation,
+    Micros,
+    Offset,
+    Serial,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.protocol.records import CursorMoved, Record, Retention, SubscriptionMade, TopicCreated
+from oncemq.protocol.replies import NO_OFFSET, Ends
+from oncemq.protocol.request import Settled
+from oncemq.protocol.requests import WatchEnds
+from oncemq.protocol.step import Caller
 
 TOPIC, READER = TopicId(1 << 32 | 1), ClientId("reader")
 SUBSCRIPTION = SubscriptionId(1 << 32 | 2)
@@ -53,14 +61,14 @@ class Server:
             snapshot.restore(shard, blob)
         shard.serial = self.shard.serial
         shard.topics[TOPIC].visible = shard.topics[TOPIC].end
-        return Server(Broker(shard, Rules()), list(self.contents))
+        return Server(Broker(shard, ServerLimits()), list(self.contents))
 
     def begin(self, generation: Generation) -> None:
         self.broker.begin_generation(generation, Micros(0))
 
 
 def first_server() -> Server:
-    made = Server(Broker(Shard(7, b"log"), Rules()))
+    made = Server(Broker(Shard(7, b"log"), ServerLimits()))
     made.apply(TopicCreated(TOPIC, "t", Retention(forever=True), Micros(1)))
     made.apply(SubscriptionMade(TOPIC, SUBSCRIPTION, READER, Offset(0), Micros(2)))
     return made
@@ -127,7 +135,7 @@ def must_be_safe(server: Server, reader: Reader) -> None:
         assert reader.cursor in (common, own)
     if server.shard.generation == reader.generation == FIRST:
         assert not answer.parted
-    watch = Watch((("t", Offset(-1)),), generation=reader.generation)
+    watch = WatchEnds((("t", Offset(-1)),), generation=reader.generation)
     (owed,) = server.broker.handle(Caller(b"", 1), watch, None, Micros(0)).replies
     assert isinstance(owed.answer, Ends)
     assert reader.cursor == common or owed.answer.topics[0].agreed <= common

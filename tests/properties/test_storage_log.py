@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import CursorMoved, MessagesStored, Run
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import CursorMoved, MessagesStored, Run
+from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.planning import Live
-from oncemq.storage.recovery import Opened, open_log
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import OpenedLog, open_log
 from oncemq.wire import batch
 
 OPTIONS = LogOptions(segment_bytes=1200, allocate_bytes=600, reserve_bytes=100)
@@ -55,7 +55,7 @@ class LogMachine(RuleBasedStateMachine):
     def log(self) -> Log:
         return self.opened.log
 
-    def open(self) -> Opened:
+    def open(self) -> OpenedLog:
         return open_log(
             UnsyncedDisk(),
             str(self.directory / "data"),
@@ -108,7 +108,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        job = self.log.plan(lambda topic: Live(f"t{topic}", self.low.get(topic, 0)))
+        job = self.log.plan(lambda topic: LiveShare(f"t{topic}", self.low.get(topic, 0)))
         if job is not None:
             job.run()
             self.log.complete(job)

@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core.records import Run
-from oncemq.core.replies import REPLIES, BatchHead, Messages
-from oncemq.core.requests import REQUESTS, Get, Put, Settled, Start, Subscribe
+from oncemq.protocol.records import Run
+from oncemq.protocol.replies import REPLIES, BatchHead, Messages
+from oncemq.protocol.requests import REQUESTS, Get, Put, Settled, Start, Subscribe
 from oncemq.wire import codec
 
 NUMBERS = st.integers(-(2**63), 2**64 - 1)

@@ -5,10 +5,9 @@ from contextlib import closing
 from random import Random
 from typing import Any
 
-from tests.relay.homes import Home
-
 import oncemq
 from oncemq import Client
+from tests.relay.homes import Home
 
 
 class Books:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.relay.homes import Home
 
 from oncemq import Client
+from tests.relay.homes import Home
 
 Homes = Callable[[str], Home]
 

@@ -6,9 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.databases.postgres import Postgres
-
 import oncemq
+from tests.databases.postgres import Postgres
 
 
 class Home:

@@ -16,10 +16,10 @@ from typing import Any
 from oncemq.databases.connections import Connection, run
 from oncemq.databases.statements import Step, Work
 from oncemq.errors import Fenced
-from oncemq.relay import ledger, places, relay, session
-from oncemq.relay.courier import Courier
-from oncemq.relay.desk import Desk
-from oncemq.relay.errand import Errand
+from oncemq.relay import opening, relay, session, tables
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.publisher import RelayPublisher
+from oncemq.relay.topic_relay import TopicRelay
 
 for name in ("psycopg", "sqlite3"):  # so that a life begins at once
     __import__(name)
@@ -51,33 +51,33 @@ def live(place: str, server: str, steps: int, *, locked: bool, own_id: bool) -> 
             fate.step()
             return answer
 
-    class MortalDesk(Desk):
+    class MortalDesk(RelayDatabase):
         def run(self, work: Work[Any]) -> Any:
             return run(MortalConnection(self._connection), work)  # type: ignore[arg-type]
 
         def lock(self) -> bool:
             return super().lock() if locked else True
 
-    class MortalCourier(Courier):
-        def _begin(self, errand: Errand, make: Any) -> None:
+    class MortalCourier(RelayPublisher):
+        def _begin(self, errand: TopicRelay, make: Any) -> None:
             def send() -> Any:
                 fate.step()
                 return make()
 
             super()._begin(errand, send)
 
-        def _answered(self, errand: Errand, reply: Any) -> None:
+        def _answered(self, errand: TopicRelay, reply: Any) -> None:
             fate.step()
             super()._answered(errand, reply)
 
     relay.Desk, relay.Courier = MortalDesk, MortalCourier  # type: ignore[misc]
     relay.FIRST_PAUSE = relay.TURN_SECONDS = 0.005
-    ledger.ROWS_MAX = 3
+    tables.ROWS_MAX = 3
     session.LOOK_SECONDS = 0.01  # whoever has nothing to do comes to its end, too
     name = f"relay {os.getpid()}" if own_id else None
     while True:
         with suppress(Fenced):  # without the lock, relays of one id fence each other
-            relay.Relay(places.connector(place), server=server, id=name).run()
+            relay.Relay(opening.connector(place), server=server, id=name).run()
 
 
 def begin(command: dict[str, Any]) -> int:

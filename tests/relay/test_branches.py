@@ -13,18 +13,18 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from hypothesis import given, settings
-from tests.relay.world import TOPIC, Relay, Server, World
 
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.generations import continued
-from oncemq.core.names import Micros, Serial
-from oncemq.core.records import Retention
-from oncemq.core.replies import Refused, Reply, Resumed, Welcome
-from oncemq.core.requests import CreateTopic, DeleteTopic, Hello, Put
-from oncemq.core.shard import Shard
-from oncemq.relay.errand import Change, Errand, Standing
+from oncemq.broker.broker import Broker
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.generations import continued
+from oncemq.protocol.names import Micros, Serial
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import RefusedReply, Reply, Resumed, Welcome
+from oncemq.protocol.requests import CreateTopic, DeleteTopic, Hello, Put
+from oncemq.relay.topic_relay import StandingChange, TopicRelay, TopicStanding
 from oncemq.wire import batch
+from tests.relay.world import TOPIC, Relay, Server, World
 
 BRANCHES_MAX = 6
 
@@ -52,7 +52,7 @@ class Backup(NamedTuple):
     server: Server
     rows: dict[int, tuple[int, bytes]]
     failed: dict[int, str]
-    standing: Standing
+    standing: TopicStanding
     freed: dict[int, int]
 
 
@@ -132,7 +132,7 @@ class Branching(World):
                 )
                 relay.request = (request, relay.request[1])
 
-    def settle_change(self, relay: Relay, change: Change) -> None:
+    def settle_change(self, relay: Relay, change: StandingChange) -> None:
         before = self.database.standing.version
         super().settle_change(relay, change)
         if self.database.standing.version != before:
@@ -140,7 +140,7 @@ class Branching(World):
 
     def hear(self, relay: Relay, reply: Reply) -> None:
         """Of copies from before, the engine takes no answer for its own."""
-        if not isinstance(reply, Refused) or reply.code not in ("fenced", "unknown_client"):
+        if not isinstance(reply, RefusedReply) or reply.code not in ("fenced", "unknown_client"):
             super().hear(relay, reply)
 
     ACTIONS = (
@@ -190,46 +190,46 @@ def test_of_many_schedules_none_goes_on_without_its_rows() -> None:
 
 
 class NumbersNotCompared(Branching):
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Believing(standing)
 
 
 @dataclass(slots=True)
-class _Believing(Errand):
+class _Believing(TopicRelay):
     """It takes any number that the server has for its own."""
 
     def resumed(self, reply: Resumed) -> None:
         number = max(reply.last_sequence, self.standing.acknowledged)
         if reply.topic_id == self.standing.topic_id:
             reply = msgspec.structs.replace(reply, last_sequence=number)
-        Errand.resumed(self, reply)
+        TopicRelay.resumed(self, reply)
 
 
 class LossNotLookedAt(Branching):
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Unaware(standing)
 
 
 class LossOfAnEmptyTopicNotLookedAt(Branching):
     """Though rows are acknowledged on the one that had its name before."""
 
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Forgetful(standing)
 
 
 @dataclass(slots=True)
-class _Forgetful(Errand):
+class _Forgetful(TopicRelay):
     def resumed(self, reply: Resumed) -> None:
         lost = reply.lost and self.standing.acknowledged > 0
-        Errand.resumed(self, msgspec.structs.replace(reply, lost=lost))
+        TopicRelay.resumed(self, msgspec.structs.replace(reply, lost=lost))
 
 
 @dataclass(slots=True)
-class _Unaware(Errand):
+class _Unaware(TopicRelay):
     """A topic that the server lost is one that was deleted."""
 
     def resumed(self, reply: Resumed) -> None:
-        Errand.resumed(self, msgspec.structs.replace(reply, lost=False))
+        TopicRelay.resumed(self, msgspec.structs.replace(reply, lost=False))
 
 
 @pytest.mark.parametrize(
@@ -406,12 +406,12 @@ def test_of_rows_that_other_branches_have_somebody_is_told(story: list[int]) -> 
 
 
 class MomentsNotCompared(Told):
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Timeless(standing, notes=False)
 
 
 @dataclass(slots=True)
-class _Timeless(Errand):
+class _Timeless(TopicRelay):
     """Numbers alone."""
 
 

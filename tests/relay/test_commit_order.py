@@ -7,15 +7,15 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+
+import oncemq
+from oncemq import Client, Relay
+from oncemq.protocol.records import Retention
 from tests.e2e.processes import until
 from tests.relay.books import Books
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 from tests.relay.test_relay import got
-
-import oncemq
-from oncemq import Client, Relay
-from oncemq.core.records import Retention
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_writers_that_overlap_are_each_in_order_and_whole(
     oncemq_server: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oncemq.relay.ledger.ROWS_MAX", 7)
+    monkeypatch.setattr("oncemq.relay.tables.ROWS_MAX", 7)
     books = Books(home)
     with Client(oncemq_server) as client, Relay(home.connect, server=oncemq_server):
         for topic in ("orders", "apart"):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import (
+from oncemq.errors import Fenced
+from oncemq.protocol.names import (
     ANONYMOUS_EPOCH,
     ClientId,
     Epoch,
@@ -15,17 +16,16 @@ from oncemq.core.names import (
     Sequence,
     TopicId,
 )
-from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed
-from oncemq.core.requests import Put, Request, Resume
-from oncemq.core.step import Body
-from oncemq.errors import Fenced
-from oncemq.relay.courier import Courier
-from oncemq.relay.errand import Errand, Standing
+from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
+from oncemq.protocol.requests import Put, Request, Resume
+from oncemq.protocol.step import Body
+from oncemq.relay.publisher import RelayPublisher
+from oncemq.relay.topic_relay import TopicRelay, TopicStanding
 from oncemq.wire import batch
 from oncemq.wire.batch import Item
 
 PRODUCER = ProducerId(b"0123456789abcdef")
-UNDER_WAY = Standing("orders", PRODUCER, TopicId(7), Sequence(10), planned=(5, 6), version=3)
+UNDER_WAY = TopicStanding("orders", PRODUCER, TopicId(7), Sequence(10), planned=(5, 6), version=3)
 ITEMS = [Item(b"one", b"key", {"a": "b"}), Item(b"two")]
 
 
@@ -54,24 +54,26 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def courier(engine: Engine) -> Iterator[Courier]:
-    courier: Any = Courier("tcp://127.0.0.1:1", "relay")
+def courier(engine: Engine) -> Iterator[RelayPublisher]:
+    courier: Any = RelayPublisher("tcp://127.0.0.1:1", "relay")
     real, courier._engine = courier._engine, engine
     yield courier
     courier._engine = real
     courier.close()
 
 
-def sure(*, required: bool = True) -> Errand:
+def sure(*, required: bool = True) -> TopicRelay:
     """An errand that the server has confirmed, with a permit."""
-    errand = Errand(UNDER_WAY, required=required)
+    errand = TopicRelay(UNDER_WAY, required=required)
     errand.resumed(Resumed(TopicId(7), Sequence(10), permit=9))
     return errand
 
 
-def test_each_ask_has_a_number_that_its_repeats_keep(courier: Courier, engine: Engine) -> None:
+def test_each_ask_has_a_number_that_its_repeats_keep(
+    courier: RelayPublisher, engine: Engine
+) -> None:
     for number in range(2):
-        errand = Errand(UNDER_WAY)
+        errand = TopicRelay(UNDER_WAY)
         courier.ask(errand)
         assert (errand.under_way, errand.next(), courier.under_way) == (True, None, number + 1)
     first = Resume(ClientId("relay"), Epoch(4), "orders", PRODUCER, number=1, topic_id=TopicId(7))
@@ -84,7 +86,7 @@ def test_each_ask_has_a_number_that_its_repeats_keep(courier: Courier, engine: E
 
 @pytest.mark.parametrize("required", [True, False])
 def test_a_put_is_the_planned_rows_under_their_numbers(
-    courier: Courier, engine: Engine, required: bool
+    courier: RelayPublisher, engine: Engine, required: bool
 ) -> None:
     errand = sure(required=required)
     courier.put(errand, ITEMS)
@@ -109,8 +111,8 @@ def test_a_put_is_the_planned_rows_under_their_numbers(
     assert (engine.send(), errand.sends) == ((put, body), 2)
 
 
-def test_an_answer_is_for_its_errand_and_no_other(courier: Courier, engine: Engine) -> None:
-    asked, put = Errand(UNDER_WAY), sure()
+def test_an_answer_is_for_its_errand_and_no_other(courier: RelayPublisher, engine: Engine) -> None:
+    asked, put = TopicRelay(UNDER_WAY), sure()
     courier.ask(asked)
     courier.put(put, ITEMS)
     engine.answer(PutAccepted(TopicId(7), Offset(4), 2, True, False, 0), 1)
@@ -121,21 +123,23 @@ def test_an_answer_is_for_its_errand_and_no_other(courier: Courier, engine: Engi
     assert (asked.sure, asked.permit, asked.under_way, courier.under_way) == (True, 3, False, 0)
 
 
-def test_a_relay_that_was_refused_itself_decides_nothing(courier: Courier, engine: Engine) -> None:
+def test_a_relay_that_was_refused_itself_decides_nothing(
+    courier: RelayPublisher, engine: Engine
+) -> None:
     errand = sure()
     courier.put(errand, ITEMS)
     engine.failure = Fenced("another relay")
-    engine.answer(Refused("fenced", "another relay"))
+    engine.answer(RefusedReply("fenced", "another relay"))
     assert (errand.under_way, errand.change, courier.under_way) == (True, None, 1)
 
 
 def test_a_put_that_waits_for_room_is_said(
-    courier: Courier, engine: Engine, caplog: pytest.LogCaptureFixture
+    courier: RelayPublisher, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncemq.relay")
     for number, code in enumerate(("storage_full", "checksum")):
         errand = sure()
         courier.put(errand, ITEMS)
-        engine.answer(Refused(code, "no room"), number)
+        engine.answer(RefusedReply(code, "no room"), number)
         assert (errand.put_off, errand.change) == (True, None)
     assert caplog.messages == ["put off topic=orders: no room"]

@@ -9,20 +9,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from oncemq import DatabaseRefused, Fenced, OnceMQError, Relay
+from oncemq.errors import Unreachable
+from oncemq.protocol.client_replies import ClientList
+from oncemq.protocol.names import ProducerId, Sequence, TopicId
+from oncemq.protocol.replies import Resumed
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.opening import connector
+from oncemq.relay.publisher import RelayPublisher
+from oncemq.relay.relay import TURN_SECONDS
+from oncemq.relay.topic_relay import TopicRelay, TopicStanding
 from tests.e2e.processes import until
 from tests.relay.conftest import Homes
 from tests.relay.test_pauses import Stopping
-
-from oncemq import DatabaseRefused, Fenced, OnceMQError, Relay
-from oncemq.core.client_replies import ClientList
-from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.replies import Resumed
-from oncemq.errors import Unreachable
-from oncemq.relay.courier import Courier
-from oncemq.relay.desk import Desk
-from oncemq.relay.errand import Errand, Standing
-from oncemq.relay.places import connector
-from oncemq.relay.relay import TURN_SECONDS
 
 NOWHERE = "tcp://127.0.0.1:1"
 
@@ -57,10 +57,10 @@ def test_who_is_fenced_ends_unless_its_database_was_lost_before(
     make_home: Homes, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
     """With the database it lost its turn: the one who has it now is to be waited for."""
-    stays: list[Desk] = []
+    stays: list[RelayDatabase] = []
 
     class Session:
-        def __init__(self, desk: Desk, courier: Courier, **how: bool) -> None:
+        def __init__(self, desk: RelayDatabase, courier: RelayPublisher, **how: bool) -> None:
             assert how == {"sets_aside": True, "required": False}
             stays.append(desk)
 
@@ -120,7 +120,7 @@ class Odd:
 def test_a_connection_that_cannot_be_used_is_closed() -> None:
     odd = Odd()
     with pytest.raises(DatabaseRefused, match="not a connection we know"):
-        Desk(lambda: odd)
+        RelayDatabase(lambda: odd)
     assert odd.closed
 
 
@@ -129,13 +129,13 @@ def test_a_session_of_sqlalchemy_is_no_connection(tmp_path: Path) -> None:
     orm = pytest.importorskip("sqlalchemy.orm")
     engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'user.db'}")
     with pytest.raises(DatabaseRefused, match=r"give it `engine\.connect`, not a session"):
-        Desk(lambda: orm.Session(engine))
+        RelayDatabase(lambda: orm.Session(engine))
 
 
 @pytest.mark.parametrize("autocommit", [False, True])
 def test_a_connection_of_any_habit_commits_by_itself(autocommit: bool) -> None:
     """As sqlite3 has it from Python 3.12 on."""
-    desk: Any = object.__new__(Desk)
+    desk: Any = object.__new__(RelayDatabase)
     desk.driver = SimpleNamespace(isolation_level="", autocommit=autocommit)
     desk._begin_nothing()
     assert vars(desk.driver) == {"isolation_level": None, "autocommit": True}
@@ -175,9 +175,9 @@ def test_a_server_that_is_silent_is_named_once_until_it_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "oncemq.relay")
-    courier: Any = Courier(NOWHERE, "relay")
+    courier: Any = RelayPublisher(NOWHERE, "relay")
     turns, courier._turns = courier._turns, Silence()
-    errand = Errand(Standing("orders", ProducerId(b"p")))
+    errand = TopicRelay(TopicStanding("orders", ProducerId(b"p")))
     for _ in range(2):
         for _ in range(3):
             courier.wait(threading.Event())

@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core.replies import NO_OFFSET, PutAccepted, Refused, Resumed
-from oncemq.relay.errand import Ask, Errand, Plan, Row, Send, Standing
-from oncemq.relay.ledger import format_ids, parse_ids
+from oncemq.protocol.replies import NO_OFFSET, PutAccepted, RefusedReply, Resumed
+from oncemq.relay.tables import format_ids, parse_ids
+from oncemq.relay.topic_relay import AskStanding, NumberRows, Row, Send, TopicRelay, TopicStanding
 
 ROWS = [Row(5, 1, 10), Row(6, 1, 10), Row(4, 2, 10)]
-UNDER_WAY = Standing("orders", b"p", topic_id=7, acknowledged=10, planned=(5, 6), version=3)
+UNDER_WAY = TopicStanding("orders", b"p", topic_id=7, acknowledged=10, planned=(5, 6), version=3)
 
 
-def committed(errand: Errand) -> Standing:
+def committed(errand: TopicRelay) -> TopicStanding:
     assert errand.change is not None
     assert errand.change.after.version == errand.change.before.version + 1
     errand.committed()
     return errand.standing
 
 
-def sure(standing: Standing, **how: bool) -> Errand:
+def sure(standing: TopicStanding, **how: bool) -> TopicRelay:
     """An errand that the server has confirmed."""
-    errand = Errand(standing, **how)
+    errand = TopicRelay(standing, **how)
     errand.resumed(Resumed(standing.topic_id, standing.acknowledged))
     assert errand.change is None
     return errand
@@ -36,10 +36,10 @@ def accepted(first: int = 0, *, stored: bool = True, duplicate: bool = False) ->
 
 
 def test_the_way_of_two_rows() -> None:
-    errand = Errand(Standing("orders", b"p"))
-    assert isinstance(errand.next(), Ask)
+    errand = TopicRelay(TopicStanding("orders", b"p"))
+    assert isinstance(errand.next(), AskStanding)
     errand.resumed(Resumed(0, 0))
-    assert isinstance(errand.next(), Plan)
+    assert isinstance(errand.next(), NumberRows)
     errand.plan(ROWS, rows_max=2, bytes_max=100)
     assert errand.next() is None, "the plan is not committed yet"
     assert committed(errand).planned == (5, 6)
@@ -50,27 +50,27 @@ def test_the_way_of_two_rows() -> None:
     assert errand.next() is None, "the receipt is not committed yet"
     after = committed(errand)
     assert (after.topic_id, after.acknowledged, after.planned) == (7, 2, ())
-    assert isinstance(errand.next(), Plan)
+    assert isinstance(errand.next(), NumberRows)
 
 
 @pytest.mark.parametrize(("rows_max", "bytes_max", "planned"), [
     (3, 100, (5, 6, 4)), (1, 100, (5,)), (3, 20, (5, 6)), (3, 5, (5,)),
 ])  # fmt: skip
 def test_a_plan_keeps_its_bounds(rows_max: int, bytes_max: int, planned: tuple[int, ...]) -> None:
-    errand = sure(Standing("orders", b"p"))
+    errand = sure(TopicStanding("orders", b"p"))
     errand.plan(ROWS, rows_max=rows_max, bytes_max=bytes_max)
     assert committed(errand).planned == planned
 
 
 def test_nothing_waits() -> None:
-    errand = sure(Standing("orders", b"p"))
+    errand = sure(TopicStanding("orders", b"p"))
     errand.plan([], rows_max=2, bytes_max=100)
     assert errand.change is None
 
 
 @pytest.mark.parametrize("last", [10, 12])
 def test_after_a_crash_the_same_rows_are_sent_under_the_same_numbers(last: int) -> None:
-    errand = Errand(UNDER_WAY)
+    errand = TopicRelay(UNDER_WAY)
     errand.resumed(Resumed(7, last))
     assert errand.next() == Send(11, (5, 6))
 
@@ -89,7 +89,7 @@ def test_after_a_crash_the_same_rows_are_sent_under_the_same_numbers(last: int) 
     ],
 )
 def test_what_does_not_fit_stops_the_topic(reply: Resumed, words: str) -> None:
-    errand = Errand(UNDER_WAY)
+    errand = TopicRelay(UNDER_WAY)
     errand.resumed(reply)
     assert words in committed(errand).stopped
     assert errand.standing.planned == (5, 6), "nothing is let go of"
@@ -97,7 +97,7 @@ def test_what_does_not_fit_stops_the_topic(reply: Resumed, words: str) -> None:
 
 
 def test_a_topic_made_again_while_nothing_is_under_way_is_numbered_from_the_start() -> None:
-    errand = Errand(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand = TopicRelay(TopicStanding("orders", b"p", topic_id=7, acknowledged=10))
     errand.resumed(Resumed(8, 0))
     after = committed(errand)
     assert (after.topic_id, after.acknowledged, after.stopped) == (8, 0, "")
@@ -105,18 +105,18 @@ def test_a_topic_made_again_while_nothing_is_under_way_is_numbered_from_the_star
 
 @pytest.mark.parametrize("topic_id", [0, 8])
 def test_rows_that_the_deleted_topic_had_are_published(topic_id: int) -> None:
-    errand = Errand(UNDER_WAY)
+    errand = TopicRelay(UNDER_WAY)
     errand.resumed(Resumed(topic_id, 0, deleted_after=12))
     change = errand.change
     assert change is not None
     assert change.freed == (5, 6)
     after = committed(errand)
     assert (after.topic_id, after.acknowledged, after.planned) == (topic_id, 0, ())
-    assert isinstance(errand.next(), Plan)
+    assert isinstance(errand.next(), NumberRows)
 
 
 def test_rows_that_the_deleted_topic_did_not_have_go_into_the_new_one() -> None:
-    errand = Errand(UNDER_WAY)
+    errand = TopicRelay(UNDER_WAY)
     errand.resumed(Resumed(8, 0, deleted_after=10))
     after = committed(errand)
     assert (after.topic_id, after.acknowledged, after.stopped) == (8, 0, "")
@@ -124,7 +124,7 @@ def test_rows_that_the_deleted_topic_did_not_have_go_into_the_new_one() -> None:
 
 
 def test_a_topic_that_the_server_lost_stops_though_nothing_is_under_way() -> None:
-    errand = Errand(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand = TopicRelay(TopicStanding("orders", b"p", topic_id=7, acknowledged=10))
     errand.resumed(Resumed(8, 0, lost=True))
     assert "messages of this outbox that it has acknowledged, 10 in it" in committed(errand).stopped
     assert errand.next() is None
@@ -135,19 +135,19 @@ def test_a_lost_topic_without_rows_stops_where_one_of_its_name_had_some(
     last_place: int, stops: bool
 ) -> None:
     """Those may be lost as well: the topic before is there again, as it was then."""
-    errand = Errand(Standing("orders", b"p", topic_id=7, last_place=last_place))
+    errand = TopicRelay(TopicStanding("orders", b"p", topic_id=7, last_place=last_place))
     errand.resumed(Resumed(6, 0, lost=True))
     assert bool(committed(errand).stopped) is stops
 
 
 def test_rows_that_met_the_new_topic_first_go_into_it() -> None:
     """One copy was sent, and it was answered: no other can be in the old topic."""
-    errand = sure(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand = sure(TopicStanding("orders", b"p", topic_id=7, acknowledged=10))
     errand.plan(ROWS, rows_max=2, bytes_max=100)
     committed(errand)
     errand.sends = 1
-    errand.refused(Refused("topic_changed", ""))
-    assert isinstance(errand.next(), Ask)
+    errand.refused(RefusedReply("topic_changed", ""))
+    assert isinstance(errand.next(), AskStanding)
     errand.resumed(Resumed(8, 0))
     assert errand.next() is None, "the new numbers are not committed yet"
     committed(errand)
@@ -183,10 +183,10 @@ def test_rows_that_were_discarded_are_freed_where_that_was_asked_for(reply: PutA
     assert errand.change.freed == (5, 6)
 
 
-@pytest.mark.parametrize("reply", [*NOT_STORED, Refused("discarded", "")])
-def test_rows_that_were_discarded_get_other_numbers(reply: PutAccepted | Refused) -> None:
+@pytest.mark.parametrize("reply", [*NOT_STORED, RefusedReply("discarded", "")])
+def test_rows_that_were_discarded_get_other_numbers(reply: PutAccepted | RefusedReply) -> None:
     errand = sure(UNDER_WAY)
-    if isinstance(reply, Refused):
+    if isinstance(reply, RefusedReply):
         errand.refused(reply)
     else:
         errand.accepted(reply)
@@ -195,13 +195,13 @@ def test_rows_that_were_discarded_get_other_numbers(reply: PutAccepted | Refused
     after = committed(errand)
     assert (after.acknowledged, after.planned, after.waits) == (12, (), True)
     errand.put_off = False
-    assert isinstance(errand.next(), Plan)
+    assert isinstance(errand.next(), NumberRows)
 
 
 def test_rows_that_nobody_would_get_wait_and_go_out_by_themselves() -> None:
     errand = sure(UNDER_WAY)
     errand.sends = 1
-    errand.refused(Refused("unwanted", "…"))
+    errand.refused(RefusedReply("unwanted", "…"))
     assert errand.change is not None
     assert errand.change.freed == ()
     after = committed(errand)
@@ -211,7 +211,7 @@ def test_rows_that_nobody_would_get_wait_and_go_out_by_themselves() -> None:
     errand.put_off = False
     assert errand.next() == Send(11, (5, 6)), "the same rows under the same numbers"
     errand.sends += 1
-    errand.refused(Refused("unwanted", "…"))
+    errand.refused(RefusedReply("unwanted", "…"))
     assert errand.change is None, "it is said once"
     errand.put_off = False
     errand.accepted(accepted())
@@ -219,26 +219,26 @@ def test_rows_that_nobody_would_get_wait_and_go_out_by_themselves() -> None:
 
 
 def test_a_relay_that_finds_a_topic_waiting_tries_it() -> None:
-    waiting = Standing("orders", b"p", planned=(5,), stopped="unwanted: …")
-    errand = Errand(waiting)
-    assert isinstance(errand.next(), Ask)
+    waiting = TopicStanding("orders", b"p", planned=(5,), stopped="unwanted: …")
+    errand = TopicRelay(waiting)
+    assert isinstance(errand.next(), AskStanding)
     errand.resumed(Resumed(0, 0))
     assert errand.next() == Send(1, (5,))
 
 
 def test_a_topic_made_again_while_its_rows_wait_gets_them() -> None:
     """Every copy was answered: none can be in the topic that was deleted."""
-    errand = sure(Standing("orders", b"p", topic_id=7, acknowledged=10))
+    errand = sure(TopicStanding("orders", b"p", topic_id=7, acknowledged=10))
     errand.plan(ROWS, rows_max=2, bytes_max=100)
     committed(errand)
     for _ in range(3):
         errand.put_off = False
         errand.sends += 1
-        errand.refused(Refused("unwanted", "…"))
+        errand.refused(RefusedReply("unwanted", "…"))
         if errand.change is not None:
             committed(errand)
     errand.put_off = False
-    errand.refused(Refused("topic_changed", ""))
+    errand.refused(RefusedReply("topic_changed", ""))
     errand.resumed(Resumed(8, 0))
     assert committed(errand).topic_id == 8
     assert errand.next() == Send(1, (5, 6))
@@ -247,7 +247,7 @@ def test_a_topic_made_again_while_its_rows_wait_gets_them() -> None:
 def test_waits_between_tries_are_counted_until_a_receipt() -> None:
     errand = sure(UNDER_WAY)
     for _ in range(3):
-        errand.refused(Refused("storage_full", ""))
+        errand.refused(RefusedReply("storage_full", ""))
     assert errand.put_offs == 3
     errand.accepted(accepted())
     assert errand.put_offs == 0
@@ -255,7 +255,7 @@ def test_waits_between_tries_are_counted_until_a_receipt() -> None:
 
 def test_a_full_server_is_tried_again_later() -> None:
     errand = sure(UNDER_WAY)
-    errand.refused(Refused("storage_full", ""))
+    errand.refused(RefusedReply("storage_full", ""))
     assert errand.next() is None
     errand.put_off = False
     assert errand.next() == Send(11, (5, 6))
@@ -263,19 +263,19 @@ def test_a_full_server_is_tried_again_later() -> None:
 
 def test_a_refusal_stops_the_topic_and_says_why() -> None:
     errand = sure(UNDER_WAY)
-    errand.refused(Refused("name_invalid", "no such name"))
+    errand.refused(RefusedReply("name_invalid", "no such name"))
     assert committed(errand).stopped == "name_invalid: no such name"
 
 
 def test_a_refused_row_is_looked_for_and_set_aside() -> None:
     errand = sure(UNDER_WAY, sets_aside=True)
-    errand.refused(Refused("not_allowed", "not you"))
-    assert isinstance(errand.next(), Ask), "another copy may be stored: ask first"
+    errand.refused(RefusedReply("not_allowed", "not you"))
+    assert isinstance(errand.next(), AskStanding), "another copy may be stored: ask first"
     errand.resumed(Resumed(7, 10))
     assert committed(errand).planned == (), "which of the two?"
     errand.plan(ROWS, rows_max=2, bytes_max=100)
     assert committed(errand).planned == (5,)
-    errand.refused(Refused("not_allowed", "not you"))
+    errand.refused(RefusedReply("not_allowed", "not you"))
     errand.resumed(Resumed(7, 10))
     assert errand.change is not None
     assert errand.change.set_aside == (5,)
@@ -285,7 +285,7 @@ def test_a_refused_row_is_looked_for_and_set_aside() -> None:
 
 def test_a_refused_row_that_is_stored_after_all_is_published() -> None:
     errand = sure(UNDER_WAY, sets_aside=True)
-    errand.refused(Refused("limit", ""))
+    errand.refused(RefusedReply("limit", ""))
     errand.resumed(Resumed(7, 12))
     assert errand.next() == Send(11, (5, 6))
     errand.accepted(accepted(4, duplicate=True))
@@ -294,20 +294,20 @@ def test_a_refused_row_that_is_stored_after_all_is_published() -> None:
 
 def test_other_bytes_under_used_numbers_always_stop_the_topic() -> None:
     errand = sure(UNDER_WAY, sets_aside=True)
-    errand.refused(Refused("payload_conflict", "other bytes"))
+    errand.refused(RefusedReply("payload_conflict", "other bytes"))
     assert "payload_conflict" in committed(errand).stopped
 
 
 def test_a_row_that_cannot_be_sent_stops_the_topic_or_is_set_aside() -> None:
     rows = [Row(5, 1, 10, "too large"), Row(6, 1, 10)]
-    errand = sure(Standing("orders", b"p"))
+    errand = sure(TopicStanding("orders", b"p"))
     errand.plan(rows, rows_max=2, bytes_max=100)
     assert committed(errand).stopped == "row 5: too large"
-    errand = sure(Standing("orders", b"p"), sets_aside=True)
+    errand = sure(TopicStanding("orders", b"p"), sets_aside=True)
     errand.plan(rows, rows_max=2, bytes_max=100)
     assert errand.change is not None
     assert errand.change.set_aside == (5,)
-    errand = sure(Standing("orders", b"p"))
+    errand = sure(TopicStanding("orders", b"p"))
     errand.plan(rows[::-1], rows_max=2, bytes_max=100)
     assert committed(errand).planned == (6,), "those before it go"
 
@@ -319,17 +319,17 @@ def test_rows_removed_by_another_hand_stop_the_topic() -> None:
 
 
 def test_a_person_lets_it_go_on() -> None:
-    errand = Errand(UNDER_WAY)
+    errand = TopicRelay(UNDER_WAY)
     errand.resumed(Resumed(7, 99))
     stopped = committed(errand)
     assert stopped.again().stopped == ""
     anew = stopped.anew(b"q")
     assert (anew.producer, anew.acknowledged, anew.topic_id, anew.stopped) == (b"q", 0, 0, "")
     assert anew.planned == (), "what is left of the rows is numbered again"
-    errand = Errand(anew)
+    errand = TopicRelay(anew)
     errand.resumed(Resumed(7, 0))
     committed(errand)
-    assert isinstance(errand.next(), Plan)
+    assert isinstance(errand.next(), NumberRows)
 
 
 @given(st.lists(st.integers(1, 1 << 62)))
@@ -350,7 +350,7 @@ NOTED = msgspec.structs.replace(UNDER_WAY, newest="10@500")
     [Resumed(7, 10, moment=501), Resumed(7, 12, moment=500, moment_before=501)],
 )
 def test_the_last_number_stored_at_another_moment_stops_the_topic(reply: Resumed) -> None:
-    errand = Errand(NOTED)
+    errand = TopicRelay(NOTED)
     errand.resumed(reply)
     assert "the server has a number 10 of this outbox" in committed(errand).stopped
 
@@ -368,7 +368,7 @@ def test_the_last_number_stored_at_another_moment_stops_the_topic(reply: Resumed
     ],
 )
 def test_the_same_moment_or_none_goes_on(newest: str, reply: Resumed) -> None:
-    errand = Errand(msgspec.structs.replace(UNDER_WAY, newest=newest))
+    errand = TopicRelay(msgspec.structs.replace(UNDER_WAY, newest=newest))
     errand.resumed(reply)
     assert errand.change is None
     assert errand.next() == Send(11, (5, 6))
@@ -381,16 +381,16 @@ def test_a_receipt_notes_its_moment() -> None:
     assert (after.newest, after.moment) == ("12@600", 600)
     again = after.anew(b"q")
     assert (again.newest, again.moment, again.has_published) == ("0@600", 0, True)
-    assert Standing("orders", b"p").anew(b"q").newest == ""
+    assert TopicStanding("orders", b"p").anew(b"q").newest == ""
 
 
 def test_rows_in_a_topic_that_was_deleted_are_missed_too_where_all_is_lost() -> None:
     """On SQLite, where transactions have no places, nothing but the note says so."""
-    empty = Standing("orders", b"p", topic_id=7, acknowledged=3, newest="3@500")
-    errand = Errand(empty)
+    empty = TopicStanding("orders", b"p", topic_id=7, acknowledged=3, newest="3@500")
+    errand = TopicRelay(empty)
     errand.resumed(Resumed(8, 0))  # it was deleted and made anew
     made_anew = committed(errand)
     assert (made_anew.topic_id, made_anew.acknowledged) == (8, 0)
-    errand = Errand(made_anew)
+    errand = TopicRelay(made_anew)
     errand.resumed(Resumed(7, 0, lost=True))  # restored, from before all of that
     assert "the server lost the topic" in committed(errand).stopped

@@ -9,10 +9,10 @@ import hypothesis.strategies as st
 import msgspec
 import pytest
 from hypothesis import given, settings
-from tests.relay.world import Database, Relay, World
 
-from oncemq.core.replies import Refused
-from oncemq.relay.errand import Change, Errand, Row, Send, Standing
+from oncemq.protocol.replies import RefusedReply
+from oncemq.relay.topic_relay import Row, Send, StandingChange, TopicRelay, TopicStanding
+from tests.relay.world import Database, Relay, World
 
 SCHEDULES = st.lists(st.integers(0, 1_000_000), max_size=120)
 
@@ -30,7 +30,7 @@ def test_each_committed_row_is_published_once(
 
 
 class FreedBeforeTheReceipt(World):
-    def settle_change(self, relay: Relay, change: Change) -> None:
+    def settle_change(self, relay: Relay, change: StandingChange) -> None:
         super().settle_change(relay, change)
         for key in change.after.planned if relay in self.relays else ():
             self.database.rows.pop(key, None)
@@ -47,7 +47,7 @@ class FreedBeforeTheReceipt(World):
 class NumberedAfterSending(World):
     """The plan is committed with the receipt only."""
 
-    def settle_change(self, relay: Relay, change: Change) -> None:
+    def settle_change(self, relay: Relay, change: StandingChange) -> None:
         if change.after.planned and not change.freed:
             relay.errand.standing, relay.errand.change = change.after, None
             relay.errand.standing = _versioned(change.after, self.database.standing.version)
@@ -66,10 +66,10 @@ class ReadWithACursor(World):
 class _CursorDatabase(Database):
     passed = 0
 
-    def candidates(self, standing: Standing) -> list[Row]:
+    def candidates(self, standing: TopicStanding) -> list[Row]:
         return sorted(row for row in super().candidates(standing) if row.id > self.passed)
 
-    def commit(self, change: Change) -> bool:
+    def commit(self, change: StandingChange) -> bool:
         done = super().commit(change)
         self.passed = max((self.passed, *change.freed)) if done else self.passed
         return done
@@ -82,7 +82,7 @@ class OrderedByIds(World):
 
 
 class _IdsDatabase(Database):
-    def candidates(self, standing: Standing) -> list[Row]:
+    def candidates(self, standing: TopicStanding) -> list[Row]:
         return sorted(super().candidates(standing))
 
 
@@ -93,7 +93,7 @@ class TransactionsBrokenOff(World):
 
 
 class _PlacesDatabase(Database):
-    def candidates(self, standing: Standing) -> list[Row]:
+    def candidates(self, standing: TopicStanding) -> list[Row]:
         return sorted(super().candidates(standing), key=lambda row: (row.place, row.id))
 
 
@@ -106,15 +106,15 @@ class NobodyLooksWhoWasHere(World):
 
 
 class _TrustingDatabase(Database):
-    def commit(self, change: Change) -> bool:
+    def commit(self, change: StandingChange) -> bool:
         before = _versioned(change.before, self.standing.version)
         return super().commit(change._replace(before=before))
 
 
 @dataclass(slots=True)
-class _Believing(Errand):
-    def refused(self, refused: Refused) -> None:
-        Errand.refused(self, refused)
+class _Believing(TopicRelay):
+    def refused(self, refused: RefusedReply) -> None:
+        TopicRelay.refused(self, refused)
         if self.refusal:
             reason, self.refusal, self.sure = self.refusal, "", True
             self._set(set_aside=self.standing.planned, reason=reason, planned=())
@@ -123,20 +123,20 @@ class _Believing(Errand):
 class SetAsideAtOnce(World):
     """A refusal is believed, though a copy of the put is still on the wire."""
 
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Believing(standing, sets_aside=True)
 
     def hear(self, relay: Relay, reply: object) -> None:
-        if isinstance(reply, Refused) and reply.code == "storage_full":
-            reply = Refused("limit", "no room")
+        if isinstance(reply, RefusedReply) and reply.code == "storage_full":
+            reply = RefusedReply("limit", "no room")
         super().hear(relay, reply)  # type: ignore[arg-type]
 
 
 class NothingIsRequired(World):
     """Rows that nobody would get are discarded, and freed."""
 
-    def make_errand(self, standing: Standing) -> Errand:
-        return Errand(standing, sets_aside=self.sets_aside, required=False)
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
+        return TopicRelay(standing, sets_aside=self.sets_aside, required=False)
 
 
 class NumbersOfDiscardedRowsKept(World):
@@ -145,17 +145,17 @@ class NumbersOfDiscardedRowsKept(World):
     def __init__(self, **how: bool) -> None:
         super().__init__(**how, old_server=True)
 
-    def make_errand(self, standing: Standing) -> Errand:
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
         return _Insisting(standing)
 
 
 @dataclass(slots=True)
-class _Insisting(Errand):
+class _Insisting(TopicRelay):
     def _discarded(self, topic_id: int, moment: int = 0) -> None:
         self._put_off()
 
 
-def _versioned(standing: Standing, version: int) -> Standing:
+def _versioned(standing: TopicStanding, version: int) -> TopicStanding:
     return msgspec.structs.replace(standing, version=version)
 
 

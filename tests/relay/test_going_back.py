@@ -5,17 +5,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.e2e.processes import until
-from tests.relay.homes import Home
-from tests.relay.test_stops import go_on, payloads, seen, until_stopped
 
 import oncemq
 from oncemq import Client, Relay, testing
-from oncemq.core.records import Retention
 from oncemq.databases.outbox_schema import has_notes, make_tables
-from oncemq.relay.desk import Desk
+from oncemq.protocol.records import Retention
+from oncemq.relay.database import RelayDatabase
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
+from oncemq.storage.segments.layout import raise_generation
+from tests.e2e.processes import until
+from tests.relay.homes import Home
+from tests.relay.test_stops import go_on, payloads, seen, until_stopped
 
 
 class Place:
@@ -107,7 +107,7 @@ def test_a_relay_goes_on_without_the_column(
     monkeypatch.setattr("oncemq.databases.outbox_schema._ALTER", refusing)
     home.look("ALTER TABLE oncemq_outbox_topics DROP COLUMN newest")
     assert place.publish(b"1", b"2") == [b"1", b"2"]
-    with closing(Desk(home.connect)) as desk:
+    with closing(RelayDatabase(home.connect)) as desk:
         desk.run(make_tables(desk.kind))
         assert not desk.run(has_notes(desk.kind))
     assert place.publish(b"3") == [b"1", b"2", b"3"]

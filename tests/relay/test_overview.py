@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.relay.homes import Home
 
-from oncemq.core.names import ProducerId
-from oncemq.relay.desk import Desk
-from oncemq.relay.ledger import Ledger
+from oncemq.protocol.names import ProducerId
+from oncemq.relay.database import RelayDatabase
 from oncemq.relay.overview import TopicOverview, overview, retry
+from oncemq.relay.tables import RelayTables
+from tests.relay.homes import Home
 
 UNWANTED = "unwanted: nobody would get the messages"
 TOPICS = (  # topic, acknowledged, planned, stopped
@@ -66,14 +66,14 @@ def set_aside(home: Home) -> list[tuple[Any, ...]]:
 
 def go_on(home: Home, *topics: str, anew: bool = False) -> list[str]:
     fresh = (lambda: ProducerId(b"0123456789abcdef")) if anew else None
-    with closing(Desk(home.connect)) as desk:
-        return desk.run(retry(Ledger(desk.kind), topics, fresh))
+    with closing(RelayDatabase(home.connect)) as desk:
+        return desk.run(retry(RelayTables(desk.kind), topics, fresh))
 
 
 def test_every_topic_is_shown_with_what_waits_and_why(used: Home) -> None:
     written = dict(used.look("SELECT topic, min(written) FROM oncemq_outbox GROUP BY topic"))
-    with closing(Desk(used.connect)) as desk:
-        found = desk.run(overview(Ledger(desk.kind)))
+    with closing(RelayDatabase(used.connect)) as desk:
+        found = desk.run(overview(RelayTables(desk.kind)))
     assert [each.oldest for each in found] == [str(written.get(each.topic, "")) for each in found]
     assert [msgspec.structs.replace(each, oldest="") for each in found] == [
         TopicOverview("freed", 0, 0, 9, False, "", ""),
@@ -119,8 +119,8 @@ def test_anew_begins_the_numbers_of_what_was_stopped_and_of_nothing_else(used: H
 def test_a_retry_that_fails_half_way_changes_nothing(used: Home) -> None:
     before = (standings(used), set_aside(used))
     fresh = [ProducerId(b"0123456789abcdef")]  # for the first of three topics
-    with closing(Desk(used.connect)) as desk:
+    with closing(RelayDatabase(used.connect)) as desk:
         with pytest.raises(IndexError):
-            desk.run(retry(Ledger(desk.kind), (), fresh.pop))
-        assert desk.run(Ledger(desk.kind).topics()), "the connection is free for others"
+            desk.run(retry(RelayTables(desk.kind), (), fresh.pop))
+        assert desk.run(RelayTables(desk.kind).topics()), "the connection is free for others"
         assert (standings(used), set_aside(used)) == before

@@ -7,7 +7,7 @@ import pytest
 
 from oncemq.errors import StaleState
 from oncemq.relay.relay import FIRST_PAUSE, LONGEST_PAUSE, Relay
-from oncemq.relay.session import AGAIN_FIRST, AGAIN_LONGEST, Session
+from oncemq.relay.session import AGAIN_FIRST, AGAIN_LONGEST, RelaySession
 
 
 class Stopping:
@@ -43,7 +43,7 @@ def test_a_relay_that_is_overtaken_again_and_again_pauses_longer_each_time() -> 
 
 
 def test_what_was_put_off_is_tried_after_waits_that_grow() -> None:
-    session: Any = object.__new__(Session)
+    session: Any = object.__new__(RelaySession)
     off = SimpleNamespace(put_off=True, put_offs=1)
     fine = SimpleNamespace(put_off=False, put_offs=0)
     session._errands, session._again_at = {"off": off, "fine": fine}, {}

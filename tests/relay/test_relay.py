@@ -8,15 +8,15 @@ from contextlib import closing, suppress
 from typing import Any
 
 import pytest
+
+from oncemq import Client, DatabaseRefused, Fenced, Relay
+from oncemq.protocol.records import Retention
+from oncemq.relay import session
+from oncemq.relay.database import RelayDatabase
+from oncemq.testing.chaos import Chaos
 from tests.e2e.processes import until
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
-
-from oncemq import Client, DatabaseRefused, Fenced, Relay
-from oncemq.core.records import Retention
-from oncemq.relay import session
-from oncemq.relay.desk import Desk
-from oncemq.testing.chaos import Chaos
 
 
 def got(reader: Client, count: int) -> list[bytes]:
@@ -114,7 +114,7 @@ def test_of_two_relays_one_works_and_the_other_takes_over(
             assert got(reader, 1) == [b"2"]
 
 
-class Unlocked(Desk):
+class Unlocked(RelayDatabase):
     """A desk at which everyone is the one relay."""
 
     def lock(self) -> bool:
@@ -132,7 +132,7 @@ def test_even_relays_that_all_send_publish_each_row_once(
     """With ids of their own the server fences none of them: the numbers alone must do."""
     monkeypatch.setattr("oncemq.relay.relay.Desk", Unlocked)
     monkeypatch.setattr("oncemq.relay.relay.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("oncemq.relay.ledger.ROWS_MAX", 7)
+    monkeypatch.setattr("oncemq.relay.tables.ROWS_MAX", 7)
     stop = threading.Event()
 
     def keep_relaying(name: str) -> None:

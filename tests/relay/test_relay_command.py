@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from oncemq import Client
 from tests.databases.postgres import Postgres
 from tests.e2e.processes import environment, until
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 from tests.relay.test_relay import got
-
-from oncemq import Client
 
 pytestmark = pytest.mark.slow  # each command is a process
 

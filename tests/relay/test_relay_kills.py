@@ -15,13 +15,13 @@ from random import Random
 from typing import Any
 
 import pytest
+
+from oncemq import Client, Relay
+from oncemq.protocol.records import Retention
+from simulator.proof import record
 from tests.e2e.processes import Serving, running_nursery, until
 from tests.relay.books import Books
 from tests.relay.homes import Home
-
-from oncemq import Client, Relay
-from oncemq.core.records import Retention
-from oncemq.testing.proof import record
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

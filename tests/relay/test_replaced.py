@@ -6,14 +6,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+import oncemq
+from oncemq import Client, Relay
+from oncemq.relay.database import RelayDatabase, Replaced
 from tests.e2e.processes import until
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 from tests.relay.test_relay import got
-
-import oncemq
-from oncemq import Client, Relay
-from oncemq.relay.desk import Desk, Replaced
 
 
 def put_copy_in_place(home: Home) -> None:
@@ -58,7 +58,7 @@ def test_relays_go_on_with_the_file_that_has_the_name_now(
 def test_a_file_whose_name_is_gone_is_gone_on_with_and_no_other_is_made(make_home: Homes) -> None:
     home = make_home("sqlite3")
     path = Path(home.url)
-    desk = Desk(home.connect)
+    desk = RelayDatabase(home.connect)
     try:
         desk.must_have_its_name()
         path.rename(path.with_name("moved.db"))

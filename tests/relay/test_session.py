@@ -8,38 +8,38 @@ from functools import partial
 from typing import Any
 
 import pytest
+
+from oncemq.protocol.names import Offset, TopicId
+from oncemq.protocol.replies import PutAccepted, RefusedReply, Resumed
+from oncemq.relay import session as module
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.session import RelaySession
+from oncemq.relay.tables import format_ids
+from oncemq.relay.topic_relay import TopicRelay
+from oncemq.wire.batch import Item
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
-
-from oncemq.core.names import Offset, TopicId
-from oncemq.core.replies import PutAccepted, Refused, Resumed
-from oncemq.relay import session as module
-from oncemq.relay.desk import Desk
-from oncemq.relay.errand import Errand
-from oncemq.relay.ledger import format_ids
-from oncemq.relay.session import Session
-from oncemq.wire.batch import Item
 
 
 class Courier:
     """Keeps what is under way until it is answered; a wait answers the oldest."""
 
-    def __init__(self, home: Home, *refusals: Refused) -> None:
+    def __init__(self, home: Home, *refusals: RefusedReply) -> None:
         self.message_bytes = 100
         self.refusals = list(refusals)  # of the first puts
         self.said: list[str] = []
         self.most = 0  # under way at once
         self._home = home
-        self._waiting: list[tuple[Errand, int]] = []  # how many rows, 0 for an ask
+        self._waiting: list[tuple[TopicRelay, int]] = []  # how many rows, 0 for an ask
 
     @property
     def under_way(self) -> int:
         return len(self._waiting)
 
-    def ask(self, errand: Errand) -> None:
+    def ask(self, errand: TopicRelay) -> None:
         self._begin(errand, 0, f"ask {errand.standing.topic}")
 
-    def put(self, errand: Errand, items: Sequence[Item]) -> None:
+    def put(self, errand: TopicRelay, items: Sequence[Item]) -> None:
         errand.sends += 1
         standing = errand.standing
         assert self._planned(standing.topic) == format_ids(standing.planned), "not committed"
@@ -57,7 +57,7 @@ class Courier:
         else:
             errand.accepted(PutAccepted(TopicId(7), Offset(0), rows, True, False, 0))
 
-    def _begin(self, errand: Errand, rows: int, words: str) -> None:
+    def _begin(self, errand: TopicRelay, rows: int, words: str) -> None:
         assert not errand.under_way
         errand.under_way = True
         self._waiting.append((errand, rows))
@@ -89,26 +89,26 @@ def home(make_home: Homes) -> Home:
 
 
 @pytest.fixture
-def desk(home: Home) -> Iterator[Desk]:
-    with closing(Desk(home.connect)) as desk:
+def desk(home: Home) -> Iterator[RelayDatabase]:
+    with closing(RelayDatabase(home.connect)) as desk:
         yield desk
 
 
 def stay(
-    desk: Desk, courier: Any, *meanwhile: Callable[[], object], sets_aside: bool = False
+    desk: RelayDatabase, courier: Any, *meanwhile: Callable[[], object], sets_aside: bool = False
 ) -> None:
     """Serve until there is nothing to do, after all that happens meanwhile."""
-    session: Any = Session(desk, courier, sets_aside=sets_aside, required=True)
+    session: Any = RelaySession(desk, courier, sets_aside=sets_aside, required=True)
     session._watch = Rest(*meanwhile)
     session.serve(threading.Event())
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_topics_take_turns_and_no_more_are_under_way_than_may(
-    home: Home, desk: Desk, monkeypatch: pytest.MonkeyPatch, most: int
+    home: Home, desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     monkeypatch.setattr(module, "ACTIVE_MAX", most)
-    monkeypatch.setattr("oncemq.relay.ledger.ROWS_MAX", 2)
+    monkeypatch.setattr("oncemq.relay.tables.ROWS_MAX", 2)
     for topic in "dbca":
         home.write(topic, [b"1", b"2", b"3"])
     courier = Courier(home)
@@ -121,11 +121,11 @@ def test_topics_take_turns_and_no_more_are_under_way_than_may(
 
 
 def test_what_is_put_off_is_sent_again_as_it_was(
-    home: Home, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    home: Home, desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AGAIN_FIRST", 0.0)
     home.write("orders", [b"1", b"2"])
-    courier = Courier(home, Refused("storage_full", ""), Refused("storage_full", ""))
+    courier = Courier(home, RefusedReply("storage_full", ""), RefusedReply("storage_full", ""))
     more = partial(home.write, "orders", [b"3"])
     stay(desk, courier, more, lambda: None)
     assert courier.said == ["ask orders", *["put orders#1: 1 2"] * 3, "put orders#3: 3"]
@@ -133,11 +133,11 @@ def test_what_is_put_off_is_sent_again_as_it_was(
 
 
 def test_a_topic_that_stopped_is_left_alone_until_a_person_lets_it_go_on(
-    home: Home, desk: Desk, caplog: pytest.LogCaptureFixture
+    home: Home, desk: RelayDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "oncemq.relay")
     home.write("orders", [b"1"])
-    courier = Courier(home, Refused("not_allowed", "not you"))
+    courier = Courier(home, RefusedReply("not_allowed", "not you"))
     go_on = partial(
         home.look, "UPDATE oncemq_outbox_topics SET stopped = '', version = version + 1"
     )
@@ -159,9 +159,9 @@ def test_a_topic_that_stopped_is_left_alone_until_a_person_lets_it_go_on(
     ]
 
 
-def test_a_refused_row_is_set_aside_and_the_others_go(home: Home, desk: Desk) -> None:
+def test_a_refused_row_is_set_aside_and_the_others_go(home: Home, desk: RelayDatabase) -> None:
     home.write("orders", [b"1", b"2", b"3"])
-    courier = Courier(home, *[Refused("not_allowed", "not you")] * 2)
+    courier = Courier(home, *[RefusedReply("not_allowed", "not you")] * 2)
     stay(desk, courier, sets_aside=True)
     assert courier.said == [
         "ask orders", "put orders#1: 1 2 3", "ask orders", "put orders#1: 1", "ask orders",
@@ -172,7 +172,9 @@ def test_a_refused_row_is_set_aside_and_the_others_go(home: Home, desk: Desk) ->
     ]
 
 
-def test_rows_that_are_gone_stop_their_topic_and_nothing_is_sent(home: Home, desk: Desk) -> None:
+def test_rows_that_are_gone_stop_their_topic_and_nothing_is_sent(
+    home: Home, desk: RelayDatabase
+) -> None:
     home.write("orders", [b"1", b"2"])
     home.look(
         "INSERT INTO oncemq_outbox_topics (topic, producer, planned) "
@@ -197,7 +199,7 @@ def test_rows_that_are_gone_stop_their_topic_and_nothing_is_sent(home: Home, des
     ],
 )  # fmt: skip
 def test_a_topic_that_a_relay_finds_stopped_is_named_once(
-    home: Home, desk: Desk, caplog: pytest.LogCaptureFixture,
+    home: Home, desk: RelayDatabase, caplog: pytest.LogCaptureFixture,
     stopped: str, level: str, words: str, said: list[str],
 ) -> None:  # fmt: skip
     home.write("orders", [b"1"])

@@ -5,32 +5,32 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from oncemq import Client, Relay
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ProducerId
+from oncemq.protocol.records import Retention
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.overview import TopicOverview, overview, retry
+from oncemq.relay.tables import RelayTables
+from oncemq.testing import server
 from tests.e2e.processes import until
 from tests.relay.conftest import Homes
 from tests.relay.homes import Home
 from tests.relay.test_relay import got
 
-from oncemq import Client, Relay
-from oncemq.core.names import ProducerId
-from oncemq.core.records import Retention
-from oncemq.core.rules import Rules
-from oncemq.relay.desk import Desk
-from oncemq.relay.ledger import Ledger
-from oncemq.relay.overview import TopicOverview, overview, retry
-from oncemq.testing import server
-
 FOREVER = Retention(forever=True)
 
 
 def seen(home: Home) -> dict[str, TopicOverview]:
-    with closing(Desk(home.connect)) as desk:
-        return {each.topic: each for each in desk.run(overview(Ledger(desk.kind)))}
+    with closing(RelayDatabase(home.connect)) as desk:
+        return {each.topic: each for each in desk.run(overview(RelayTables(desk.kind)))}
 
 
 def go_on(home: Home, *topics: str, anew: bool = False) -> list[str]:
     fresh = (lambda: ProducerId(b"0123456789abcdef")) if anew else None
-    with closing(Desk(home.connect)) as desk:
-        return desk.run(retry(Ledger(desk.kind), topics, fresh))
+    with closing(RelayDatabase(home.connect)) as desk:
+        return desk.run(retry(RelayTables(desk.kind), topics, fresh))
 
 
 def until_stopped(home: Home, topic: str = "orders") -> str:
@@ -45,7 +45,7 @@ def payloads(client: Client, topic: str = "orders") -> list[bytes]:
 def test_a_message_that_is_too_large_stops_its_topic_and_no_other(
     home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    small = Rules(message_bytes_max=100)
+    small = ServerLimits(message_bytes_max=100)
     with server(tmp_path / "data", rules=small) as address, Client(address) as client:
         client.create_topic("orders", FOREVER)
         client.create_topic("others", FOREVER)
@@ -168,8 +168,8 @@ def test_rows_that_nobody_would_get_wait_until_somebody_does(
         client.create_topic("refunds", FOREVER)
         until(lambda: "topic waits topic=orders" in caplog.text, what="it is said")
         until(lambda: home.left == 2, what="another topic goes on")
-        with closing(Desk(home.connect)) as desk:
-            (orders, refunds) = desk.run(overview(Ledger(desk.kind)))
+        with closing(RelayDatabase(home.connect)) as desk:
+            (orders, refunds) = desk.run(overview(RelayTables(desk.kind)))
         assert (orders.unwanted, orders.stopped, orders.waiting) == (True, False, 2)
         assert "nobody would get the messages" in orders.reason
         assert (refunds.unwanted, refunds.reason) == (False, "")
@@ -196,8 +196,8 @@ def test_rows_that_someone_removed_while_they_had_numbers_stop_the_topic(
     with Client(oncemq_server) as client:
         client.create_topic("orders", FOREVER)
     home.write("orders", [b"1", b"2"])
-    with closing(Desk(home.connect)) as desk:
-        desk.run(Ledger(desk.kind).standing("orders", ProducerId(b"0123456789abcdef")))
+    with closing(RelayDatabase(home.connect)) as desk:
+        desk.run(RelayTables(desk.kind).standing("orders", ProducerId(b"0123456789abcdef")))
     home.look("UPDATE oncemq_outbox_topics SET planned = '1-2'")
     home.look("DELETE FROM oncemq_outbox WHERE id = 1")
     with Relay(home.connect, server=oncemq_server):

@@ -14,14 +14,22 @@ from itertools import count
 
 import msgspec
 
-from oncemq.core.broker import Broker
-from oncemq.core.names import Micros, Serial
-from oncemq.core.records import MessagesStored, Retention
-from oncemq.core.replies import PutAccepted, Refused, Reply, Resumed, Welcome
-from oncemq.core.requests import ConfigureTopic, CreateTopic, Hello, Put, Request, Resume
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller, Deliver
-from oncemq.relay.errand import Ask, Change, Errand, Plan, Row, Send, Standing
+from oncemq.broker.broker import Broker
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import Micros, Serial
+from oncemq.protocol.records import MessagesStored, Retention
+from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed, Welcome
+from oncemq.protocol.requests import ConfigureTopic, CreateTopic, Hello, Put, Request, Resume
+from oncemq.protocol.step import Caller, Deliver
+from oncemq.relay.topic_relay import (
+    AskStanding,
+    NumberRows,
+    Row,
+    Send,
+    StandingChange,
+    TopicRelay,
+    TopicStanding,
+)
 from oncemq.wire import batch
 
 TOPIC = "orders"
@@ -45,9 +53,9 @@ class Database:
     def __init__(self) -> None:
         self.rows: dict[int, tuple[int, bytes]] = {}  # id: place, payload
         self.failed: dict[int, str] = {}
-        self.standing = Standing(TOPIC, PRODUCER)
+        self.standing = TopicStanding(TOPIC, PRODUCER)
 
-    def candidates(self, standing: Standing) -> list[Row]:
+    def candidates(self, standing: TopicStanding) -> list[Row]:
         """What may be numbered next: the rest of a transaction that was broken off goes first."""
         taken = {*standing.planned, *self.failed}
         return sorted(
@@ -56,7 +64,7 @@ class Database:
             key=lambda row: (row.place != standing.last_place, row.place, row.id),
         )  # fmt: skip
 
-    def commit(self, change: Change) -> bool:
+    def commit(self, change: StandingChange) -> bool:
         if self.standing.version != change.before.version:
             return False
         self.standing = change.after
@@ -95,9 +103,9 @@ class Server:
                 request = msgspec.structs.replace(request, required=False)
             payloads = batch.payloads_of(body or b"", request.count, request.columns)
             if any(payload.endswith(self.poison) for payload in payloads):
-                return Refused("too_large", "poison")
+                return RefusedReply("too_large", "poison")
             if self.full and not self.broker.stored_before(request):
-                return Refused("storage_full", "no room")
+                return RefusedReply("storage_full", "no room")
         now = Micros(next(self.clock))
         step = self.broker.handle(Caller(b"", next(self._tokens)), request, body, now)
         for write in step.writes:
@@ -113,7 +121,7 @@ class Server:
 class Relay:
     """One relay: an errand, its epoch, and the one request it waits for."""
 
-    errand: Errand
+    errand: TopicRelay
     client: str
     client_epoch: int
     numbers: Iterable[int] = field(default_factory=lambda: count(1))
@@ -190,8 +198,8 @@ class World:
             errand = self.make_errand(self.database.standing)
             self.relays.append(Relay(errand, client, welcome.client_epoch))
 
-    def make_errand(self, standing: Standing) -> Errand:
-        return Errand(standing, sets_aside=self.sets_aside)
+    def make_errand(self, standing: TopicStanding) -> TopicRelay:
+        return TopicRelay(standing, sets_aside=self.sets_aside)
 
     def crash(self, choice: int) -> None:
         if self.relays:
@@ -208,9 +216,9 @@ class World:
             self.settle_change(relay, errand.change)
             return
         match errand.next():
-            case Ask():
+            case AskStanding():
                 self._send(relay, None)
-            case Plan():
+            case NumberRows():
                 rows = self.database.candidates(errand.standing)
                 errand.plan(rows, rows_max=3, bytes_max=40)
             case Send(first, rows):
@@ -221,7 +229,7 @@ class World:
             case None:
                 pass
 
-    def settle_change(self, relay: Relay, change: Change) -> None:
+    def settle_change(self, relay: Relay, change: StandingChange) -> None:
         if self.database.commit(change):
             relay.errand.committed()
         else:
@@ -294,9 +302,9 @@ class World:
     def hear(self, relay: Relay, reply: Reply) -> None:
         errand = relay.errand
         match reply:
-            case Refused(code="fenced"):
+            case RefusedReply(code="fenced"):
                 self.relays.remove(relay)
-            case Refused():
+            case RefusedReply():
                 errand.refused(reply)
             case Resumed():
                 errand.resumed(reply)

@@ -10,8 +10,14 @@ from inspect import signature
 
 import msgspec
 
-from oncemq.core.client_requests import Commits, Compare, ForgetClient, ListClients, Numbers
-from oncemq.core.names import (
+from oncemq.protocol.client_requests import (
+    Compare,
+    ForgetClient,
+    KnownCommits,
+    KnownNumbers,
+    ListClients,
+)
+from oncemq.protocol.names import (
     STAGE_NAME,
     ClientId,
     Epoch,
@@ -23,10 +29,17 @@ from oncemq.core.names import (
     TopicId,
     key_producer,
 )
-from oncemq.core.records import Retention
-from oncemq.core.replies import Listening, PutAccepted, Reply, Resumed, Subscribed, Welcome
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import (
+    ListeningAnswer,
+    PutAccepted,
+    Reply,
+    Resumed,
+    Subscribed,
+    Welcome,
+)
+from oncemq.protocol.requests import (
+    CommitRequest,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -49,12 +62,12 @@ from oncemq.core.requests import (
     ShowTopic,
     StagePut,
     Start,
-    Status,
+    StatusRequest,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
-from oncemq.core.step import Deliver
+from oncemq.protocol.step import Deliver
 from oncemq.wire import batch
 
 RETENTIONS = {
@@ -133,7 +146,7 @@ class Asking:
                 self._topic_ids[who, topic] = answer.topic_id
                 self._sequences[who, topic] = answer.last_sequence
                 self._permits[who, topic] = answer.permit
-            case Listening(known=known):
+            case ListeningAnswer(known=known):
                 self._known[who] = known
             case _:
                 pass
@@ -169,7 +182,9 @@ class Asking:
         known = [each.split("#") for each in numbers.split(",") if each]
         committed = [each.split("#") for each in commits.split(",") if each]
         acknowledged = tuple(
-            Numbers(name, TopicId(self._topic_ids[who, name]), identity(who), Sequence(int(last)))
+            KnownNumbers(
+                name, TopicId(self._topic_ids[who, name]), identity(who), Sequence(int(last))
+            )
             for name, last in known
         )
         question = Compare(
@@ -178,7 +193,7 @@ class Asking:
             self._epoch(who),
             self._settled(who, ",".join(places)),
             acknowledged,
-            tuple(Commits(owner, int(number)) for owner, number in committed),
+            tuple(KnownCommits(owner, int(number)) for owner, number in committed),
             self._settled(who, ended),
         )
         return question, None
@@ -232,7 +247,7 @@ class Asking:
             settled.append(Input(topic, subscription, Offset(first), Offset(end)))
         lasting = not owner.startswith("_")
         named = owner, int(number), lasting
-        return Commit(*self._of(who), *named, tuple(given), tuple(settled)), None
+        return CommitRequest(*self._of(who), *named, tuple(given), tuple(settled)), None
 
     # subscriptions, and what they get
 
@@ -290,7 +305,7 @@ class Asking:
         return ListClients(), None
 
     def status(self, _: str) -> Asked:
-        return Status(), None
+        return StatusRequest(), None
 
     def read(self, _: str, place: str) -> Asked:
         topic, _, offset = place.rpartition("@")
@@ -299,4 +314,4 @@ class Asking:
     def watch(self, _: str, *places: str, wait: str = "0") -> Asked:
         ends = [place.split("@") for place in places]
         topics = tuple((topic, Offset(int(end))) for topic, end in ends)
-        return Watch(topics, int(float(wait) * 1000)), None
+        return WatchEnds(topics, int(float(wait) * 1000)), None

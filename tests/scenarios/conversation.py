@@ -9,19 +9,19 @@ from itertools import count
 from typing import NamedTuple
 
 import msgspec
-from tests.scenarios.asking import Asked, Asking
 
-from oncemq.core.broker import Broker
-from oncemq.core.generations import FIRST
-from oncemq.core.names import Generation, Micros, Serial
-from oncemq.core.records import Record, Retention
-from oncemq.core.replies import Messages, Refused, Reply, Welcome
-from oncemq.core.requests import Request
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller, Deliver, Owed, Step
+from oncemq.broker.broker import Broker
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.generations import FIRST
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import Generation, Micros, Serial
+from oncemq.protocol.records import Record, Retention
+from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
+from oncemq.protocol.requests import Request
+from oncemq.protocol.step import Caller, Deliver, Owed, Step
 from oncemq.server.admission import Admission
 from oncemq.server.driver import REPEATED
+from tests.scenarios.asking import Asked, Asking
 
 
 class Disk:
@@ -57,7 +57,7 @@ class Conversation:
         self._last: dict[str, tuple[int, Asked]] = {}
         self._clients = Asking(lambda: len(self._records) + 100)
         self._disk = Disk()
-        self._rules, self._log_id = Rules(), b""
+        self._rules, self._log_id = ServerLimits(), b""
         self._start()
 
     def _start(self) -> None:
@@ -113,7 +113,7 @@ class Conversation:
         """In good order, with limits of its own (`topics_max=1`), or (`log_id=x`) another log."""
         limits = dict(word.split("=", 1) for word in words)
         self._log_id = limits.pop("log_id", "").encode() or self._log_id
-        self._rules = msgspec.convert(limits, Rules, strict=False)
+        self._rules = msgspec.convert(limits, ServerLimits, strict=False)
         self._durable = len(self._records)
         self._start()
         return Step()
@@ -161,7 +161,7 @@ def answer_text(answer: Reply | Deliver) -> str:
             return f"messages {' '.join(places)}{', uncut' if whole else ''}"
         case Messages(batches=()):
             return "nothing new"
-        case Refused(code=code):
+        case RefusedReply(code=code):
             return f"refused {code}"
         case Welcome(client_epoch=granted, log_id=log_id, generation=generation):
             log = f", log {log_id.decode()}" if log_id else ""

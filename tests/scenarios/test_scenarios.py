@@ -17,12 +17,12 @@ from typing import get_args, get_origin
 
 import msgspec
 import pytest
-from tests.scenarios.conversation import Conversation, Exchange
 
 import oncemq
-from oncemq.core.replies import Refused, Reply
-from oncemq.core.requests import REQUESTS, Put, Request, StagePut
-from oncemq.core.step import Deliver
+from oncemq.protocol.replies import RefusedReply, Reply
+from oncemq.protocol.requests import REQUESTS, Put, Request, StagePut
+from oncemq.protocol.step import Deliver
+from tests.scenarios.conversation import Conversation, Exchange
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.rglob("*.txt"))
@@ -74,7 +74,7 @@ def answers_to(kind: type[Request]) -> list[Reply | Deliver]:
 
 def codes_of(kind: type[Request]) -> set[str]:
     """The refusals that a request gets in its own transcript."""
-    return {answer.code for answer in answers_to(kind) if isinstance(answer, Refused)}
+    return {answer.code for answer in answers_to(kind) if isinstance(answer, RefusedReply)}
 
 
 def has_list(kind: type[Request]) -> bool:
@@ -107,7 +107,7 @@ def test_every_request_has_a_transcript_and_every_transcript_a_request() -> None
 def test_a_transcript_has_the_ordinary_answer_the_repeat_and_each_refusal(
     kind: type[Request],
 ) -> None:
-    welcome = [answer for answer in answers_to(kind) if not isinstance(answer, Refused)]
+    welcome = [answer for answer in answers_to(kind) if not isinstance(answer, RefusedReply)]
     assert welcome, "nothing but refusals"
     assert kind in conversation_of(kind).repeated, f"no {kind.__name__} is sent again"
     assert codes_due(kind) - codes_of(kind) == set()

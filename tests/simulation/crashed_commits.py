@@ -9,13 +9,11 @@ behind exactly the deals that are there.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation.crashed_server import Ledger, Machine
-
-from oncemq.core.names import ClientId, Epoch, Offset, ProducerId, Sequence
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Refused, Staged
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.names import ClientId, Epoch, Offset, ProducerId, Sequence
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, RefusedReply, StagedReply
+from oncemq.protocol.requests import (
+    CommitRequest,
     CreateTopic,
     Hello,
     Input,
@@ -25,9 +23,10 @@ from oncemq.core.requests import (
     StagePut,
     Subscribe,
 )
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
+from tests.simulation.crashed_server import Ledger, Machine
 
 JOB = ClientId("job")
 OWNER = "pipeline"
@@ -123,7 +122,7 @@ class Dealer(Machine):
         )
         place = deal.number
         taken = Input("in", self.book.subscription, Offset(place), Offset(place + 1))  # type: ignore[arg-type]
-        commit = Commit(JOB, epoch, OWNER, place + 1, True, pieces, (taken,), deal.closing)
+        commit = CommitRequest(JOB, epoch, OWNER, place + 1, True, pieces, (taken,), deal.closing)
 
         def done(reply: Any) -> None:
             assert isinstance(reply, CommitDone), reply
@@ -134,8 +133,8 @@ class Dealer(Machine):
 
     @staticmethod
     def _staged(reply: Any) -> None:
-        closed = isinstance(reply, Refused) and reply.code in ("stage_unknown", "sequence_gap")
-        assert isinstance(reply, Staged) or closed, reply
+        closed = isinstance(reply, RefusedReply) and reply.code in ("stage_unknown", "sequence_gap")
+        assert isinstance(reply, StagedReply) or closed, reply
 
     def settle_read(self, cursor: int) -> None:
         moved = (Settled("read", self.book.reading, Offset(cursor)),)  # type: ignore[arg-type]

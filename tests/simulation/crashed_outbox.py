@@ -10,11 +10,11 @@ from random import Random
 
 from msgspec.structs import replace
 
-from oncemq.client.outbox import Slot, open_slots
-from oncemq.client.outbox_contents import LaneKept
-from oncemq.client.unsent import Unsent
-from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxResumed
+from oncemq.client.state.outbox import Slot, open_slots
+from oncemq.client.state.outbox_contents import LaneKept
+from oncemq.client.state.unsent import Unsent
+from oncemq.protocol.names import ProducerId, Sequence, TopicId
+from oncemq.protocol.outbox_records import OutboxResumed
 from oncemq.testing.faulty_disk import FaultyDisk
 
 

@@ -11,21 +11,23 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import Retention
-from oncemq.core.replies import (
+from oncemq.broker.broker import Broker
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import (
     Done,
     Messages,
     PutAccepted,
-    Refused,
+    RefusedReply,
     Reply,
     Subscribed,
     Unsubscribed,
     Welcome,
 )
-from oncemq.core.requests import (
+from oncemq.protocol.requests import (
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -40,13 +42,11 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.server import inventory
+from oncemq.server import completeness
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch, codec
 
@@ -216,9 +216,9 @@ class Machine:
             shard.apply(record, serial)
         shard.serial = opened.log.last_serial
         agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
-        missing = inventory.take(shard, opened.log, agreed=agreed)
+        missing = completeness.take(shard, opened.log, agreed=agreed)
         self.shard = shard
-        broker = Broker(shard, Rules())
+        broker = Broker(shard, ServerLimits())
         broker.recovered(Micros(self.now))
         self.driver = Driver(broker, opened.log)
         self.driver.lose([each.record for each in missing], Micros(self.now))
@@ -387,7 +387,7 @@ class Machine:
             offset = topic.low
             while offset < topic.end:
                 answer = self.now_and(Read(topic.name, Offset(offset), 10**6, 1 << 30))
-                assert not isinstance(answer, Refused), answer
+                assert not isinstance(answer, RefusedReply), answer
                 for lost in answer[0].lost:
                     offset = lost.end_offset
                 for head, body in zip(answer[0].batches, answer[1], strict=True):

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.simulation.crashed_commits import Book, Dealer
 
-from oncemq.core.owners import Owners
-from oncemq.core.stages import Stage, Stages
+from oncemq.broker.state.owners import Owners
+from oncemq.broker.state.stages import StagedMessages, Stages
 from oncemq.errors import Corrupt
 from oncemq.server import driver
-from oncemq.testing import proof
 from oncemq.testing.crash_points import KILL, CrashPoints, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from simulator import proof
+from tests.simulation.crashed_commits import Book, Dealer
 
 PARTS = 12
 LATER = 10**10
@@ -104,7 +104,7 @@ def no_shares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_low(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is published is free."""
-    monkeypatch.setattr(Stage, "low", lambda stage, _: stage.published)
+    monkeypatch.setattr(StagedMessages, "low", lambda stage, _: stage.published)
 
 
 @pytest.mark.parametrize("plant", [no_numbers, no_shares, no_low])

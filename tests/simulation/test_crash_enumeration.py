@@ -13,26 +13,26 @@ from functools import partial
 from random import Random
 
 import pytest
-from tests.simulation.crashed_outbox import Mail, Post
-from tests.simulation.crashed_server import Ledger, Machine, check, copied
 
-from oncemq.client import outbox
-from oncemq.client.outbox import open_slots
-from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxLane, OutboxResumed
-from oncemq.core.records import Marked, Retention
-from oncemq.core.topic import Topic, TopicState
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.topic import Topic, TopicState
+from oncemq.client.state import outbox
+from oncemq.client.state.outbox import open_slots
 from oncemq.errors import Corrupt, StorageUnsure
+from oncemq.protocol.names import ClientId, Sequence, TopicId
+from oncemq.protocol.outbox_records import OutboxLane, OutboxResumed
+from oncemq.protocol.records import Marked, Retention
 from oncemq.server import driver
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import Opened, _Opening, open_log
-from oncemq.storage.segment import Segment
-from oncemq.storage.verify import Verified
-from oncemq.storage.writer import GroupWriter
-from oncemq.testing import proof
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import OpenedLog, _Opening, open_log
+from oncemq.storage.log.writer import GroupWriter
+from oncemq.storage.segments.segment import Segment
+from oncemq.storage.segments.verify import Verified
 from oncemq.testing.crash_points import KILL, CrashPoints, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile
+from simulator import proof
+from tests.simulation.crashed_outbox import Mail, Post
+from tests.simulation.crashed_server import Ledger, Machine, check, copied
 
 PARTS = 16  # each with about a sixteenth of the crashes; the first is always run, the others slow
 LATER = 10**10  # when whoever recovers looks at the clock; before a guest is forgotten
@@ -341,7 +341,7 @@ def test_a_planted_bug_is_found(
 # ------------------------------------------------------------------ what the enumeration found
 
 
-def open_data(disk: FaultyDisk) -> Opened:
+def open_data(disk: FaultyDisk) -> OpenedLog:
     return open_log(disk, "/data", LogOptions(8192, 4096, 512), random_bytes=Random(1).randbytes)
 
 

@@ -6,18 +6,18 @@ import sys
 
 import pytest
 
-from oncemq.testing.clock import Clock, stream
-from oncemq.testing.options import options_of
-from oncemq.testing.schedule import schedule_of
-from oncemq.testing.simulation import run
+from simulator.world.clock import Clock, stream
+from simulator.world.options import options_of
+from simulator.world.schedule import schedule_of
+from simulator.world.simulation import run
 
 SEEDS = (2, 5, 23)
 
 TRACES = """
 import logging
 logging.disable(logging.CRITICAL)
-from oncemq.testing.schedule import schedule_of
-from oncemq.testing.simulation import run
+from simulator.world.schedule import schedule_of
+from simulator.world.simulation import run
 for seed in {seeds}:
     print(run(schedule_of(seed)).trace)
 """

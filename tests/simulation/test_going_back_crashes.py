@@ -10,23 +10,23 @@ from functools import partial
 from random import Random
 
 import pytest
-from tests.simulation.crashed_server import OPTIONS, Ledger, Machine
 
-from oncemq.core.names import ClientId
-from oncemq.core.records import Retention
 from oncemq.errors import StorageRefused
+from oncemq.protocol.names import ClientId
+from oncemq.protocol.records import Retention
 from oncemq.server import driver
 from oncemq.server.examination import accept_loss, examine, faults
-from oncemq.storage.backup import back_up
-from oncemq.storage.checkpoint import read_checkpoint
-from oncemq.storage.layout import read_format
-from oncemq.storage.manifest import read_manifest
-from oncemq.storage.recovery import open_log
-from oncemq.storage.restore import restore
-from oncemq.storage.segment import HEADER_BYTES
-from oncemq.testing import proof
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.manifest import read_manifest
+from oncemq.storage.backup.restore import restore
+from oncemq.storage.log.checkpoint import read_checkpoint
+from oncemq.storage.log.recovery import open_log
+from oncemq.storage.segments.layout import read_format
+from oncemq.storage.segments.segment import HEADER_BYTES
 from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
+from simulator import proof
+from tests.simulation.crashed_server import OPTIONS, Ledger, Machine
 
 A = ClientId("alice")
 DATA, BACKUP, NEW = "/data", "/backup", "/new"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from oncemq.client import inbox as rules
-from oncemq.core.replies import NO_OFFSET
-from oncemq.testing.cast import SETTLING_MS, Cast, Step
-from oncemq.testing.schedule import Schedule, schedule_of
-from oncemq.testing.simulation import run
+from oncemq.client.verbs import inbox_verbs as rules
+from oncemq.protocol.replies import NO_OFFSET
+from simulator.world.actors import SETTLING_MS, Cast, WorldStep
+from simulator.world.schedule import Schedule, schedule_of
+from simulator.world.simulation import run
 
 SEEDS = [5, 11, 17, 29, 35, 41]  # worlds with inboxes whose server does not go back in time
 
@@ -23,7 +23,7 @@ def with_losses(seed: int) -> Schedule:
     schedule = schedule_of(seed)
     chaos_ms = schedule.options.chaos_ms
     lost = [
-        Step(SETTLING_MS + chaos_ms * part // 10, "lose_machine", who)
+        WorldStep(SETTLING_MS + chaos_ms * part // 10, "lose_machine", who)
         for part in (4, 8)
         for who in Cast(schedule.options).inboxes
     ]

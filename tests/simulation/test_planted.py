@@ -3,14 +3,14 @@
 import pytest
 from msgspec import structs
 
-from oncemq.testing import proof
-from oncemq.testing.campaign import PLANTED_SEEDS, catch
-from oncemq.testing.options import options_of
-from oncemq.testing.planted import PLANTED, Unsynced
-from oncemq.testing.schedule import schedule_of
-from oncemq.testing.simulation import run
+from simulator import proof
+from simulator.campaign import PLANTED_SEEDS, catch
+from simulator.planted.planted import PLANTED, Unsynced
+from simulator.world.options import options_of
+from simulator.world.schedule import schedule_of
+from simulator.world.simulation import run
 
-# A seed that caught each, and in a moment, when we last looked (`python -m oncemq.testing.campaign
+# A seed that caught each, and in a moment, when we last looked (`python -m simulator.campaign
 # planted` searches): tried first. One that catches no more is searched for again.
 CAUGHT_BY = {
     "sends_before_recording": 7,

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.testing import marks, proof
-from oncemq.testing.campaign import campaign
-from oncemq.testing.options import FAULTS, options_of
-from oncemq.testing.schedule import load, schedule_of
-from oncemq.testing.shrink import kinds, shrink
-from oncemq.testing.simulation import run
+from simulator import marks, proof
+from simulator.campaign import campaign
+from simulator.shrink import kinds, shrink
+from simulator.world.options import FAULTS, options_of
+from simulator.world.schedule import load, schedule_of
+from simulator.world.simulation import run
 
 SECONDS = float(os.environ.get("SIM_SECONDS", "30"))
 WORLDS = 150
@@ -84,7 +84,7 @@ def test_a_campaign_too_small_for_the_marks_is_not_blamed_for_them() -> None:
 def test_a_failing_schedule_is_shrunk_to_the_steps_that_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from oncemq.core.topic import Topic
+    from oncemq.broker.state.topic import Topic
 
     monkeypatch.setattr(Topic, "settled", property(lambda self: self.end))  # frees everything
     schedule = next(each for each in map(schedule_of, range(50)) if run(each).findings)

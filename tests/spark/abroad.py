@@ -17,12 +17,12 @@ import pyarrow as pa
 from msgspec.structs import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from tests.spark.chains import lose_commit
-from tests.spark.copying import Given, copy_all
 
 import oncemq.spark
 from oncemq.errors import ConfigError
 from oncemq.spark.pipelines import Definition, Source, Target, archive, audit, replay, transform
+from tests.spark.chains import lose_commit
+from tests.spark.copying import Given, copy_all
 
 REPLAYED, TRANSFORMED = "replayed", "transformed"
 

@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
+
+from oncemq.spark.runtime.cluster import standalone
+from simulator.proof import RunTally
 from tests.e2e.processes import until
 from tests.spark.copying import TOO_SLOW, Given, copy_all, start_copying
 from tests.spark.faults import DRIVER_DIES, END_A_QUERY
 from tests.spark.lanes import Lane, Rig
 from tests.spark.quick_spark import quick_spark
-
-from oncemq.spark.cluster import standalone
-from oncemq.testing.proof import Tally
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 240.0  # of a driver, on a busy machine
@@ -53,7 +53,7 @@ SPECULATION = {
 }
 
 
-def in_a_query(spark: SparkSession, rig: Rig, tally: Tally, runs: int, name: str = "in") -> None:
+def in_a_query(spark: SparkSession, rig: Rig, tally: RunTally, runs: int, name: str = "in") -> None:
     """Tasks, commits and the server fail in batch after batch of one query."""
     lane = Lane(rig, name, _plan(IN_A_QUERY, runs))
     lane.fill(len(lane.plan) + 1)
@@ -71,7 +71,7 @@ def _plan(faults: Sequence[str], runs: int) -> dict[int, str]:
     return dict(enumerate([*faults] * runs))
 
 
-def _count(tally: Tally, lane: Lane) -> None:
+def _count(tally: RunTally, lane: Lane) -> None:
     """All is copied, and every fault happened."""
     tally.add("messages", lane.compare())
     assert lane.struck() == len(lane.plan), f"{lane.name}: not every fault struck"
@@ -79,7 +79,7 @@ def _count(tally: Tally, lane: Lane) -> None:
         _tell(tally, fault)
 
 
-def _tell(tally: Tally, fault: str) -> None:
+def _tell(tally: RunTally, fault: str) -> None:
     tally.add("runs")
     tally.fault(_told(fault))
 
@@ -134,7 +134,7 @@ OLDER = "checkpoint restored from a backup"
 
 
 def between_queries(
-    spark: SparkSession, rig: Rig, tally: Tally, runs: int, name: str = "between"
+    spark: SparkSession, rig: Rig, tally: RunTally, runs: int, name: str = "between"
 ) -> None:
     """A query is stopped, its checkpoint hurt, and started again; what is refused is put back."""
     lane = Lane(rig, name, {})
@@ -254,7 +254,7 @@ class Driver:
 
 
 def killed_drivers(
-    rig: Rig, tally: Tally, runs: int, *, of_each: int = 1, name: str = "driver"
+    rig: Rig, tally: RunTally, runs: int, *, of_each: int = 1, name: str = "driver"
 ) -> None:
     """Drivers killed, one after the other; each catches its queries at all of the four points."""
     lanes = [
@@ -270,7 +270,7 @@ def killed_drivers(
     tally.add("messages", sum(lane.compare() for lane in lanes))
 
 
-def _kill_a_driver(rig: Rig, tally: Tally, lanes: Sequence[Lane]) -> bool:
+def _kill_a_driver(rig: Rig, tally: RunTally, lanes: Sequence[Lane]) -> bool:
     """False when the machine was too busy for a query to start: then this was no run."""
     before = [lane.struck() for lane in lanes]
     for lane in lanes:
@@ -292,7 +292,7 @@ def _kill_a_driver(rig: Rig, tally: Tally, lanes: Sequence[Lane]) -> bool:
     return True
 
 
-def on_a_cluster(rig: Rig, tally: Tally, runs: int, name: str = "cluster") -> None:
+def on_a_cluster(rig: Rig, tally: RunTally, runs: int, name: str = "cluster") -> None:
     """Slow tasks, which are run twice at a time, and executors killed, on two machines' worth."""
     lane = Lane(rig, name, _plan(ON_A_CLUSTER, runs))
     lane.fill(len(lane.plan) + 1)

@@ -9,17 +9,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
-from tests.spark.copying import CONFIG, to_its_end
-from tests.spark.quick_spark import quick_spark
 
 import oncemq.spark
 from oncemq import Client, testing
-from oncemq.core.names import Offset
-from oncemq.core.records import Retention
-from oncemq.core.requests import Settled
-from oncemq.spark.batch_reader import BatchReader
-from oncemq.spark.options import source_options
-from oncemq.spark.stream_reader import StreamReader
+from oncemq.protocol.names import Offset
+from oncemq.protocol.records import Retention
+from oncemq.protocol.requests import Settled
+from oncemq.spark.options.reader import source_options
+from oncemq.spark.source.batch_reader import BatchReader
+from oncemq.spark.source.stream_reader import StreamReader
+from tests.spark.copying import CONFIG, to_its_end
+from tests.spark.quick_spark import quick_spark
 
 BRIEF = StructType(
     [

@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
 from tests.spark.faults import faulty
 
 CONFIG = {

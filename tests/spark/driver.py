@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.spark.copying import CONFIG, Given, start_copying
 
 import oncemq.spark
+from tests.spark.copying import CONFIG, Given, start_copying
 
 
 def main(given: dict[str, Any]) -> None:

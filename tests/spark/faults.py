@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql.datasource import DataSource
 
-from oncemq.spark.sink_options import sink_options
-from oncemq.spark.source import OnceMQDataSource
-from oncemq.spark.staging import BATCH_ID, Staged
-from oncemq.spark.writers import StreamWriter
+from oncemq.spark.options.writer import sink_options
+from oncemq.spark.sink.staging import BATCH_ID, StagedRows
+from oncemq.spark.sink.writers import StreamWriter
+from oncemq.spark.source.source import OnceMQDataSource
 
 FAULTS = {  # and where each strikes
     "task raises": "half written",
@@ -109,7 +109,7 @@ class Writer(StreamWriter):
 
     striker: Striker
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         context = TaskContext.get()
         assert context is not None
         number = int(context.getLocalProperty(BATCH_ID) or -1)

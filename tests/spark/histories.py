@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.facts import Given, Held, Put, Stored
-from oncemq.core.audit.findings import Findings
-from oncemq.core.audit.log import FORGOTTEN_AFTER
-from oncemq.core.names import Micros, Offset, Sequence
+from oncemq.audit.checker import Audit
+from oncemq.audit.facts import GivenFact, Held, PutFact, StoredFact
+from oncemq.audit.findings import Findings
+from oncemq.audit.log import FORGOTTEN_AFTER
+from oncemq.protocol.names import Micros, Offset, Sequence
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 TYPES = pa.schema(
@@ -170,10 +170,10 @@ def judged(histories: list[History]) -> Findings:
             audit.see(Held(each.topic, Offset(min(offsets)), Offset(max(offsets) + 1)))
         for told in each.receipts:
             digests = (digest(told.payload),) if told.payload else ()
-            audit.see(Put(topic=each.topic, offset=Offset(told.offset), digests=digests))
+            audit.see(PutFact(topic=each.topic, offset=Offset(told.offset), digests=digests))
     for topic, offset, producer, sequence, micros, payload in stored:
         audit.see(
-            Stored(
+            StoredFact(
                 topic, Offset(offset), producer, Sequence(sequence), Micros(micros), digest(payload)
             )
         )
@@ -184,7 +184,7 @@ def judged(histories: list[History]) -> Findings:
             told = getattr(each, name)
             for one in told if name == "journal" else sorted(told, key=lambda one: one.offset):
                 mark = digest(one.payload) if one.payload else b""
-                audit.see(Given(name, each.topic, Offset(one.offset), mark))
+                audit.see(GivenFact(name, each.topic, Offset(one.offset), mark))
     return audit.finish()
 
 

@@ -20,10 +20,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from oncemq.client.blocking import Client
-from oncemq.spark.hold import Hold
-from oncemq.spark.pipelines import archive, archive_place, archiving, replay, replaying
-from oncemq.spark.pipelines.run import Run
+from oncemq.client.blocking.client import Client
+from oncemq.spark.pipelines import archive, replay
+from oncemq.spark.pipelines.archive import archive as archiving
+from oncemq.spark.pipelines.archive import place
+from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.run import PipelineRun
+from oncemq.spark.source.retention_subscription import Hold
 
 ROOT = Path(__file__).parents[2]
 NEVER = -1
@@ -31,8 +34,8 @@ STEPS: list[tuple[Any, str]] = [
     (Path, "replace"),
     (Path, "unlink"),
     (Path, "mkdir"),
-    (archive_place.LocalDisk, "sync_directory"),
-    (archive_place.LocalDisk, "open"),
+    (place.LocalDisk, "sync_directory"),
+    (place.LocalDisk, "open"),
     (Hold, "keep_all"),
     (Hold, "settle"),
     (Client, "stage"),
@@ -52,7 +55,7 @@ def without_spark() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (archiving, replaying):
             stack.enter_context(patch.object(module, "spread", by_hand))
-        stack.enter_context(patch.object(Run, "spark", None))
+        stack.enter_context(patch.object(PipelineRun, "spark", None))
         yield
 
 

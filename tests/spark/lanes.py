@@ -14,12 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncemq import Client
+from oncemq.protocol.records import Retention
 from tests.e2e.processes import free_port
 from tests.spark.copying import PER_BATCH, Given
 from tests.spark.faults import SERVER, mark_of
-
-from oncemq import Client
-from oncemq.core.records import Retention
 
 READ_LIMIT = 10_000
 

@@ -3,8 +3,8 @@
 Its Java has the classes that Spark needs in an archive, as the JVM made them in a first run, and
 its Python workers find pyspark where it is installed, and not in a zip that each compiles anew.
 
-The program `java` here is the launcher of `oncemq.spark.java` and a little more: it names the
-archive, leaves out what makes a JVM quick at last and slow at first, and names no file twice in
+The program `java` here is the launcher of `oncemq.spark.runtime.java` and a little more: it names
+the archive, leaves out what makes a JVM quick at last and slow at first, and names no file twice in
 the class path (Spark's launcher does, and the JVM then refuses its own archive).
 """
 

@@ -20,24 +20,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+import oncemq.spark
+from simulator import proof
+from simulator.proof import RunTally
 from tests.spark.chains import between_queries, in_a_query, killed_drivers, on_a_cluster
 from tests.spark.copying import CONFIG
 from tests.spark.lanes import Rig
 from tests.spark.quick_spark import quick_spark
-
-import oncemq.spark
-from oncemq.testing import proof
-from oncemq.testing.proof import Tally
 
 FOUND = 6
 OF_A_ROUND = 10  # runs
 TELL_SECONDS = 20.0
 HALVES = ("queries", "checkpoints"), ("drivers", "cluster")
 
-Run = Callable[[Rig, Tally, int], None]
+Run = Callable[[Rig, RunTally, int], None]
 
 
-class Told(Tally):
+class Told(RunTally):
     """A tally that says now and then how far it is."""
 
     def __init__(self, chain: str) -> None:

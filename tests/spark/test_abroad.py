@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from oncemq.protocol.records import Retention
+from oncemq.spark.runtime.cluster import connect_server
+from oncemq.spark.runtime.java import carried_home
 from tests.spark.abroad import REPLAYED, TRANSFORMED
 from tests.spark.copying import CONFIG
 from tests.spark.lanes import Lane, Rig
 from tests.spark.quick_spark import quick_spark
-
-from oncemq.core.records import Retention
-from oncemq.spark.cluster import connect_server
-from oncemq.spark.java import carried_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -12,30 +12,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.spark.conftest import settle
-from tests.spark.killing import Nursery, without_spark
 
 from oncemq import Client, errors
 from oncemq.cli.main import cli
-from oncemq.core.records import Retention
-from oncemq.spark.hold import Hold
-from oncemq.spark.loss import DataLost
-from oncemq.spark.pipelines import (
-    Archived,
-    archive,
-    archive_files,
-    archive_parquet,
-    archive_place,
-    archive_tasks,
-)
-from oncemq.spark.pipelines.archive_check import check
-from oncemq.spark.pipelines.archive_place import make
-from oncemq.spark.pipelines.archiving import archive_on
-from oncemq.spark.pipelines.run import Run
+from oncemq.protocol.records import Retention
+from oncemq.spark.pipelines import Archived, archive
+from oncemq.spark.pipelines.archive import files as archive_files
+from oncemq.spark.pipelines.archive import parquet, tasks
+from oncemq.spark.pipelines.archive import place as archive_place
+from oncemq.spark.pipelines.archive.archive import archive_on
+from oncemq.spark.pipelines.archive.check import check
+from oncemq.spark.pipelines.archive.place import make
+from oncemq.spark.pipelines.run import PipelineRun
+from oncemq.spark.source.data_loss import DataLost
+from oncemq.spark.source.retention_subscription import Hold
+from tests.spark.conftest import settle
+from tests.spark.killing import Nursery, without_spark
 
 Message = tuple[Any, ...]
 FOREVER = Retention(forever=True)
-DAY = archive_tasks.DAY_MICROS
+DAY = tasks.DAY_MICROS
 
 
 @pytest.fixture
@@ -126,7 +122,7 @@ def test_small_files_grow_into_one(mq: Client, archived, to: Path) -> None:
 def test_a_file_of_many_small_steps_grows_no_more(
     mq: Client, archived, to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive_tasks, "GROUPS_MAX", 3)
+    monkeypatch.setattr(tasks, "GROUPS_MAX", 3)
     for number in range(5):
         put(mq, 10 * number, 10)
         archived("orders")
@@ -135,9 +131,9 @@ def test_a_file_of_many_small_steps_grows_no_more(
 
 
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncemq.spark.arrow.ROWS_MAX", 50)
-    monkeypatch.setattr(archive_tasks, "GROUP_ROWS", 50)
-    monkeypatch.setattr(archive_tasks, "FILE_BYTES", 1000)
+    monkeypatch.setattr("oncemq.spark.columns.batch_to_arrow.ROWS_MAX", 50)
+    monkeypatch.setattr(tasks, "GROUP_ROWS", 50)
+    monkeypatch.setattr(tasks, "FILE_BYTES", 1000)
 
 
 def test_files_are_cut_by_size_and_by_day(
@@ -155,7 +151,7 @@ def test_files_are_cut_by_size_and_by_day(
 def test_rows_are_split_where_the_day_ends() -> None:
     micros = [0, 1, DAY - 1, DAY, DAY, 3 * DAY]
     rows = pa.RecordBatch.from_pydict({"timestamp": pa.array(micros, pa.timestamp("us", "UTC"))})
-    found = [(day, part.num_rows) for day, part in archive_tasks.by_day(rows)]
+    found = [(day, part.num_rows) for day, part in tasks.by_day(rows)]
     assert found == [("1970-01-01", 3), ("1970-01-02", 2), ("1970-01-04", 1)]
 
 
@@ -205,8 +201,8 @@ def test_files_are_synced_before_readers_see_them_and_names_before_the_server_is
 
         monkeypatch.setattr(owner, name, noting)
 
-    noted(archive_tasks, "sync_file", "synced")
-    for module in (archive_place, archive_parquet, archive_files):
+    noted(tasks, "sync_file", "synced")
+    for module in (archive_place, parquet, archive_files):
         noted(module, "sync_directory", "synced")
     noted(Path, "replace", "renamed")
     noted(Hold, "settle", "told")
@@ -287,11 +283,11 @@ def test_an_archive_that_follows_ends_when_it_is_asked_to(
     found: list[Archived] = []
 
     def follow() -> None:
-        with Run("archive", str(to), server=address, timeout=20) as run:
+        with PipelineRun("archive", str(to), server=address, timeout=20) as run:
             runs.append(run)
             found.append(archive_on(run, "orders", to, follow=True, every=0.01))
 
-    runs: list[Run] = []
+    runs: list[PipelineRun] = []
     with without_spark():
         thread = Thread(target=follow)
         thread.start()
@@ -352,7 +348,7 @@ def test_a_copy_that_runs_elsewhere_stops_the_older_one(
         other.close()
         return [work(item) for item in items]
 
-    monkeypatch.setattr("oncemq.spark.pipelines.archiving.spread", overtaken)
+    monkeypatch.setattr("oncemq.spark.pipelines.archive.archive.spread", overtaken)
     with pytest.raises(errors.Fenced, match="this one stops"):
         archived("orders")
     assert len(seen(to)) == 3
@@ -392,7 +388,7 @@ def test_a_full_disk_leaves_a_whole_archive(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(archive_tasks.Writer, "_flush", full)
+        patch.setattr(tasks.Writer, "_flush", full)
         with pytest.raises(errors.StorageFull, match="no room left"):
             archived("orders")
     assert len(seen(to)) == 10
@@ -418,7 +414,7 @@ def test_places_that_cannot_be_archives(
     with pytest.raises(errors.NoSuchTopic, match="ordres"):
         archived("ordres", to=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
     with pytest.raises(errors.Unreachable):
         archive("orders", tmp_path / "new", server="tcp://127.0.0.1:9", timeout=0.1)
     assert not (tmp_path / "new").exists()

@@ -11,17 +11,19 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+from oncemq import Client, errors
+from oncemq.spark.pipelines import archive, replay
+from oncemq.spark.pipelines.archive import archive as archiving
+from oncemq.spark.pipelines.archive.check import check
+from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.spread import spread
 from tests.e2e.processes import until
 from tests.spark.conftest import CONFIG
 from tests.spark.faults import SERVER
 from tests.spark.lanes import Rig
 from tests.spark.test_archive import FOREVER, put, seen, stored
 from tests.spark.test_replay import copied, expected
-
-from oncemq import Client, errors
-from oncemq.spark.pipelines import archive, archiving, replay, replaying
-from oncemq.spark.pipelines.archive_check import check
-from oncemq.spark.pipelines.spread import spread
 
 SMALL = ("ROWS_PER_TASK", archiving), ("TASK_ROWS", replaying)
 SMALL_REPLAY = (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.client.columns import ColumnBatch
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import Run
+from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import Run
 from oncemq.server.reader import cut_runs
-from oncemq.spark import arrow
+from oncemq.spark.columns import batch_to_arrow
 from oncemq.wire import batch
 
 SCHEMA = pa.schema(
@@ -85,7 +85,7 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> list[tuple]:
     rows: list[tuple] = []
     for each in batches:
         each.validate(full=True)
-        assert 0 < each.num_rows <= arrow.ROWS_MAX
+        assert 0 < each.num_rows <= batch_to_arrow.ROWS_MAX
         rows += zip(*(column.to_pylist() for column in each.columns), strict=True)
     return rows
 
@@ -105,47 +105,47 @@ def test_a_row_is_a_message_whatever_it_came_in(puts, data: st.DataObject) -> No
     stop = data.draw(st.integers(1, batches[-1].count))
     batches[-1] = cut(batches[-1], 0, stop)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "GATHER_ROWS", data.draw(st.integers(1, 200)))
-        assert rows_of(arrow.record_batches(batches, SCHEMA)) == expected(batches)
+        patch.setattr(batch_to_arrow, "GATHER_ROWS", data.draw(st.integers(1, 200)))
+        assert rows_of(batch_to_arrow.record_batches(batches, SCHEMA)) == expected(batches)
 
 
 def test_small_batches_are_gathered_into_few_record_batches() -> None:
     batches = [stored(n, [batch.Item(b"%d" % n)]) for n in range(1000)]
-    (rows,) = arrow.record_batches(batches, SCHEMA)
+    (rows,) = batch_to_arrow.record_batches(batches, SCHEMA)
     assert rows.column("value").to_pylist() == [b"%d" % n for n in range(1000)]
     assert rows.column("sequence").to_pylist() == list(range(7, 1007))
 
 
 def test_batches_that_are_large_enough_are_not_joined() -> None:
     batches = [stored(n * 10_000, [batch.Item(b"x")] * 10_000) for n in range(3)]
-    batches.append(stored(30_000, [batch.Item(b"x")] * arrow.GATHER_ROWS))
-    sizes = [rows.num_rows for rows in arrow.record_batches(batches, SCHEMA)]
-    assert sizes == [20_000, 10_000, arrow.GATHER_ROWS]
+    batches.append(stored(30_000, [batch.Item(b"x")] * batch_to_arrow.GATHER_ROWS))
+    sizes = [rows.num_rows for rows in batch_to_arrow.record_batches(batches, SCHEMA)]
+    assert sizes == [20_000, 10_000, batch_to_arrow.GATHER_ROWS]
 
 
 def test_a_large_batch_is_cut_into_record_batches() -> None:
-    count = arrow.ROWS_MAX + 10
+    count = batch_to_arrow.ROWS_MAX + 10
     batches = [stored(0, [batch.Item(b"x")] * count)]
-    sizes = [rows.num_rows for rows in arrow.record_batches(batches, SCHEMA)]
-    assert sizes == [arrow.ROWS_MAX, 10]
+    sizes = [rows.num_rows for rows in batch_to_arrow.record_batches(batches, SCHEMA)]
+    assert sizes == [batch_to_arrow.ROWS_MAX, 10]
 
 
 def test_gathering_stops_at_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "GATHER_BYTES", 1000)
+    monkeypatch.setattr(batch_to_arrow, "GATHER_BYTES", 1000)
     batches = [stored(n, [batch.Item(b"x" * 400)]) for n in range(5)]
-    assert [rows.num_rows for rows in arrow.record_batches(batches, SCHEMA)] == [2, 2, 1]
+    assert [rows.num_rows for rows in batch_to_arrow.record_batches(batches, SCHEMA)] == [2, 2, 1]
 
 
 def test_only_the_columns_asked_for_are_made_in_their_order() -> None:
     schema = pa.schema([("offset", pa.int64()), ("key", pa.binary())])
-    (rows,) = arrow.record_batches([stored(5, [batch.Item(b"x", b"k")])], schema)
+    (rows,) = batch_to_arrow.record_batches([stored(5, [batch.Item(b"x", b"k")])], schema)
     assert rows.schema == schema
     assert rows.to_pylist() == [{"offset": 5, "key": b"k"}]
 
 
 def test_a_plain_batch_is_not_copied() -> None:
     whole = stored(0, [batch.Item(b"x" * 50)] * 100)
-    (rows,) = arrow.record_batches([whole], pa.schema([("value", pa.binary())]))
+    (rows,) = batch_to_arrow.record_batches([whole], pa.schema([("value", pa.binary())]))
     data = rows.column("value").buffers()[2]
     assert data is not None
     begin = pa.py_buffer(whole.body).address
@@ -158,7 +158,7 @@ KAFKA_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())
 def test_headers_as_kafka_has_them() -> None:
     schema = pa.schema([("headers", KAFKA_HEADERS)])
     items = [batch.Item(b"x", None, {"b": "ö", "a": ""}), batch.Item(b"y")]
-    (rows,) = arrow.record_batches([stored(0, items)], schema)
+    (rows,) = batch_to_arrow.record_batches([stored(0, items)], schema)
     pairs = [{"key": "a", "value": b""}, {"key": "b", "value": "ö".encode()}]
     assert rows.column("headers").to_pylist() == [pairs, None]
 
@@ -171,8 +171,8 @@ def test_headers_that_are_none_are_given_under_a_name_of_their_own(odd: bytes) -
     assert bad != body
     run = Run(1, ProducerId(b"p" * 16), Epoch(1), Sequence(1), Micros(0))
     piece = ColumnBatch("orders", TopicId(1), Offset(3), 1, columns, (run,), bad)
-    (rows,) = arrow.record_batches([piece], SCHEMA)
+    (rows,) = batch_to_arrow.record_batches([piece], SCHEMA)
     ((name, text),) = rows.column("headers").to_pylist()[0]
     assert (name, b64decode(text)) == ("oncemq-odd-headers", odd)
-    (rows,) = arrow.record_batches([piece], pa.schema([("headers", KAFKA_HEADERS)]))
+    (rows,) = batch_to_arrow.record_batches([piece], pa.schema([("headers", KAFKA_HEADERS)]))
     assert rows.column("headers").to_pylist() == [[{"key": name, "value": text.encode()}]]

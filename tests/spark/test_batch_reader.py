@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.spark.conftest import BRIEF, Rows, run_tasks, settle
 
 from oncemq import Client
-from oncemq.core.records import Retention
 from oncemq.errors import ConfigError, NoSuchTopic, Unreachable
-from oncemq.spark.batch_reader import BatchReader
-from oncemq.spark.loss import DataLost
-from oncemq.spark.options import source_options
+from oncemq.protocol.records import Retention
+from oncemq.spark.options.reader import source_options
+from oncemq.spark.source.batch_reader import BatchReader
+from oncemq.spark.source.data_loss import DataLost
+from tests.spark.conftest import BRIEF, Rows, run_tasks, settle
 
 Read = Callable[..., Rows]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncemq.errors import InvalidRequest
-from oncemq.spark import bodies as module
-from oncemq.spark.bodies import bodies, by_topic
+from oncemq.spark.sink import arrow_to_batch as module
+from oncemq.spark.sink.arrow_to_batch import bodies, by_topic
 from oncemq.wire import batch
 
 HEADERS = pa.map_(pa.string(), pa.string())

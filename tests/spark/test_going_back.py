@@ -4,16 +4,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.spark.conftest import BRIEF
-from tests.spark.test_stream_reader import Query, offsets
 
 from oncemq import Client, testing
-from oncemq.core.records import Retention
-from oncemq.spark.loss import DataLost
-from oncemq.spark.options import source_options
-from oncemq.spark.stream_reader import StreamReader
+from oncemq.protocol.records import Retention
+from oncemq.spark.options.reader import source_options
+from oncemq.spark.source.data_loss import DataLost
+from oncemq.spark.source.stream_reader import StreamReader
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import raise_generation
+from oncemq.storage.segments.layout import raise_generation
+from tests.spark.conftest import BRIEF
+from tests.spark.test_stream_reader import Query, offsets
 
 
 def reader(address: str, **options: str) -> StreamReader:

@@ -1,6 +1,7 @@
 """The judge of the copies: what is wrong is found, and told with its batch and its fault."""
 
 import pytest
+
 from tests.spark.copying import PER_BATCH
 from tests.spark.lanes import Row, differences
 

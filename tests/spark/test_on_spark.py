@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.copying import to_its_end
 
 import oncemq.spark
 from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.spark.source import OnceMQDataSource
+from oncemq.protocol.records import Retention
+from oncemq.spark.source.source import OnceMQDataSource
+from tests.spark.copying import to_its_end
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -255,7 +255,7 @@ def test_rows_that_are_gone_fail_the_query_by_their_range(
 
 def imported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task that has no use for it: whether the reader is there."""
-    there = "oncemq.spark.batch_reader" in sys.modules
+    there = "oncemq.spark.source.batch_reader" in sys.modules
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"there": [there]})
 

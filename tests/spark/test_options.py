@@ -10,10 +10,10 @@ from pyspark.sql.types import (
 )
 
 from oncemq.errors import ConfigError
-from oncemq.spark.columns import Layout
-from oncemq.spark.options import SourceOptions, source_options
-from oncemq.spark.positions import Edge, Time
-from oncemq.spark.schema import schema_text
+from oncemq.spark.columns.layout import Layout
+from oncemq.spark.columns.schema import schema_text
+from oncemq.spark.options.positions import Edge, Time
+from oncemq.spark.options.reader import SourceOptions, source_options
 
 
 def options(streaming: bool | None = False, /, **given: str) -> SourceOptions:

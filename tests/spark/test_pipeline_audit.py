@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.histories import TYPES, by_chance, damaged, judged, write_files
 
 from oncemq import Client
+from oncemq.audit.findings import Finding
 from oncemq.cli.main import cli
-from oncemq.core.audit.findings import Finding
-from oncemq.core.records import Retention
 from oncemq.errors import ConfigError
-from oncemq.spark.pipelines import audit_rules
-from oncemq.spark.pipelines.auditing import audit
+from oncemq.protocol.records import Retention
+from oncemq.spark.pipelines.audit import rules
+from oncemq.spark.pipelines.audit.audit import audit
+from tests.spark.histories import TYPES, by_chance, damaged, judged, write_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -30,10 +30,10 @@ def told(findings: list[Finding]) -> Counter[tuple[str, str, int, int]]:
 def test_it_finds_what_the_checker_finds(
     spark: SparkSession, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(audit_rules, "BUCKET", 4)  # so that there are edges to get wrong
-    monkeypatch.setattr("oncemq.core.audit.findings.FINDINGS_KEPT", 10_000)
-    monkeypatch.setattr("oncemq.spark.pipelines.auditing.FINDINGS_KEPT", 10_000)
-    monkeypatch.setattr("oncemq.spark.pipelines.audit_report.FINDINGS_KEPT", 10_000)
+    monkeypatch.setattr(rules, "BUCKET", 4)  # so that there are edges to get wrong
+    monkeypatch.setattr("oncemq.audit.findings.FINDINGS_KEPT", 10_000)
+    monkeypatch.setattr("oncemq.spark.pipelines.audit.audit.FINDINGS_KEPT", 10_000)
+    monkeypatch.setattr("oncemq.spark.pipelines.audit.report.FINDINGS_KEPT", 10_000)
     histories = [*damaged(), *map(by_chance, range(25))]
     expected = judged(histories)
     places = write_files(histories, tmp_path)

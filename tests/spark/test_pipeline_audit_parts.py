@@ -6,25 +6,32 @@ from pathlib import Path
 import psycopg
 import pytest
 from pyspark.sql.datasource import InputPartition
-from tests.databases.postgres import Postgres
-from tests.spark.conftest import rows_of
 
-from oncemq.core.audit.findings import FINDINGS_KEPT, Finding
-from oncemq.core.names import Offset
+from oncemq.audit.findings import FINDINGS_KEPT, Finding
 from oncemq.errors import ConfigError, Unreachable
-from oncemq.spark.pipelines.audit_inputs import COLUMN, LINES, PARQUET, TABLE, Notes, notes_of
-from oncemq.spark.pipelines.audit_report import (
-    Bounds,
-    Course,
-    Extent,
+from oncemq.protocol.names import Offset
+from oncemq.spark.pipelines.audit.audit import asked_for
+from oncemq.spark.pipelines.audit.inputs import (
+    COLUMN,
+    LINES,
+    PARQUET,
+    TABLE,
+    WrittenNotes,
+    notes_of,
+)
+from oncemq.spark.pipelines.audit.report import (
+    HolderExtent,
+    JournalBounds,
+    JournalCourse,
     collected,
     missing_around,
     missing_at_the_ends,
     missing_between,
 )
-from oncemq.spark.pipelines.audit_tables import IdsReader
-from oncemq.spark.pipelines.auditing import asked_for
+from oncemq.spark.pipelines.audit.tables import IdsReader
 from oncemq.spark.pipelines.failures import SparkFailed, failed
+from tests.databases.postgres import Postgres
+from tests.spark.conftest import rows_of
 
 
 def brief(findings) -> list[tuple[str, int, int]]:
@@ -34,43 +41,45 @@ def brief(findings) -> list[tuple[str, int, int]]:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (Extent("s", "t", 3, 9), []),
-        (Extent("s", "t", 5, 9), [("gap", 3, 2)]),
-        (Extent("s", "t", 3, 6), [("gap", 6, 3)]),
-        (Extent("s", "t", 4, 8), [("gap", 3, 1), ("gap", 8, 1)]),
+        (HolderExtent("s", "t", 3, 9), []),
+        (HolderExtent("s", "t", 5, 9), [("gap", 3, 2)]),
+        (HolderExtent("s", "t", 3, 6), [("gap", 6, 3)]),
+        (HolderExtent("s", "t", 4, 8), [("gap", 3, 1), ("gap", 8, 1)]),
         (None, [("gap", 3, 6)]),
     ],
 )
-def test_what_a_server_says_it_has_is_there(found: Extent | None, expected) -> None:
-    assert brief(missing_at_the_ends(Extent("s", "t", 3, 9), found)) == expected
+def test_what_a_server_says_it_has_is_there(found: HolderExtent | None, expected) -> None:
+    assert brief(missing_at_the_ends(HolderExtent("s", "t", 3, 9), found)) == expected
 
 
 def test_an_empty_topic_misses_nothing() -> None:
-    assert brief(missing_at_the_ends(Extent("s", "t", 3, 3), None)) == []
+    assert brief(missing_at_the_ends(HolderExtent("s", "t", 3, 3), None)) == []
 
 
 def test_what_nobody_has_between_an_archive_and_the_server_is_a_gap() -> None:
-    archive, more = Extent("/a", "t", 0, 40), Extent("/b", "t", 20, 50)
-    assert brief(missing_between([Extent("s", "t", 50, 60), more, archive])) == []
-    assert brief(missing_between([Extent("s", "t", 55, 60), more, archive])) == [("gap", 50, 5)]
-    assert brief(missing_between([Extent("s", "other", 55, 60), archive])) == []
+    archive, more = HolderExtent("/a", "t", 0, 40), HolderExtent("/b", "t", 20, 50)
+    assert brief(missing_between([HolderExtent("s", "t", 50, 60), more, archive])) == []
+    assert brief(missing_between([HolderExtent("s", "t", 55, 60), more, archive])) == [
+        ("gap", 50, 5)
+    ]
+    assert brief(missing_between([HolderExtent("s", "other", 55, 60), archive])) == []
 
 
 @pytest.mark.parametrize(
     ("course", "expected"),
     [
-        (Course("j", "t", 5, 0, 3, 8), []),
-        (Course("j", "t", 5, 0, 1, 8), []),
-        (Course("j", "t", 3, 0, 5, 8), [("lost_prefix", 3, 2)]),
-        (Course("j", "t", 3, 0, 3, 5), [("lost_tail", 6, 3)]),
-        (Course("j", "t", 1, 0, 5, 5), [("lost_tail", 6, 3), ("lost_prefix", 3, 2)]),
-        (Course("j", "t", 1, 0, 1, 1), [("lost_tail", 3, 6)]),
-        (Course("j", "t", 1, 0, 12, 12), [("lost_prefix", 3, 6)]),
-        (Course("j", "t"), [("lost_tail", 3, 6)]),
+        (JournalCourse("j", "t", 5, 0, 3, 8), []),
+        (JournalCourse("j", "t", 5, 0, 1, 8), []),
+        (JournalCourse("j", "t", 3, 0, 5, 8), [("lost_prefix", 3, 2)]),
+        (JournalCourse("j", "t", 3, 0, 3, 5), [("lost_tail", 6, 3)]),
+        (JournalCourse("j", "t", 1, 0, 5, 5), [("lost_tail", 6, 3), ("lost_prefix", 3, 2)]),
+        (JournalCourse("j", "t", 1, 0, 1, 1), [("lost_tail", 3, 6)]),
+        (JournalCourse("j", "t", 1, 0, 12, 12), [("lost_prefix", 3, 6)]),
+        (JournalCourse("j", "t"), [("lost_tail", 3, 6)]),
     ],
 )
-def test_what_a_journal_lacks_at_its_ends(course: Course, expected) -> None:
-    assert brief(missing_around(Bounds("j", "t", 3, 9), course)) == expected
+def test_what_a_journal_lacks_at_its_ends(course: JournalCourse, expected) -> None:
+    assert brief(missing_around(JournalBounds("j", "t", 3, 9), course)) == expected
 
 
 def test_all_are_counted_and_the_first_are_told() -> None:
@@ -88,11 +97,11 @@ def test_a_name_is_looked_at(tmp_path: Path) -> None:
     lines.write_text('{"id": "orders@1"}\n')
     table.write_bytes(b"PAR1...")
     sqlite3.connect(database).execute("CREATE TABLE t (id TEXT)").connection.close()
-    assert notes_of(str(lines)) == Notes(LINES, str(lines))
-    assert notes_of(str(table)) == Notes(PARQUET, str(table))
-    assert notes_of(str(tmp_path)) == Notes(PARQUET, str(tmp_path))
-    assert notes_of(f"{database}:t:id") == Notes(COLUMN, str(database), "t", "id")
-    assert notes_of("table:shop.done") == Notes(TABLE, "shop.done")
+    assert notes_of(str(lines)) == WrittenNotes(LINES, str(lines))
+    assert notes_of(str(table)) == WrittenNotes(PARQUET, str(table))
+    assert notes_of(str(tmp_path)) == WrittenNotes(PARQUET, str(tmp_path))
+    assert notes_of(f"{database}:t:id") == WrittenNotes(COLUMN, str(database), "t", "id")
+    assert notes_of("table:shop.done") == WrittenNotes(TABLE, "shop.done")
     assert notes_of("s3a://bucket/effects").form == PARQUET
     assert notes_of("s3a://bucket/effects.jsonl").form == LINES
 
@@ -142,7 +151,7 @@ def test_the_topics_of_archives_are_audited_without_the_server() -> None:
 
 
 def test_ids_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.audit_tables.PAGE", 2)
+    monkeypatch.setattr("oncemq.spark.pipelines.audit.tables.PAGE", 2)
     with sqlite3.connect(tmp_path / "d.db") as database:
         database.execute('CREATE TABLE "odd ""name" (id TEXT)')
         rows = [("orders@2",), ("orders@0",), (None,)]

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from oncemq import Client
 from oncemq.cli.main import cli
-from oncemq.spark.pipeline_status import SILENT_AFTER, Board, Status, latest
 from oncemq.spark.pipelines import run as runs
-from oncemq.spark.pipelines.run import Run, stopped_by_signals
+from oncemq.spark.pipelines.run import PipelineRun, stopped_by_signals
+from oncemq.spark.pipelines.status import SILENT_AFTER, PipelineStatus, StatusBoard, latest
 
 NOBODY = "tcp://127.0.0.1:9"
 
@@ -30,7 +30,7 @@ class Screen:
 
 def words(mq: Client) -> list[tuple[str, str, int]]:
     messages = mq.read("_pipelines", 0)
-    said = [msgspec.json.decode(each.payload, type=Status) for each in messages]
+    said = [msgspec.json.decode(each.payload, type=PipelineStatus) for each in messages]
     return [(each.key, each.state, each.messages) for each in said]
 
 
@@ -39,13 +39,13 @@ def test_a_run_says_how_it_began_and_how_it_ended(
 ) -> None:
     monkeypatch.setattr(runs, "PERIOD_SECONDS", 3600)  # none in between
     screen = Screen()
-    with Run("archive", "/a", server=address, screen=screen) as run:
+    with PipelineRun("archive", "/a", server=address, screen=screen) as run:
         run.progress(3, 0.5)
         run.progress(6, 1.0)
     assert screen.shown == [(3, 0.5), (6, 1.0)]
-    with pytest.raises(ZeroDivisionError), Run("archive", "/b", server=address):
+    with pytest.raises(ZeroDivisionError), PipelineRun("archive", "/b", server=address):
         _ = 1 / 0
-    with pytest.raises(KeyboardInterrupt), Run("replay", "/a", server=address):
+    with pytest.raises(KeyboardInterrupt), PipelineRun("replay", "/a", server=address):
         raise KeyboardInterrupt
     assert words(mq) == [
         ("archive /a", "running", 0),
@@ -63,15 +63,15 @@ def test_a_run_says_how_it_began_and_how_it_ended(
 
 
 def test_a_run_that_only_looks_leaves_the_last_word_as_it_is(mq: Client, address: str) -> None:
-    with pytest.raises(ZeroDivisionError), Run("transform", "a", server=address):
+    with pytest.raises(ZeroDivisionError), PipelineRun("transform", "a", server=address):
         _ = 1 / 0
-    with Run("transform", "a", server=address, told=False) as run:
+    with PipelineRun("transform", "a", server=address, told=False) as run:
         run.progress(1)
     assert [each.status.state for each in latest(mq)] == ["failed"]
 
 
 def test_the_list_needs_no_spark(mq: Client, address: str) -> None:
-    with Run("archive", "/a", server=address):
+    with PipelineRun("archive", "/a", server=address):
         pass
     absent = (
         "import sys; sys.modules.update(pyspark=None, pyarrow=None, py4j=None); "
@@ -86,7 +86,7 @@ def test_the_list_needs_no_spark(mq: Client, address: str) -> None:
 def test_the_list_has_the_latest_word_of_each(mq: Client, address: str) -> None:
     shown = CliRunner().invoke(cli, ["pipeline", "list", "--server", address])
     assert (shown.exit_code, shown.stdout) == (0, "")
-    with Run("archive", "/a", server=address) as run:
+    with PipelineRun("archive", "/a", server=address) as run:
         run.facts["topics"] = 2
         run.progress(1000, 1.0)
     shown = CliRunner().invoke(cli, ["pipeline", "list", "--server", address])
@@ -95,8 +95,8 @@ def test_the_list_has_the_latest_word_of_each(mq: Client, address: str) -> None:
 
 
 def test_one_that_was_killed_is_silent_after_a_while(mq: Client, address: str) -> None:
-    said = Status(pipeline="archive", name="/a", run="1", state="running", started="")
-    board = Board(address)
+    said = PipelineStatus(pipeline="archive", name="/a", run="1", state="running", started="")
+    board = StatusBoard(address)
     board.tell(said)
     board.close()
     (heard,) = latest(mq)
@@ -107,8 +107,8 @@ def test_one_that_was_killed_is_silent_after_a_while(mq: Client, address: str) -
 def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
-    with Run("archive", "/a", server=NOBODY) as run:
+    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    with PipelineRun("archive", "/a", server=NOBODY) as run:
         run.progress(1)
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
         "status not told pipeline=archive /a"
@@ -116,7 +116,7 @@ def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_aga
 
 
 def test_a_signal_asks_or_ends(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run("archive", "/a", server=address)
+    run = PipelineRun("archive", "/a", server=address)
     with stopped_by_signals(run, gently=True):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)  # the same one, passed on by a parent
@@ -124,7 +124,7 @@ def test_a_signal_asks_or_ends(address: str, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(runs, "DOUBLED_SECONDS", 0.0)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
-    run = Run("archive", "/a", server=address)
+    run = PipelineRun("archive", "/a", server=address)
     with pytest.raises(KeyboardInterrupt), stopped_by_signals(run, gently=False):
         signal.raise_signal(signal.SIGTERM)
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncemq.errors import ConfigError
-from oncemq.spark.progress import Place, Progress, progress_of, share
-from oncemq.spark.ranges import Stretch, ranges
+from oncemq.spark.source.progress import ReadPlace, ReadProgress, progress_of, share
+from oncemq.spark.source.ranges import TopicRange, ranges
 
 BACKLOGS = st.dictionaries(st.text("abc", min_size=1, max_size=2), st.integers(0, 1000), max_size=6)
 
@@ -32,14 +32,14 @@ def test_a_limit_is_shared_in_proportion() -> None:
 
 STRETCHES = st.lists(
     st.tuples(st.integers(0, 1000), st.integers(0, 500)).map(
-        lambda pair: Stretch("t", 1, pair[0], pair[0] + pair[1])
+        lambda pair: TopicRange("t", 1, pair[0], pair[0] + pair[1])
     ),
     max_size=30,
 )
 
 
 @given(STRETCHES, st.integers(1, 20), st.integers(1, 300))
-def test_ranges_are_the_stretches_cut(stretches: list[Stretch], least: int, most: int) -> None:
+def test_ranges_are_the_stretches_cut(stretches: list[TopicRange], least: int, most: int) -> None:
     tasks = ranges(stretches, tasks_min=least, task_rows_max=most)
     found = [each for task in tasks for each in task.stretches]
     offsets = [offset for each in found for offset in range(each.start, each.stop)]
@@ -50,20 +50,20 @@ def test_ranges_are_the_stretches_cut(stretches: list[Stretch], least: int, most
 
 
 def test_one_topic_is_read_by_many_tasks() -> None:
-    found = ranges([Stretch("orders", 7, 10, 20)], tasks_min=3, task_rows_max=1000)
+    found = ranges([TopicRange("orders", 7, 10, 20)], tasks_min=3, task_rows_max=1000)
     assert [each.stretches for each in found] == [
-        (Stretch("orders", 7, 10, 13),),
-        (Stretch("orders", 7, 13, 16),),
-        (Stretch("orders", 7, 16, 20),),
+        (TopicRange("orders", 7, 10, 13),),
+        (TopicRange("orders", 7, 13, 16),),
+        (TopicRange("orders", 7, 16, 20),),
     ]
 
 
 def test_many_topics_with_few_rows_share_tasks_and_a_large_one_has_its_own() -> None:
-    small = [Stretch(f"t{number}", number, 0, 100) for number in range(320)]
+    small = [TopicRange(f"t{number}", number, 0, 100) for number in range(320)]
     found = ranges(small, tasks_min=1, task_rows_max=10**6)
     assert [len(each.stretches) for each in found] == [20] * 16
     assert [each for task in found for each in task.stretches] == small
-    large = Stretch("large", 7, 0, 10**6)
+    large = TopicRange("large", 7, 0, 10**6)
     found = ranges([*small[:10], large, *small[10:]], tasks_min=1, task_rows_max=10**7)
     assert [len(each.stretches) for each in found] == [10, 1, 310]
     assert len(ranges(small[:16], tasks_min=1, task_rows_max=10**6)) == 16
@@ -71,8 +71,8 @@ def test_many_topics_with_few_rows_share_tasks_and_a_large_one_has_its_own() -> 
 
 
 def test_progress_survives_the_checkpoint_and_is_equal_when_it_is_equal() -> None:
-    one = Progress(1, "spark-1", {"b": Place(2, 5, 0), "a": Place(1, 9, 3)})
-    other = Progress(1, "spark-1", {"a": Place(1, 9, 3), "b": Place(2, 5, 0)})
+    one = ReadProgress(1, "spark-1", {"b": ReadPlace(2, 5, 0), "a": ReadPlace(1, 9, 3)})
+    other = ReadProgress(1, "spark-1", {"a": ReadPlace(1, 9, 3), "b": ReadPlace(2, 5, 0)})
     text = json.dumps(one.to_spark())
     assert text == json.dumps(other.to_spark())
     assert progress_of(json.loads(text)) == one

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+
+from simulator import proof
 from tests.spark.chains import killed_drivers, on_a_cluster
 from tests.spark.lanes import Rig
-
-from oncemq.testing import proof
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.spark.killing import Nursery, by_hand, without_spark
-from tests.spark.test_archive import FOREVER, put
 
 from oncemq import Client, errors
 from oncemq.cli.main import cli
-from oncemq.spark.pipelines import archive, replay, replaying
-from oncemq.spark.pipelines.replaying import Replayed
+from oncemq.spark.pipelines import archive, replay
+from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.replay.replay import Replayed
+from tests.spark.killing import Nursery, by_hand, without_spark
+from tests.spark.test_archive import FOREVER, put
 
 Row = tuple[bytes | None, bytes, dict[str, str]]
 

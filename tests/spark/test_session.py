@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 import pyspark_oncemq
 from oncemq import spark
 from oncemq.errors import ConfigError
-from oncemq.spark import connections, java, launch
-from oncemq.spark.source import OnceMQDataSource
+from oncemq.spark.runtime import connections, java, session
+from oncemq.spark.source.source import OnceMQDataSource
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -89,7 +89,7 @@ def test_the_package_in_one_file_is_enough_for_an_executor(tmp_path: Path) -> No
     path = spark.package_zip()
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    assert {"oncemq/spark/source.py", "pyspark_oncemq/__init__.py"} <= set(names)
+    assert {"oncemq/spark/source/source.py", "pyspark_oncemq/__init__.py"} <= set(names)
     code = "import pyspark_oncemq as p; print(p.DefaultSource.name(), p.__file__)"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(path)!r}); {code}"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
@@ -97,7 +97,7 @@ def test_the_package_in_one_file_is_enough_for_an_executor(tmp_path: Path) -> No
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(session.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs pyspark: pip install 'oncemq\[spark\]'"):
         spark.session()
 
@@ -131,6 +131,6 @@ def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(
 def test_without_what_connect_needs_it_says_what_to_install(
     how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch.util, "find_spec", lambda name: None if name == "grpc" else name)
+    monkeypatch.setattr(session.util, "find_spec", lambda name: None if name == "grpc" else name)
     with pytest.raises(ImportError, match=r"needs grpc: pip install 'pyspark\[connect\]'"):
         spark.session(**how)

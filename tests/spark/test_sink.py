@@ -18,14 +18,14 @@ from pyspark.sql.types import (
 )
 
 from oncemq import Client
-from oncemq.client.blocking_transactions import Stage
-from oncemq.core.records import Retention
+from oncemq.client.blocking.transactions import Stage
 from oncemq.errors import ConfigError, OnceMQError, Refused
-from oncemq.spark import staging
-from oncemq.spark.publishing import CheckpointMisfit
-from oncemq.spark.sink_options import sink_options
-from oncemq.spark.staging import BATCH_ID, QUERY_ID, Staged
-from oncemq.spark.writers import BatchWriter, StreamWriter
+from oncemq.protocol.records import Retention
+from oncemq.spark.options.writer import sink_options
+from oncemq.spark.sink import staging
+from oncemq.spark.sink.publishing import CheckpointMisfit
+from oncemq.spark.sink.staging import BATCH_ID, QUERY_ID, StagedRows
+from oncemq.spark.sink.writers import BatchWriter, StreamWriter
 
 TEXT = StructType([StructField("value", StringType())])
 
@@ -57,9 +57,9 @@ class Query:
         """Spark makes a fresh one each time it needs one."""
         return StreamWriter(sink_options(self._options, streaming=True), TEXT, overwrite=False)
 
-    def write(self, batch_id: int, *partitions: list[str]) -> list[Staged | None]:
+    def write(self, batch_id: int, *partitions: list[str]) -> list[StagedRows | None]:
         """The tasks of a batch; what they tell the driver."""
-        said: list[Staged | None] = []
+        said: list[StagedRows | None] = []
         for number, values in enumerate(partitions):
             told = {QUERY_ID: self.query_id, BATCH_ID: str(batch_id)}
             task = Task(number, told)
@@ -68,7 +68,7 @@ class Query:
             said.append(pickle.loads(pickle.dumps(self.writer.write(iter(rows)))))
         return said
 
-    def commit(self, messages: list[Staged | None], batch_id: int) -> None:
+    def commit(self, messages: list[StagedRows | None], batch_id: int) -> None:
         self.writer.commit(messages, batch_id)
 
     def batch(self, batch_id: int, *partitions: list[str]) -> None:
@@ -87,7 +87,7 @@ def query(address: str, out, monkeypatch: pytest.MonkeyPatch) -> Query:
     return Query(address, monkeypatch)
 
 
-def left_behind(mq: Client, messages: list[Staged | None]) -> bool:
+def left_behind(mq: Client, messages: list[StagedRows | None]) -> bool:
     """Whether a stage of these tasks is still open."""
     return any(mq.drop_stage(token) for each in messages if each for _, token in each.tokens)
 

@@ -5,16 +5,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.spark.test_going_back import restore
-from tests.spark.test_sink import TEXT, Query
 
 from oncemq import Client, testing
-from oncemq.core.records import Retention
 from oncemq.errors import ConfigError
-from oncemq.spark.publishing import CheckpointMisfit
-from oncemq.spark.sink_note import SinkNote
-from oncemq.spark.sink_options import sink_options
-from oncemq.spark.writers import BatchWriter
+from oncemq.protocol.records import Retention
+from oncemq.spark.options.writer import sink_options
+from oncemq.spark.sink.note import SinkNote
+from oncemq.spark.sink.publishing import CheckpointMisfit
+from oncemq.spark.sink.writers import BatchWriter
+from tests.spark.test_going_back import restore
+from tests.spark.test_sink import TEXT, Query
 
 
 class Site:

@@ -17,15 +17,15 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+
+from oncemq import Client
+from oncemq.protocol.records import Retention
+from oncemq.spark.sink.staging import BATCH_ID, QUERY_ID
+from simulator import proof
 from tests.spark.chains import between_queries, in_a_query
 from tests.spark.conftest import copied
 from tests.spark.copying import to_its_end
 from tests.spark.lanes import Rig
-
-from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.spark.staging import BATCH_ID, QUERY_ID
-from oncemq.testing import proof
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -124,7 +124,7 @@ def test_spark_hands_over_the_ids_that_the_sink_rests_on(
             assert told == wanted, (
                 f"PySpark {pyspark.__version__}: the tasks of batch {number} of query {query_id} "
                 f"have {told!r} as local property {name!r}, not {wanted!r}. The sink cannot tell a "
-                "repeat from a new batch without it (oncemq/spark/staging.py), and publishes "
+                "repeat from a new batch without it (oncemq/spark/sink/staging.py), and publishes "
                 "nothing: find what this version calls it"
             )
 

@@ -12,14 +12,14 @@ from pyspark.sql.types import (
     MapType,
     StringType,
 )
-from tests.spark.test_sink import TEXT, Task, left_behind, schema_of, write_batch
 
 from oncemq import Client
-from oncemq.core.records import Retention
 from oncemq.errors import ConfigError
-from oncemq.spark import staging
-from oncemq.spark.sink_options import SinkOptions, sink_options
-from oncemq.spark.writers import BatchWriter, StreamWriter
+from oncemq.protocol.records import Retention
+from oncemq.spark.options.writer import SinkOptions, sink_options
+from oncemq.spark.sink import staging
+from oncemq.spark.sink.writers import BatchWriter, StreamWriter
+from tests.spark.test_sink import TEXT, Task, left_behind, schema_of, write_batch
 
 STRING, BINARY, INT = StringType(), BinaryType(), IntegerType()
 LONG = "hdfs://cluster/" + "ä" * 130

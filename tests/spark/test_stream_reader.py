@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from tests.spark.conftest import Rows, run_tasks, settle
 
 from oncemq import Client
-from oncemq.core.records import Retention
 from oncemq.errors import Fenced, NoSuchTopic
-from oncemq.spark import stream_reader
-from oncemq.spark.loss import DataLost
-from oncemq.spark.stream_reader import StreamReader
+from oncemq.protocol.records import Retention
+from oncemq.spark.source import stream_reader
+from oncemq.spark.source.data_loss import DataLost
+from oncemq.spark.source.stream_reader import StreamReader
+from tests.spark.conftest import Rows, run_tasks, settle
 
 Stream = Callable[..., StreamReader]
 

@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from oncemq import Client
-from oncemq.core.records import Retention
+from oncemq.protocol.records import Retention
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -14,17 +14,17 @@ import pytest
 from msgspec import structs
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
-from tests.spark.conftest import copied
 
 from oncemq import Client
-from oncemq.apps import graveyard
+from oncemq.apps import dead_letter_admin
 from oncemq.cli.main import cli
-from oncemq.core.records import Retention
 from oncemq.errors import OnceMQError
+from oncemq.protocol.records import Retention
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, transform
-from oncemq.spark.pipelines.run import Run
-from oncemq.spark.pipelines.transform_targets import Directory
-from oncemq.spark.pipelines.transforming import transform_on
+from oncemq.spark.pipelines.run import PipelineRun
+from oncemq.spark.pipelines.transform.targets import Directory
+from oncemq.spark.pipelines.transform.transform import transform_on
+from tests.spark.conftest import copied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -147,7 +147,7 @@ def test_one_that_follows_goes_on_until_it_is_asked_to_stop(
     sql = "SELECT key, value FROM source"
     source = {"source": Source(topic="orders")}
     what = Definition(name="f", sources=source, sql=sql, target=Target(topic="copy"))
-    with Run("transform", "f", server=address, timeout=20, spark=spark) as run:
+    with PipelineRun("transform", "f", server=address, timeout=20, spark=spark) as run:
 
         def stop_at_last() -> None:
             with Client(address, timeout=60) as other:
@@ -173,7 +173,7 @@ def test_a_batch_at_work_ends_before_it_stops(
     source, target = {"source": Source(topic="orders")}, Target(path="out")
     sql = "SELECT CAST(value AS string) AS text FROM source"
     what = Definition(name="g", sources=source, sql=sql, target=target)
-    with Run("transform", "g", server=address, timeout=20, spark=spark) as run:
+    with PipelineRun("transform", "g", server=address, timeout=20, spark=spark) as run:
         looks = threading.Semaphore(0)
 
         def look(query: StreamingQuery) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_a_bad_message_becomes_a_letter_once_beside_the_rows(mq: Client, once: O
     forget_the_last_commit(done.checkpoint)
     once(patient)
     assert [row["cents"] for row in values(mq, "copy")] == [1]
-    first, second = graveyard.open_letters(mq, "cents.dead")
+    first, second = dead_letter_admin.open_letters(mq, "cents.dead")
     assert (first.origin, first.key, first.payload) == ("orders@1", b"k", b"not JSON")
     assert (first.handler, first.headers) == ("pipeline:cents", {"trace": "7"})
     assert first.reason == f"the value does not fit: it is not JSON of {schema}"
@@ -247,7 +247,7 @@ def test_a_message_for_which_the_query_fails_becomes_a_letter(mq: Client, once: 
     put(mq, "orders", *({"each": each} for each in (1, 0, 7)))
     once(definition)
     assert [row["share"] for row in values(mq, "copy")] == [60]
-    found = {each.origin: each for each in graveyard.open_letters(mq, "shares.dead")}
+    found = {each.origin: each for each in dead_letter_admin.open_letters(mq, "shares.dead")}
     assert sorted(found) == ["orders@1", "orders@2"]
     assert "DIVIDE_BY_ZERO" in found["orders@1"].reason
     assert "ZeroDivisionError: integer division or modulo by zero" in found["orders@2"].reason

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from oncemq.spark.pipelines import Definition, Source, Target
 from oncemq.spark.pipelines.failures import SparkFailed
-from oncemq.spark.pipelines.transform_faults import MOST, Faults, is_of_the_data
+from oncemq.spark.pipelines.transform.faults import MOST, FaultyRows, is_of_the_data
 
 DIVIDED = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
 DEFINITION = Definition(
@@ -63,7 +63,7 @@ def sorted_out(
     monkeypatch: pytest.MonkeyPatch, faults: dict[tuple[str, int], str], **ranges: tuple[int, int]
 ) -> tuple[Any, int]:
     rows = Rows(faults)
-    found = Faults(Letters(**ranges), DEFINITION)  # type: ignore[arg-type]
+    found = FaultyRows(Letters(**ranges), DEFINITION)  # type: ignore[arg-type]
     monkeypatch.setattr(found, "_rows", rows)
     return found.sorted_out(None, 3), rows.jobs  # type: ignore[arg-type]
 

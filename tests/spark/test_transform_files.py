@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 
 from oncemq.errors import ConfigError, OnceMQError
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, pipeline
-from oncemq.spark.pipelines.run import Run
-from oncemq.spark.pipelines.transform_files import checked_call, load
-from oncemq.spark.pipelines.transforming import ATTEMPTS, BUSY, Transforming, transform_on
+from oncemq.spark.pipelines.run import PipelineRun
+from oncemq.spark.pipelines.transform.files import checked_call, load
+from oncemq.spark.pipelines.transform.transform import ATTEMPTS, BUSY, Transforming, transform_on
 
 TOML = """
 name = "totals"
@@ -243,7 +243,7 @@ def test_a_row_that_fails_names_the_way_out(
     monkeypatch.setattr(Transforming, "run", attempt)
     definition = pipeline(sources={"a": Source(topic="a")}, target=Target(topic="b"), name="n")(id)
     with pytest.raises(OnceMQError) as told:
-        transform_on(Run("transform", "n"), definition)
+        transform_on(PipelineRun("transform", "n"), definition)
     assert ("--dead n.dead, or dead = 'n.dead' in the file" in told.value.detail) is advised
 
 
@@ -263,7 +263,7 @@ def test_a_machine_too_busy_for_spark_is_tried_again(
 
     monkeypatch.setattr(Transforming, "run", attempt)
     definition = pipeline(sources={"a": Source(topic="a")}, target=Target(topic="b"), name="n")(id)
-    run = Run("transform", "n")
+    run = PipelineRun("transform", "n")
     if said:
         with pytest.raises(OnceMQError, match=re.escape(said)):
             transform_on(run, definition, follow=True)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
+from oncemq import Client
+from oncemq.protocol.records import Retention
+from oncemq.spark.pipelines import transform
 from tests.e2e.processes import free_port
 from tests.spark.conftest import CONFIG, copied
 from tests.spark.quick_spark import quick_spark
-
-from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.spark.pipelines import transform
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(300)]
 

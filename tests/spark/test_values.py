@@ -6,12 +6,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from oncemq.client.columns import ColumnBatch
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import Run
+from oncemq.client.blocking.columns import ColumnBatch
 from oncemq.errors import ConfigError, InvalidRequest
-from oncemq.spark import values
-from oncemq.spark.json_types import decoder_of
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import Run
+from oncemq.spark.columns import values
+from oncemq.spark.columns.json_types import decoder_of
 from oncemq.wire import batch
 
 TIME = pa.timestamp("us", "UTC")

@@ -13,9 +13,9 @@ import tempfile
 from pathlib import Path
 
 from oncemq import Client
-from oncemq.core.records import Retention
-from oncemq.spark.cluster import connect_server
-from oncemq.spark.java import java_home
+from oncemq.protocol.records import Retention
+from oncemq.spark.runtime.cluster import connect_server
+from oncemq.spark.runtime.java import java_home
 from oncemq.testing import server
 
 HERE = Path(__file__).parent

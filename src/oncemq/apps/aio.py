@@ -7,14 +7,14 @@ from typing import Any
 
 from oncemq.apps.blocking import FOREVER, POLL_SECONDS, Nothing
 from oncemq.apps.connecting import AsyncAttachment
+from oncemq.apps.dead_letters import Sealed
 from oncemq.apps.handler import TRANSACTIONAL, Handler
-from oncemq.apps.letters import Sealed
-from oncemq.apps.work import Taken
-from oncemq.client.aio import AsyncClient
+from oncemq.apps.handler_loop import TakenMessages
+from oncemq.client.aio.client import AsyncClient
 from oncemq.errors import Refused
 
 
-class AsyncHands:
+class AsyncHandlerIO:
     """A client's verbs, awaited."""
 
     def __init__(self, handler: Handler, client: AsyncClient, stop: asyncio.Event) -> None:
@@ -29,7 +29,7 @@ class AsyncHands:
         return await self._client.subscribe(self._handler.topic, start=self._handler.options.start)
 
     @asynccontextmanager
-    async def take(self, limit: int) -> AsyncGenerator[Taken]:
+    async def take(self, limit: int) -> AsyncGenerator[TakenMessages]:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
         if self._handler.kind == TRANSACTIONAL:
@@ -37,13 +37,13 @@ class AsyncHands:
             with suppress(Nothing):
                 async with self._client.transaction(required=required) as transaction:
                     messages = await transaction.get(topic, limit=limit, wait=wait)
-                    yield Taken(messages, transaction=transaction)
+                    yield TakenMessages(messages, transaction=transaction)
                     if not messages:
                         raise Nothing
             return
         into = None if self._attachment is None else await self._attachment.get()
         async with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
-            yield Taken(messages, connection=into)
+            yield TakenMessages(messages, connection=into)
 
     async def call(self, payload: Any, extras: dict[str, Any]) -> Any:
         """The handler itself; all it yields, when it yields."""
@@ -52,7 +52,7 @@ class AsyncHands:
             return [each async for each in answer]
         return await answer
 
-    async def output(self, taken: Taken, payloads: list[bytes]) -> None:
+    async def output(self, taken: TakenMessages, payloads: list[bytes]) -> None:
         """Put what the handler returned, in the transaction of its message."""
         if payloads:
             await taken.transaction.put_many(self._handler.options.to, payloads)

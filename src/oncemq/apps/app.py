@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oncemq.apps.handler import Handler, Options, make
+from oncemq.apps.handler import Handler, HandlerOptions, make
 from oncemq.apps.retrying import Backoff, Wait
 from oncemq.apps.running import Background, Hook, Setup, nothing, serve
-from oncemq.client.verbs import Where
-from oncemq.core.names import is_system, name_fault
+from oncemq.client.verbs.messages import Where
 from oncemq.databases.connections import is_connection
 from oncemq.errors import ConfigError
+from oncemq.protocol.names import is_system, name_fault
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Hook)
@@ -112,7 +112,7 @@ class App:
         time); one that was there goes on where it was.
         """
         given_up_on = give_up_on if isinstance(give_up_on, tuple) else (give_up_on,)
-        options = Options(
+        options = HandlerOptions(
             name=name,
             to=to,
             required=required,

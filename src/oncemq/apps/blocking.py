@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from oncemq.apps.connecting import Attachment
+from oncemq.apps.dead_letters import Sealed
 from oncemq.apps.handler import TRANSACTIONAL, Handler
-from oncemq.apps.letters import Sealed
-from oncemq.apps.work import Taken
-from oncemq.client.blocking import Client
-from oncemq.core.records import Retention
+from oncemq.apps.handler_loop import TakenMessages
+from oncemq.client.blocking.client import Client
 from oncemq.errors import Refused
+from oncemq.protocol.records import Retention
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class Nothing(Exception):
     """No message came: the transaction is given up, for an empty commit would be a record too."""
 
 
-class BlockingHands:
+class BlockingHandlerIO:
     """A client's verbs, carried out at once."""
 
     def __init__(self, handler: Handler, client: Client, stop: threading.Event) -> None:
@@ -38,27 +38,27 @@ class BlockingHands:
         return self._client.subscribe(self._handler.topic, start=self._handler.options.start)
 
     @asynccontextmanager
-    async def take(self, limit: int) -> AsyncGenerator[Taken]:
+    async def take(self, limit: int) -> AsyncGenerator[TakenMessages]:
         """Messages, settled with whatever the block did."""
         topic, wait = self._handler.topic, POLL_SECONDS
         if self._handler.kind == TRANSACTIONAL:
             required = self._handler.options.required
             with suppress(Nothing), self._client.transaction(required=required) as transaction:
                 messages = transaction.get(topic, limit=limit, wait=wait)
-                yield Taken(messages, transaction=transaction)
+                yield TakenMessages(messages, transaction=transaction)
                 if not messages:
                     raise Nothing
             return
         into = None if self._attachment is None else self._attachment.get()
         with self._client.consume(topic, limit=limit, wait=wait, into=into) as messages:
-            yield Taken(messages, connection=into)
+            yield TakenMessages(messages, connection=into)
 
     async def call(self, payload: Any, extras: dict[str, Any]) -> Any:
         """The handler itself; all it yields, when it yields."""
         answer = self._handler.function(payload, **extras)
         return list(answer) if self._handler.signature.yields else answer
 
-    async def output(self, taken: Taken, payloads: list[bytes]) -> None:
+    async def output(self, taken: TakenMessages, payloads: list[bytes]) -> None:
         """Put what the handler returned, in the transaction of its message."""
         if payloads:
             taken.transaction.put_many(self._handler.options.to, payloads)

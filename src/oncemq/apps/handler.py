@@ -4,20 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oncemq.apps import letters, signature
+from oncemq.apps import dead_letters, signature
 from oncemq.apps.connecting import opening
-from oncemq.apps.retrying import Backoff, Limits, Wait
+from oncemq.apps.retrying import Backoff, RetryLimits, Wait
 from oncemq.apps.signature import CONNECTION, TRANSACTION, Function, Signature
-from oncemq.client.verbs import Where
-from oncemq.core.names import is_system, name_fault
-from oncemq.core.patterns import is_pattern
+from oncemq.client.verbs.messages import Where
 from oncemq.errors import ConfigError, DatabaseRefused
+from oncemq.protocol.names import is_system, name_fault
+from oncemq.protocol.patterns import is_pattern
 
 PLAIN, INBOX, TRANSACTIONAL = "plain", "inbox", "transactional"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class HandlerOptions:
     """What the decorator was told. `limit`: messages in one transaction, or in one list."""
 
     name: str | None = None
@@ -40,7 +40,7 @@ class Handler:
     topic: str
     function: Function
     signature: Signature
-    options: Options
+    options: HandlerOptions
 
     @property
     def name(self) -> str:
@@ -66,9 +66,9 @@ class Handler:
         return 1 if alone else self.options.limit
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> RetryLimits:
         """When to stop trying."""
-        return Limits(retries=self.options.retries, crashes=self.options.crashes)
+        return RetryLimits(retries=self.options.retries, crashes=self.options.crashes)
 
     @property
     def backoff(self) -> Wait:
@@ -79,10 +79,10 @@ class Handler:
     @property
     def dead(self) -> str:
         """The topic of its dead letters."""
-        return self.options.dead or letters.dead_topic(self.topic)
+        return self.options.dead or dead_letters.dead_topic(self.topic)
 
 
-def make(topic: str, function: Callable[..., Any], options: Options) -> Handler:
+def make(topic: str, function: Callable[..., Any], options: HandlerOptions) -> Handler:
     """A handler, or ConfigError that says what does not go."""
     handler = Handler(topic, function, signature.read(function), options)
     faults = (_name_faults(handler), _number_faults(options), _kind_faults(handler))
@@ -93,7 +93,7 @@ def make(topic: str, function: Callable[..., Any], options: Options) -> Handler:
 
 
 def _name_faults(handler: Handler) -> str | None:
-    for name in (handler.topic, handler.dead, handler.dead + letters.DONE, handler.options.to):
+    for name in (handler.topic, handler.dead, handler.dead + dead_letters.DONE, handler.options.to):
         if name is None:
             continue
         fault = name_fault(name)
@@ -108,7 +108,7 @@ def _name_faults(handler: Handler) -> str | None:
     return None
 
 
-def _number_faults(options: Options) -> str | None:
+def _number_faults(options: HandlerOptions) -> str | None:
     if options.limit < 1:
         return f"limit is how many messages at once, at least 1, not {options.limit}"
     if options.retries < 0 or options.crashes < 0:

@@ -21,7 +21,7 @@ Decode = Callable[[bytes], Any]
 KNOWN = "bytes, str, a msgspec Struct, a dataclass, a TypedDict, dict, a pydantic model, or Message"
 
 
-class Malformed(Exception):
+class MalformedPayload(Exception):
     """The payload is not what the handler takes; no retry will change that."""
 
 
@@ -65,7 +65,7 @@ def _strictly(decode: Decode) -> Decode:
         try:
             return decode(payload)
         except (msgspec.MsgspecError, ValueError) as error:
-            raise Malformed(_why(error)) from error
+            raise MalformedPayload(_why(error)) from error
 
     return strict
 

@@ -27,7 +27,7 @@ class Backoff(msgspec.Struct, frozen=True):
 Wait = Callable[[int, float], float]
 
 
-class Note(msgspec.Struct, frozen=True):
+class AttemptNote(msgspec.Struct, frozen=True):
     """How far the app is with the message in hand; what is on disk while a handler runs.
 
     `verdict`: it goes to the dead letters, with this reason; nothing else is done to it any more.
@@ -56,7 +56,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetryLimits:
     """When to stop trying."""
 
     retries: int = 5
@@ -66,29 +66,29 @@ class Limits:
 class Trouble:
     """The message in hand of one handler, and how it has gone so far."""
 
-    def __init__(self, limits: Limits, left: Note | None = None) -> None:
+    def __init__(self, limits: RetryLimits, left: AttemptNote | None = None) -> None:
         self._limits = limits
         self._left = left  # by the last start, until the first message shows whether it is about it
         self.alone = 0  # so many messages are given one by one
-        self.note: Note | None = None
+        self.note: AttemptNote | None = None
 
     def limit(self, usual: int) -> int:
         """How many messages to ask for next."""
         in_trouble = self.alone or self._left is not None or self.note is not None
         return 1 if in_trouble else usual
 
-    def take(self, offset: int, timestamp: int, count: int) -> Note:
+    def take(self, offset: int, timestamp: int, count: int) -> AttemptNote:
         """Messages are in hand, from this one on; what is known of them."""
         left, self._left = self._left, None
         known = self.note
         if left is not None and left.is_about(offset, timestamp):
             known = self._after_a_start(left)
         if known is None or not known.is_about(offset, timestamp):
-            known = Note(offset, timestamp)
+            known = AttemptNote(offset, timestamp)
         self.note = msgspec.structs.replace(known, count=count)
         return self.note
 
-    def begin(self) -> Note:
+    def begin(self) -> AttemptNote:
         """The handler is about to be called: what to remember in case it takes us along."""
         assert self.note is not None
         return msgspec.structs.replace(self.note, at_work=True)
@@ -110,7 +110,7 @@ class Trouble:
         self.note = msgspec.structs.replace(self.note, attempts=attempts)
         return final or attempts > self._limits.retries
 
-    def judged(self, verdict: Verdict) -> Note:
+    def judged(self, verdict: Verdict) -> AttemptNote:
         """The message in hand goes to the dead letters."""
         assert self.note is not None
         self.note = msgspec.structs.replace(self.note, verdict=verdict)
@@ -126,7 +126,7 @@ class Trouble:
         """Whether processes died again and again with this message in hand."""
         return self.note is not None and self.note.crashes > self._limits.crashes
 
-    def _after_a_start(self, left: Note) -> Note | None:
+    def _after_a_start(self, left: AttemptNote) -> AttemptNote | None:
         if not left.at_work:
             return left
         if left.count > 1:

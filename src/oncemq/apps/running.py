@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncemq.apps.aio import AsyncHands
-from oncemq.apps.blocking import BlockingHands, drive
+from oncemq.apps.aio import AsyncHandlerIO
+from oncemq.apps.blocking import BlockingHandlerIO, drive
 from oncemq.apps.handler import Handler
-from oncemq.apps.work import Work
-from oncemq.client.aio import AsyncClient
-from oncemq.client.blocking import Client
-from oncemq.client.paths import directory_name, state_directory
-from oncemq.client.state import open_state
+from oncemq.apps.handler_loop import HandlerLoop
+from oncemq.client.aio.client import AsyncClient
+from oncemq.client.blocking.client import Client
+from oncemq.client.state.paths import directory_name, state_directory
+from oncemq.client.state.state import open_state
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DOUBLED_SECONDS = 1.0  # a terminal and a parent may both pass on one Ctrl-C
@@ -55,7 +55,7 @@ class Setup:
         return state_directory(client, self.state and self.state / directory_name(client))
 
 
-class Run:
+class AppRun:
     """One run of an app, in the event loop it was made in."""
 
     def __init__(self, setup: Setup, ready: Callable[[], None]) -> None:
@@ -116,9 +116,9 @@ class Run:
         state = open_state(client_id, directory)
         with (
             Client(setup.server, state=state, timeout=setup.timeout) as client,
-            closing(BlockingHands(handler, client, self._stop_threads)) as hands,
+            closing(BlockingHandlerIO(handler, client, self._stop_threads)) as hands,
         ):
-            work = Work(
+            work = HandlerLoop(
                 handler,
                 hands,
                 client=client_id,
@@ -135,9 +135,9 @@ class Run:
         state = open_state(client_id, directory)
         async with (
             AsyncClient(setup.server, state=state, timeout=setup.timeout) as client,
-            aclosing(AsyncHands(handler, client, self._stop)) as hands,
+            aclosing(AsyncHandlerIO(handler, client, self._stop)) as hands,
         ):
-            work = Work(
+            work = HandlerLoop(
                 handler,
                 hands,
                 client=client_id,
@@ -188,11 +188,11 @@ async def serve(
     setup: Setup,
     *,
     signals: bool = False,
-    started: Callable[[Run], None] = nothing,
+    started: Callable[[AppRun], None] = nothing,
     ready: Callable[[], None] = nothing,
 ) -> None:
     """One run; `started` is told how to stop it."""
-    run = Run(setup, ready)
+    run = AppRun(setup, ready)
     started(run)
     signals = signals and threading.current_thread() is threading.main_thread()
     if signals:
@@ -209,7 +209,7 @@ class Background:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._run: Run | None = None
+        self._run: AppRun | None = None
         self._error: BaseException | None = None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._live, name=f"{setup.id}-app", daemon=True)
@@ -234,7 +234,7 @@ class Background:
         finally:
             self._ready.set()
 
-    def _started(self, run: Run) -> None:
+    def _started(self, run: AppRun) -> None:
         self._run = run
 
 

@@ -11,38 +11,38 @@ from typing import Any, NoReturn
 
 import click
 
-from oncemq.cli import failures
-from oncemq.cli.command import OnceGroup
-from oncemq.cli.session import Session
+from oncemq.cli.terminal import failures
+from oncemq.cli.terminal.command import OnceGroup
+from oncemq.cli.terminal.session import CommandSession
 from oncemq.config import nearest
 
-# In the order a newcomer meets them.
+# In the order a newcomer meets them: the module below `oncemq.cli`, and what the command does.
 COMMANDS = {
-    "serve": "Run a server in the foreground.",
-    "subscribe": "Subscribe to a topic.",
-    "unsubscribe": "End a subscription, or all of them.",
-    "put": "Put a message, or one per line of a file.",
-    "get": "Get the next messages, each exactly once.",
-    "peek": "Look at stored messages without taking them.",
-    "listen": "Stream messages until interrupted.",
-    "run": "Run the handlers of an app.",
-    "dead": "List, show, retry or drop dead letters.",
-    "flush": "Send what the outbox still holds.",
-    "relay": "Publish what commits in a database's outbox.",
-    "pipeline": "Archive topics and more, on Spark.",
-    "topics": "List the topics.",
-    "topic": "Show, create, configure or delete a topic.",
-    "subscriptions": "List the subscriptions and how far each one is.",
-    "client": "List clients, accept a server's loss, forget an id.",
-    "status": "Show how the server is doing.",
-    "config": "Show each setting and where it comes from.",
-    "bench": "Measure this machine.",
-    "audit": "Prove that nothing is missing and nothing is double.",
-    "demo": "See exactly-once survive crashes.",
-    "backup": "Copy a server's data, also while it runs.",
-    "restore": "Make a data directory of a backup.",
-    "repair": "Look at a damaged data directory, and mend it.",
-    "completion": "Print the completion script of a shell.",
+    "serve": ("admin.serve", "Run a server in the foreground."),
+    "subscribe": ("messages.subscribe", "Subscribe to a topic."),
+    "unsubscribe": ("messages.unsubscribe", "End a subscription, or all of them."),
+    "put": ("messages.put", "Put a message, or one per line of a file."),
+    "get": ("messages.get", "Get the next messages, each exactly once."),
+    "peek": ("messages.peek", "Look at stored messages without taking them."),
+    "listen": ("messages.listen", "Stream messages until interrupted."),
+    "run": ("programs.run", "Run the handlers of an app."),
+    "dead": ("programs.dead", "List, show, retry or drop dead letters."),
+    "flush": ("messages.flush", "Send what the outbox still holds."),
+    "relay": ("programs.relay", "Publish what commits in a database's outbox."),
+    "pipeline": ("pipeline.group", "Archive topics and more, on Spark."),
+    "topics": ("admin.topics", "List the topics."),
+    "topic": ("admin.topic", "Show, create, configure or delete a topic."),
+    "subscriptions": ("admin.subscriptions", "List the subscriptions and how far each one is."),
+    "client": ("admin.client", "List clients, accept a server's loss, forget an id."),
+    "status": ("admin.status", "Show how the server is doing."),
+    "config": ("admin.config", "Show each setting and where it comes from."),
+    "bench": ("admin.bench", "Measure this machine."),
+    "audit": ("admin.audit", "Prove that nothing is missing and nothing is double."),
+    "demo": ("demo.command", "See exactly-once survive crashes."),
+    "backup": ("admin.backup", "Copy a server's data, also while it runs."),
+    "restore": ("admin.restore", "Make a data directory of a backup."),
+    "repair": ("admin.repair", "Look at a damaged data directory, and mend it."),
+    "completion": ("admin.completion", "Print the completion script of a shell."),
 }
 
 
@@ -59,7 +59,7 @@ class Once(OnceGroup):
             if ctx.resilient_parsing:
                 return None  # a Tab in the middle of a word
             raise click.UsageError(f"no command {cmd_name!r}; {nearest(cmd_name, list(COMMANDS))}")
-        name = f"oncemq.cli.{cmd_name}"
+        name = f"oncemq.cli.{COMMANDS[cmd_name][0]}"
         try:
             return getattr(import_module(name), cmd_name)
         except ModuleNotFoundError as error:
@@ -70,7 +70,7 @@ class Once(OnceGroup):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table above, as it stands."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, said) for name, (_, said) in COMMANDS.items()])
 
     def main(
         self,
@@ -83,7 +83,7 @@ class Once(OnceGroup):
     ) -> NoReturn:
         """Run, and end the process with the code that says how it went."""
         words = list(sys.argv[1:] if args is None else args)
-        session = Session()
+        session = CommandSession()
 
         def run() -> None:
             self._main_shell_completion(extra, "once", complete_var)

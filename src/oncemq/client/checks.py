@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oncemq.client.values import Headers
-from oncemq.core.records import Retention
 from oncemq.errors import InvalidRequest
+from oncemq.protocol.records import Retention
 from oncemq.wire import batch
 
 OURS = "oncemq-"  # headers that a dead letter or a retry adds: the message fits without them

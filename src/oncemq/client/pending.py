@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from oncemq.client.ticket import Ticket
+from oncemq.client.engine.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 
 T = TypeVar("T")

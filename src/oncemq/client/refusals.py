@@ -1,6 +1,5 @@
 """From a server's refusal to the exception a user catches."""
 
-from oncemq.core.replies import Refused as RefusedReply
 from oncemq.errors import (
     Corrupt,
     Fenced,
@@ -15,6 +14,7 @@ from oncemq.errors import (
     StorageUnreadable,
     Unwanted,
 )
+from oncemq.protocol.replies import RefusedReply
 
 _KINDS: dict[str, type[OnceMQError]] = {
     "not_subscribed": NotSubscribed,

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from oncemq.client.paths import default_servers
-from oncemq.core.replies import Limits
-from oncemq.core.rules import Rules
+from oncemq.client.state.paths import default_servers
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.replies import WelcomeLimits
 
 DEFAULT_SERVER = "tcp://127.0.0.1:5556"
 
@@ -18,7 +18,7 @@ class Settings:
     timeout: float
     outbox_bytes_max: int
     chance: Callable[[], float]
-    limits: Limits = Rules().limits
+    limits: WelcomeLimits = ServerLimits().limits
     lanes_kept: int = 1_000  # topics put to, before the server is asked which were deleted
 
 

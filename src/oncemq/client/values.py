@@ -9,14 +9,14 @@ from typing import overload
 
 import msgspec
 
-from oncemq.core.generations import in_words
-from oncemq.core.greeting import NO_LOG
-from oncemq.core.names import Generation, Micros, Offset, SubscriptionId
-from oncemq.core.records import Run
-from oncemq.core.replies import NO_OFFSET, BatchHead, CommitDone, Messages, PutAccepted
-from oncemq.core.requests import Input
-from oncemq.core.step import Body
 from oncemq.errors import Corrupt, HistoryLost, InvalidRequest
+from oncemq.protocol.generations import in_words
+from oncemq.protocol.names import Generation, Micros, Offset, SubscriptionId
+from oncemq.protocol.records import Run
+from oncemq.protocol.replies import NO_OFFSET, BatchHead, CommitDone, Messages, PutAccepted
+from oncemq.protocol.requests import Input
+from oncemq.protocol.step import Body
+from oncemq.session.handshake import NO_LOG
 from oncemq.wire import batch
 
 Headers = dict[str, str]

@@ -11,13 +11,13 @@ at its offset is told. Tables of older versions have no column for that until th
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from oncemq.core.generations import FIRST
-from oncemq.core.inbox import Mark, Move, Note
-from oncemq.core.names import Generation, Offset, SubscriptionId
-from oncemq.core.replies import NO_OFFSET
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
+from oncemq.protocol.generations import FIRST
+from oncemq.protocol.names import Generation, Offset, SubscriptionId
+from oncemq.protocol.replies import NO_OFFSET
+from oncemq.session.inbox_rule import InboxNote, Mark, Move
 
 TABLE = "oncemq_inbox"
 
@@ -83,7 +83,7 @@ PRUNE = (
 _CONTENDED = {"40001", "40P01"}  # a serialization failure, a deadlock
 
 
-class Place(NamedTuple):
+class SubscriptionPlace(NamedTuple):
     """A subscription as the client knows it, and how far it has come."""
 
     topic: str
@@ -94,7 +94,7 @@ class Place(NamedTuple):
     began: Offset = NO_OFFSET  # where it began; unless the server is of an older version
 
 
-class Standing(NamedTuple):
+class InboxRow(NamedTuple):
     """A row as it was read."""
 
     cursor: Offset
@@ -102,9 +102,9 @@ class Standing(NamedTuple):
     newest: str | None = None
 
     @property
-    def note(self) -> Note | None:
+    def note(self) -> InboxNote | None:
         """Of the message before the cursor; none where an older version moved it, or a person."""
-        note = Note.parse(self.newest)
+        note = InboxNote.parse(self.newest)
         return note if note and note.offset == self.cursor - 1 else None
 
 
@@ -119,7 +119,7 @@ _GENERATION_MASK = (1 << _GENERATION_BITS) - 1
 _OLD_COUNT_BITS = 40
 
 
-def generation_of(row: Standing) -> Generation:
+def generation_of(row: InboxRow) -> Generation:
     """Under which generation of the server's log a row was last taken over."""
     if row.fence & _NAMED:
         return Generation(row.fence & _GENERATION_MASK)
@@ -133,7 +133,7 @@ def _next_fence(fence: int, generation: Generation) -> int:
     return _NAMED | count << _GENERATION_BITS | generation & _GENERATION_MASK
 
 
-class Overtaken(Exception):
+class RowOvertaken(Exception):
     """A row is not as it was read."""
 
 
@@ -188,11 +188,11 @@ def _make_table(connection: Connection) -> Work[None]:
 
 
 def read(
-    client: str, places: Sequence[Place], *, notes: bool = False
-) -> Work[list[Standing | None]]:
+    client: str, places: Sequence[SubscriptionPlace], *, notes: bool = False
+) -> Work[list[InboxRow | None]]:
     """What the database says of each, in their order."""
     yield Bound.BEGIN
-    rows: list[Standing | None] = []
+    rows: list[InboxRow | None] = []
     for place in places:
         row = yield from _row(client, place.topic, place.subscription_id, notes=notes)
         rows.append(row)
@@ -202,8 +202,8 @@ def read(
 
 def take(
     client: str,
-    places: Sequence[Place],
-    rows: Sequence[Standing | None],
+    places: Sequence[SubscriptionPlace],
+    rows: Sequence[InboxRow | None],
     generation: Generation,
     *,
     notes: bool = False,
@@ -220,7 +220,7 @@ def take(
     except Exception as error:
         yield from roll_back()
         if sqlstate(error) in _CONTENDED:
-            raise Overtaken from error
+            raise RowOvertaken from error
         raise
     return marks
 
@@ -251,14 +251,14 @@ def commit(client: str, moves: Sequence[Move]) -> Work[None]:
         for move in moves:
             sql = MOVE.replace(" = :after", _AND_NOTE) if move.newest else MOVE
             if (yield Tell(sql, _move(client, move))) != 1:
-                raise Overtaken
+                raise RowOvertaken
         yield Bound.COMMIT
     except Exception as error:
         yield from roll_back()
         # A serializable transaction fails by itself when a row it writes was changed: ask why.
-        fault = yield from _blame(client, moves, surely=isinstance(error, Overtaken))
+        fault = yield from _blame(client, moves, surely=isinstance(error, RowOvertaken))
         if fault is not None:
-            raise fault from (None if isinstance(error, Overtaken) else error)
+            raise fault from (None if isinstance(error, RowOvertaken) else error)
         raise
 
 
@@ -270,23 +270,25 @@ def roll_back() -> Work[None]:
         return
 
 
-def _take(client: str, place: Place, row: Standing | None, generation: Generation) -> Work[Mark]:
+def _take(
+    client: str, place: SubscriptionPlace, row: InboxRow | None, generation: Generation
+) -> Work[Mark]:
     keys = _keys(client, place.topic, place.subscription_id)
     taken = _next_fence(row.fence if row else 0, generation)
     if row is None and place.has_settled:
         raise InboxGap(_nothing_here(client, place))
     if row is None:
         if (yield Tell(ADD, {**keys, "cursor": place.reached, "taken": taken})) != 1:
-            raise Overtaken  # another process has added it since
+            raise RowOvertaken  # another process has added it since
         yield Tell(PRUNE, {**keys, "log": place.subscription_id >> 32 << 32})
         return Mark(place.subscription_id, taken, place.reached, place.reached)
     cursor, fence = row.cursor, row.fence
     if (yield Tell(TAKE, {**keys, "fence": fence, "cursor": cursor, "taken": taken})) != 1:
-        raise Overtaken
+        raise RowOvertaken
     return Mark(place.subscription_id, taken, cursor, max(place.reached, cursor))
 
 
-def _nothing_here(client: str, place: Place) -> str:
+def _nothing_here(client: str, place: SubscriptionPlace) -> str:
     kept = f"; with {place.began} as its cursor instead of {place.reached} they come again as far "
     again = f"{kept}as the topic keeps them" if NO_OFFSET < place.began < place.reached else ""
     return (
@@ -306,13 +308,13 @@ def quoted(text: str) -> str:
 
 def _row(
     client: str, topic: str, subscription_id: SubscriptionId, *, notes: bool = False
-) -> Work[Standing | None]:
+) -> Work[InboxRow | None]:
     sql = READ_NOTED if notes else READ
     rows = yield Ask(sql, _keys(client, topic, subscription_id))
     if not rows:
         return None
     cursor, fence, *newest = rows[0]
-    return Standing(Offset(cursor), int(fence), *newest)
+    return InboxRow(Offset(cursor), int(fence), *newest)
 
 
 def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str, str | int]:
@@ -344,7 +346,7 @@ def _blame(client: str, moves: Sequence[Move], *, surely: bool) -> Work[Exceptio
     return fault
 
 
-def _fault(client: str, topic: str, fence: int, row: Standing | None) -> Exception | None:
+def _fault(client: str, topic: str, fence: int, row: InboxRow | None) -> Exception | None:
     if row is None:
         return DatabaseRefused(
             f"{TABLE} has no row for {topic}/{client} any more: the table was emptied, the "

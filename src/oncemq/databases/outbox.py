@@ -10,11 +10,11 @@ from typing import Any, Protocol, overload
 
 import msgspec
 
-from oncemq.core.names import is_system, name_fault
 from oncemq.databases.connections import Connection, recognize, run, run_awaitable
 from oncemq.databases.outbox_schema import NO_OUTBOX, make_tables
 from oncemq.databases.statements import Tell, TellMany, Work
 from oncemq.errors import DatabaseRefused, InvalidRequest
+from oncemq.protocol.names import is_system, name_fault
 from oncemq.wire.batch import Headers, payload_of
 
 _INSERT = (

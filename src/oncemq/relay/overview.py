@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from oncemq.core.names import ProducerId
 from oncemq.databases.statements import Ask, Bound, Tell, Work
-from oncemq.relay.errand import Change, Standing
-from oncemq.relay.ledger import Ledger
+from oncemq.protocol.names import ProducerId
+from oncemq.relay.tables import RelayTables
+from oncemq.relay.topic_relay import StandingChange, TopicStanding
 
 _COUNTS = """
     SELECT topic, count(*) - count(failed), count(failed), min(failed), min(written)
@@ -27,13 +27,13 @@ class TopicOverview(msgspec.Struct, frozen=True):
     unwanted: bool = False  # it waits until somebody would get its messages
 
 
-def overview(ledger: Ledger) -> Work[list[TopicOverview]]:
+def overview(ledger: RelayTables) -> Work[list[TopicOverview]]:
     """Every topic that has rows, or that the relay has stood on."""
     standings = {each.topic: each for each in (yield from ledger.standings())}
     counts = {topic: row for topic, *row in (yield Ask(_COUNTS, {}))}
     found: list[TopicOverview] = []
     for topic in sorted({*standings, *counts}):
-        standing = standings.get(topic) or Standing(topic, ProducerId(b""))
+        standing = standings.get(topic) or TopicStanding(topic, ProducerId(b""))
         waiting, set_aside, reason, oldest = counts.get(topic, (0, 0, "", ""))
         unwanted = standing.waits and waiting > 0
         stopped = bool(standing.stopped) and not standing.waits
@@ -53,7 +53,7 @@ def overview(ledger: Ledger) -> Work[list[TopicOverview]]:
 
 
 def retry(
-    ledger: Ledger, topics: tuple[str, ...], anew: Callable[[], ProducerId] | None
+    ledger: RelayTables, topics: tuple[str, ...], anew: Callable[[], ProducerId] | None
 ) -> Work[list[str]]:
     """Let stopped topics go on, and rows that were set aside; which topics that concerned.
 
@@ -71,7 +71,7 @@ def retry(
             if topic in stopped:
                 before = stopped[topic]
                 after = before.anew(anew()) if anew else before.again()
-                yield from ledger.write(Change(before, after))
+                yield from ledger.write(StandingChange(before, after))
             yield Tell(
                 "UPDATE oncemq_outbox SET failed = NULL "
                 "WHERE topic = :topic AND failed IS NOT NULL",

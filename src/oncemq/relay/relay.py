@@ -16,10 +16,10 @@ from typing import Self
 from oncemq.databases.outbox_schema import make_tables
 from oncemq.errors import Fenced, StaleState
 from oncemq.relay.absence import is_away, of_the_database
-from oncemq.relay.courier import Courier
-from oncemq.relay.desk import Connect, Desk, Replaced
-from oncemq.relay.ledger import Ledger, Overtaken
-from oncemq.relay.session import Session
+from oncemq.relay.database import Connect, RelayDatabase, Replaced
+from oncemq.relay.publisher import RelayPublisher
+from oncemq.relay.session import RelaySession
+from oncemq.relay.tables import RelayTables, StandingOvertaken
 
 TURN_SECONDS = 0.5  # between two looks whether the other relay is gone
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
@@ -70,7 +70,7 @@ class Relay:
             began = time.monotonic()
             try:
                 self._stay()
-            except (Overtaken, StaleState) as error:
+            except (StandingOvertaken, StaleState) as error:
                 logger.warning("another relay was here, beginning again: %s", error)
             except Replaced as error:
                 logger.warning("database file was replaced, beginning again path=%s", error)
@@ -124,16 +124,16 @@ class Relay:
 
     def _stay(self) -> None:
         """From the connection to its end."""
-        desk = Desk(self._connect)
+        desk = RelayDatabase(self._connect)
         try:
             desk.run(make_tables(desk.kind))
             if not self._our_turn(desk):
                 return
-            name = self._id or desk.run(Ledger(desk.kind).name())
-            courier = Courier(self._server, name)
+            name = self._id or desk.run(RelayTables(desk.kind).name())
+            courier = RelayPublisher(self._server, name)
             try:
                 logger.info("relay at work id=%s database=%s", name, desk.kind)
-                session = Session(
+                session = RelaySession(
                     desk, courier, sets_aside=self._sets_aside, required=self._required
                 )
                 session.serve(self._stopping)
@@ -145,7 +145,7 @@ class Relay:
         finally:
             desk.close()
 
-    def _our_turn(self, desk: Desk) -> bool:
+    def _our_turn(self, desk: RelayDatabase) -> bool:
         """Wait while another relay works; False when stopped."""
         waited = False
         while not self._stopping.is_set():

@@ -9,12 +9,12 @@ import secrets
 import threading
 import time
 
-from oncemq.core.names import PRODUCER_BYTES, ProducerId
-from oncemq.relay.courier import Courier
-from oncemq.relay.desk import Desk
-from oncemq.relay.errand import Ask, Errand, Plan, Send, Standing
-from oncemq.relay.ledger import Ledger
-from oncemq.relay.watch import LOOK_SECONDS, watch
+from oncemq.protocol.names import PRODUCER_BYTES, ProducerId
+from oncemq.relay.database import RelayDatabase
+from oncemq.relay.notifications import LOOK_SECONDS, watch
+from oncemq.relay.publisher import RelayPublisher
+from oncemq.relay.tables import RelayTables
+from oncemq.relay.topic_relay import AskStanding, NumberRows, Send, TopicRelay, TopicStanding
 
 ACTIVE_MAX = 16  # topics under way at once: each has a batch in memory
 AGAIN_FIRST, AGAIN_LONGEST = 0.25, 5.0  # seconds until a put that was put off is tried again
@@ -22,17 +22,19 @@ AGAIN_FIRST, AGAIN_LONGEST = 0.25, 5.0  # seconds until a put that was put off i
 logger = logging.getLogger("oncemq.relay")
 
 
-class Session:
+class RelaySession:
     """A desk, a courier, and the errands between them."""
 
-    def __init__(self, desk: Desk, courier: Courier, *, sets_aside: bool, required: bool) -> None:
+    def __init__(
+        self, desk: RelayDatabase, courier: RelayPublisher, *, sets_aside: bool, required: bool
+    ) -> None:
         self._desk = desk
         self._courier = courier
         self._sets_aside = sets_aside
         self._required = required
-        self._ledger = Ledger(desk.kind)
+        self._ledger = RelayTables(desk.kind)
         self._watch = watch(desk)
-        self._errands: dict[str, Errand] = {}
+        self._errands: dict[str, TopicRelay] = {}
         self._last_topic = ""
         self._again_at: dict[str, float] = {}  # topics that were put off
 
@@ -48,14 +50,14 @@ class Session:
             elif not moved and not any(each.change for each in due):
                 self._watch.wait(LOOK_SECONDS, stopping)
 
-    def _due(self) -> list[Errand]:
+    def _due(self) -> list[TopicRelay]:
         """The errands to see to now: those that have something to commit, and the next in turn."""
         topics = sorted(self._desk.run(self._ledger.topics()))  # the database's order may differ
         self._try_again(time.monotonic())
         changed = [each for each in self._errands.values() if each.change is not None]
         room = ACTIVE_MAX - self._courier.under_way - len(changed)
         later = [topic for topic in topics if topic > self._last_topic]
-        due: list[Errand] = []
+        due: list[TopicRelay] = []
         for topic in [*later, *topics[: len(topics) - len(later)]]:
             if len(due) >= room:
                 break
@@ -75,7 +77,7 @@ class Session:
                 del self._again_at[topic]
                 errand.put_off = False
 
-    def _errand(self, topic: str) -> Errand:
+    def _errand(self, topic: str) -> TopicRelay:
         errand = self._errands.get(topic)
         if errand is not None and (not errand.standing.stopped or errand.put_off):
             return errand
@@ -84,7 +86,7 @@ class Session:
         if errand is None or standing != errand.standing:  # a person let it go on
             if errand is not None or standing.stopped:
                 self._report(standing)
-            errand = self._errands[topic] = Errand(
+            errand = self._errands[topic] = TopicRelay(
                 standing,
                 sets_aside=self._sets_aside,
                 required=self._required,
@@ -92,9 +94,9 @@ class Session:
             )
         return errand
 
-    def _turn(self, due: list[Errand]) -> bool:
+    def _turn(self, due: list[TopicRelay]) -> bool:
         """Commit what was decided and number what waits, at once; whether anything moved."""
-        wanted = [each for each in due if each.change or isinstance(each.next(), Plan)]
+        wanted = [each for each in due if each.change or isinstance(each.next(), NumberRows)]
         if not wanted:
             return False
         before = [each.standing for each in wanted]
@@ -105,10 +107,10 @@ class Session:
                 self._report(errand.standing)
         return before != [each.standing for each in wanted]
 
-    def _send(self, due: list[Errand]) -> None:
+    def _send(self, due: list[TopicRelay]) -> None:
         for errand in due:
             match errand.next():
-                case Ask():
+                case AskStanding():
                     self._courier.ask(errand)
                 case Send(_, rows):
                     items = self._desk.run(self._ledger.contents(rows))
@@ -119,7 +121,7 @@ class Session:
                 case _:
                     pass
 
-    def _report(self, standing: Standing) -> None:
+    def _report(self, standing: TopicStanding) -> None:
         if standing.waits:
             logger.warning("topic waits topic=%s: %s", standing.topic, standing.stopped)
         elif standing.stopped:

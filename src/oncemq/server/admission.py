@@ -7,11 +7,13 @@ from typing import Protocol, get_origin
 
 import msgspec
 
-from oncemq.core.names import STAGE_NAME, Micros
-from oncemq.core.replies import Refused
-from oncemq.core.requests import (
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import STAGE_NAME, Micros
+from oncemq.protocol.replies import RefusedReply
+from oncemq.protocol.requests import (
     REQUESTS,
-    Commit,
+    CommitRequest,
     Compare,
     CreateTopic,
     Get,
@@ -27,13 +29,11 @@ from oncemq.core.requests import (
     Settle,
     ShowTopic,
     StagePut,
-    Status,
+    StatusRequest,
     Subscribe,
-    Watch,
+    WatchEnds,
 )
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Body
+from oncemq.protocol.step import Body
 from oncemq.wire import batch
 
 FACT_BYTES = 4_096  # a step of small facts takes less
@@ -42,18 +42,18 @@ PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be ma
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
 # settled, the end of a subscription or of a topic, another retention.
-_GROWING = (Subscribe, CreateTopic, Commit)
+_GROWING = (Subscribe, CreateTopic, CommitRequest)
 _WRITES_NOTHING = (
     Resume,
     Read,
-    Watch,
+    WatchEnds,
     Leave,
     ListTopics,
     ShowTopic,
     ListSubscriptions,
     ListClients,
     Compare,
-    Status,
+    StatusRequest,
 )
 
 
@@ -66,7 +66,7 @@ LISTS: dict[type[Request], tuple[str, ...]] = {
 }
 
 
-class Room(Protocol):
+class RoomPort(Protocol):
     """The part of the log that knows about room."""
 
     @property
@@ -77,14 +77,14 @@ class Room(Protocol):
 class Admission:
     """The checks at the door of one server."""
 
-    def __init__(self, rules: Rules, room: Room, shard: Shard) -> None:
+    def __init__(self, rules: ServerLimits, room: RoomPort, shard: Shard) -> None:
         self._rules = rules
         self._room = room
         self._shard = shard
 
     def check(
         self, request: Request, body: Body | None, now: Micros, *, derived: int = 0
-    ) -> Refused | None:
+    ) -> RefusedReply | None:
         """Why a request may not be handled, or None; `derived` facts follow from it at most."""
         if isinstance(request, Put | StagePut):
             assert body is not None, "the codec gives every put a body"
@@ -99,14 +99,16 @@ class Admission:
         size = derived * PIECE_BYTES + moved
         return None if self._fact_room(request, now, size) else _full()
 
-    def _too_many(self, request: Request) -> Refused | None:
+    def _too_many(self, request: Request) -> RefusedReply | None:
         """Why a request with lists takes too long, or None."""
         most = self._rules.request_entries_max
         for name in LISTS.get(type(request), ()):
             entries: tuple[object, ...] = getattr(request, name)
             if len(entries) > most:
                 detail = f"{name} of {type(request).__name__} has {len(entries)} entries"
-                return Refused("too_large", f"{detail}, over the limit of {most}; ask in parts")
+                return RefusedReply(
+                    "too_large", f"{detail}, over the limit of {most}; ask in parts"
+                )
         return None
 
     def _moved_bytes(self, request: Get | Settle | Listen) -> int:
@@ -120,27 +122,29 @@ class Admission:
 
     def _put(
         self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int
-    ) -> Refused | None:
+    ) -> RefusedReply | None:
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
             detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
-            return Refused("too_large", f"{detail}; send smaller ones")
+            return RefusedReply("too_large", f"{detail}; send smaller ones")
         if put.count > rules.batch_messages_max:
             detail = f"a batch of {put.count} messages is over the {rules.batch_messages_max}"
-            return Refused("too_large", f"{detail} allowed; send smaller ones")
+            return RefusedReply("too_large", f"{detail} allowed; send smaller ones")
         fault = batch.fault(body, put.count, put.columns, message_bytes_max=rules.message_bytes_max)
         if fault:
             code = "too_large" if "over the limit" in fault else "malformed"
-            return Refused(code, fault)
+            return RefusedReply(code, fault)
         if batch.checksum(body, _seed(put)) != put.checksum:
-            return Refused("checksum", "the batch is not what its checksum says: send it again")
+            return RefusedReply(
+                "checksum", "the batch is not what its checksum says: send it again"
+            )
         if not self._room.has_room(len(body) + derived_bytes, now_ms=now // 1000):
             return _full()
         return None
 
     def _fact_room(self, request: Request, now: Micros, derived_bytes: int) -> bool:
         size = FACT_BYTES + derived_bytes
-        if isinstance(request, Commit):
+        if isinstance(request, CommitRequest):
             size += PIECE_BYTES * (len(request.pieces) + len(request.inputs))
         if isinstance(request, _GROWING):
             size += self._room.reserve_bytes // 2
@@ -155,8 +159,8 @@ def _seed(put: Put | StagePut) -> int:
     return batch.seed(topic, producer, put.first_sequence, put.count)
 
 
-def _full() -> Refused:
-    return Refused(
+def _full() -> RefusedReply:
+    return RefusedReply(
         "storage_full",
         "the server's disk has no room left; nothing was stored. Free some, raise --disk-max, "
         "or let subscribers catch up: it goes on by itself then",

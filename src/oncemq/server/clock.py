@@ -16,8 +16,8 @@ does not know the date. Laws:
 import logging
 from collections.abc import Callable
 
-from oncemq.core.names import Micros
-from oncemq.core.upkeep import Calendar
+from oncemq.broker.expiry import Calendar
+from oncemq.protocol.names import Micros
 
 NEAR_MICROS = 10_000  # apart by less than this, two clocks are the same
 STEP_MICROS = 120_000_000  # set forward by more than this is told, and looked at twice

@@ -11,14 +11,17 @@ from itertools import count
 
 import msgspec
 
-from oncemq.core.broker import Broker
-from oncemq.core.generations import in_words
-from oncemq.core.names import Generation, Micros, Serial, TopicId
-from oncemq.core.patterns import is_pattern
-from oncemq.core.records import MessagesLost, MessagesStaged, MessagesStored
-from oncemq.core.replies import (
+from oncemq.broker.broker import Broker
+from oncemq.broker.expiry import UPKEEP_BYTES, Calendar, Rounds
+from oncemq.broker.pattern_subscriptions import derived_by
+from oncemq.errors import StorageRefused
+from oncemq.protocol.generations import in_words
+from oncemq.protocol.names import Generation, Micros, Serial, TopicId
+from oncemq.protocol.patterns import is_pattern
+from oncemq.protocol.records import MessagesLost, MessagesStaged, MessagesStored
+from oncemq.protocol.replies import (
     Done,
-    Refused,
+    RefusedReply,
     Reply,
     StatusReport,
     TopicInfo,
@@ -26,11 +29,11 @@ from oncemq.core.replies import (
     TopicShown,
     Welcome,
 )
-from oncemq.core.requests import (
+from oncemq.protocol.requests import (
     START_NEW,
     START_OFFSET,
     START_TIME,
-    Commit,
+    CommitRequest,
     Hello,
     Put,
     Request,
@@ -38,15 +41,12 @@ from oncemq.core.requests import (
     Start,
     Subscribe,
 )
-from oncemq.core.step import Body, Caller, Deliver, Owed, Step
-from oncemq.core.upkeep import UPKEEP_BYTES, Calendar, Rounds
-from oncemq.core.wildcards import derived_by
-from oncemq.errors import StorageRefused
+from oncemq.protocol.step import Body, Caller, Deliver, Owed, Step
 from oncemq.server.admission import Admission
 from oncemq.server.events import Events
-from oncemq.server.pushes import Pushes
+from oncemq.server.feed import Pushes
 from oncemq.server.reader import Reader
-from oncemq.storage.log import Group, Log
+from oncemq.storage.log.log import Group, Log
 from oncemq.wire import batch, codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
@@ -55,7 +55,7 @@ GATHERED_BYTES_MAX = 128 << 20  # while a sync stalls: then nothing more is rece
 HELD_MAX = 100_000  # answers that wait for the disk
 LOST_BYTES = 128  # of the log, to note one hole
 
-REPEATED = (Put, StagePut, Commit)  # a repeat of these writes nothing
+REPEATED = (Put, StagePut, CommitRequest)  # a repeat of these writes nothing
 
 # An answer that nobody waits for: who gets it is connected, and passes over it.
 ARE_YOU_THERE = codec.encode_reply(0, Done(changed=False), ())
@@ -134,13 +134,13 @@ class Driver:
             self._disk_is_full = False
             self.events.note("disk_has_room_again", now)
         for owed in step.replies:
-            if isinstance(owed.answer, Refused):
+            if isinstance(owed.answer, RefusedReply):
                 self._refused(request, owed.answer, now)
             elif isinstance(owed.answer, Welcome) and isinstance(request, Hello) and step.writes:
                 epoch = int(owed.answer.client_epoch)
                 self.events.note("client_let_in", now, id=request.client, epoch=epoch)
 
-    def _refused(self, request: Request, refusal: Refused, now: Micros) -> None:
+    def _refused(self, request: Request, refusal: RefusedReply, now: Micros) -> None:
         if refusal.code == "storage_full":
             if not self._disk_is_full:
                 self.events.note("disk_full", now, used=self.log.bytes_used)
@@ -358,12 +358,12 @@ def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:
     return False
 
 
-def _unreadable(trouble: StorageRefused | OSError) -> Refused:
+def _unreadable(trouble: StorageRefused | OSError) -> RefusedReply:
     """What a reader is told of a log that cannot be read: the others are served on."""
     if isinstance(trouble, StorageRefused):
-        return Refused(trouble.code, f"{trouble.detail}; see once repair")
+        return RefusedReply(trouble.code, f"{trouble.detail}; see once repair")
     logger.error("log not read error=%r", trouble)
-    return Refused(
+    return RefusedReply(
         "storage_unreadable",
         f"the server could not read its log: {trouble}. Nothing was lost by that: try again, and "
         "look at the server's disk and its limit of open files",

@@ -7,7 +7,7 @@ times a minute at most, then only counted: `once status` has the counts.
 import logging
 from collections import Counter
 
-from oncemq.core.names import Micros
+from oncemq.protocol.names import Micros
 
 LINES_A_MINUTE = 60  # for each kind of fact
 MINUTE = 60_000_000

@@ -7,17 +7,17 @@ and compared with what its segments hold, as at a start.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oncemq.core import snapshot
-from oncemq.core.shard import Shard
-from oncemq.server import inventory
-from oncemq.server.inventory import Missing
-from oncemq.storage import repair
-from oncemq.storage.catalog import Catalog
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.server import completeness
+from oncemq.server.completeness import Missing
+from oncemq.storage.catalog.catalog import Catalog
+from oncemq.storage.catalog.gaps import gaps
 from oncemq.storage.disk import LockingDisk
-from oncemq.storage.findings import Contents, Diagnosis
-from oncemq.storage.gaps import gaps
-from oncemq.storage.layout import Hole
-from oncemq.storage.ownership import must_be_a_servers
+from oncemq.storage.repair import repair
+from oncemq.storage.repair.findings import Diagnosis, SurvivingContents
+from oncemq.storage.repair.ownership import must_be_a_servers
+from oncemq.storage.segments.layout import FormatHole
 
 
 @dataclass(slots=True)
@@ -66,8 +66,8 @@ def _compare(diagnosis: Diagnosis) -> Examination:
             shard = _fold(contents)
             found.generation = shard.generation
             holes = contents.form.agreed if contents.form.generation > shard.generation else ()
-            for each in inventory.missing(shard, _Shelves(contents.catalog)):
-                known = inventory.beyond(each.record, holes) is None
+            for each in completeness.missing(shard, _Shelves(contents.catalog)):
+                known = completeness.beyond(each.record, holes) is None
                 (found.agreed if known else found.missing).append(each)
         finally:
             contents.catalog.close()
@@ -86,7 +86,7 @@ def accept_loss(
             directory,
             random_bytes=random_bytes,
             holes=[
-                Hole(each.record.topic_id, each.record.first_offset, each.record.end_offset)
+                FormatHole(each.record.topic_id, each.record.first_offset, each.record.end_offset)
                 for each in (*found.missing, *found.agreed)
             ],
             known=found.generation,
@@ -94,7 +94,7 @@ def accept_loss(
     return found
 
 
-def _fold(contents: Contents) -> Shard:
+def _fold(contents: SurvivingContents) -> Shard:
     shard = Shard(contents.form.tag)
     for blob in contents.states:
         snapshot.restore(shard, blob)

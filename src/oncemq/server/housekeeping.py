@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterator
 from itertools import islice
 
-from oncemq.core import snapshot
-from oncemq.core.names import Micros, TopicId
+from oncemq.broker.state import snapshot
 from oncemq.errors import Corrupt
+from oncemq.protocol.names import Micros, TopicId
 from oncemq.server.driver import Driver
 from oncemq.server.worker import Worker
-from oncemq.storage.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
-from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.planning import Live
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import LiveShare
+from oncemq.storage.log.checkpoint import CheckpointJob, CheckpointWriter, FlushJob
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 CAPTURED_A_TURN = 50  # values of topics or clients, about half a millisecond
@@ -191,9 +191,9 @@ class Housekeeping:
             freed = sum(source.disk_bytes for source in job.sources) - left
             events.note("segments_compacted", now, segments=len(job.sources), freed=freed)
 
-    def _live(self, topic_id: TopicId) -> Live | None:
+    def _live(self, topic_id: TopicId) -> LiveShare | None:
         live = self._driver.broker.shard.live(topic_id)
-        return None if live is None else Live(*live)
+        return None if live is None else LiveShare(*live)
 
 
 def _ended_before(driver: Driver) -> list[TopicId]:

@@ -6,15 +6,15 @@ quicker than a thread would wake up. Under load, one group syncs while the next 
 
 import logging
 
-from oncemq.core.names import Micros
+from oncemq.protocol.names import Micros
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Worker
-from oncemq.storage.log import Group
-from oncemq.transport.bell import Bell
-from oncemq.transport.door import Door
-from oncemq.transport.feed import Feed
+from oncemq.storage.log.log import Group
+from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.transport.router import RouterSocket
+from oncemq.transport.wakeup import Wakeup
 
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 DRAIN_BYTES = 16 << 20  # or so much of them
@@ -35,8 +35,8 @@ class Loop:
     def __init__(
         self,
         driver: Driver,
-        door: Door,
-        feed: Feed | None,
+        door: RouterSocket,
+        feed: FeedPublisher | None,
         housekeeping: Housekeeping,
         clock: SteadyClock,
     ) -> None:
@@ -45,7 +45,7 @@ class Loop:
         self._feed = feed
         self._housekeeping = housekeeping
         self._clock = clock
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._stopping = False
         self._hears_more = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
@@ -155,7 +155,7 @@ class Loop:
             if not self._door.send(route, frames):
                 logger.debug("reply dropped route=%s", route.hex())
 
-    def _hear(self, feed: Feed) -> None:
+    def _hear(self, feed: FeedPublisher) -> None:
         """Who listens, and who no longer does."""
         feed.count_peers()
         self._hears_more = False
@@ -166,7 +166,7 @@ class Loop:
             self._driver.pushes.changed(joined=joined, subject=subject)
         self._hears_more = True  # the descriptor does not tell again of what is there
 
-    def _push(self, feed: Feed) -> None:
+    def _push(self, feed: FeedPublisher) -> None:
         """After the replies: a publisher does not wait for the fan-out of its message."""
         pushes = self._driver.pushes
         if pushes.outgoing:

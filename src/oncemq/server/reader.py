@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from oncemq.core.names import Micros, Offset, Sequence, TopicId
-from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead, Lost, Messages
-from oncemq.core.step import Body, Deliver, Span
 from oncemq.errors import Corrupt
-from oncemq.storage.log import Log
-from oncemq.storage.parts import Stored
+from oncemq.protocol.names import Micros, Offset, Sequence, TopicId
+from oncemq.protocol.records import Run
+from oncemq.protocol.replies import BatchHead, LostMessages, Messages
+from oncemq.protocol.step import Body, Deliver, Span
+from oncemq.storage.catalog.commit_parts import StoredBatch
+from oncemq.storage.log.log import Log
 from oncemq.wire import batch
 
 BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by compaction
@@ -28,12 +28,12 @@ READ_FACTOR = 4  # times what may be given is read for it at most: merged batche
 CUTS_KEPT = 8  # batches kept at hand while someone takes them in small pieces
 
 
-class Piece(NamedTuple):
+class BatchSlice(NamedTuple):
     """Messages `start` to `stop` of a stored batch, all of one run."""
 
     timestamp: Micros
     span: Span
-    stored: Stored
+    stored: StoredBatch
     start: int
     stop: int
 
@@ -42,7 +42,7 @@ class Turn(NamedTuple):
     """A topic's turn in the merge; without a piece, nothing of it is older than the timestamp."""
 
     timestamp: Micros
-    piece: Piece | None = None
+    piece: BatchSlice | None = None
 
 
 _when: Callable[[Turn], Micros] = attrgetter("timestamp")
@@ -61,7 +61,7 @@ class Reader:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._verified: OrderedDict[tuple[TopicId, Offset], Stored] = OrderedDict()
+        self._verified: OrderedDict[tuple[TopicId, Offset], StoredBatch] = OrderedDict()
 
     def read(self, deliver: Deliver) -> tuple[Messages, list[Body]]:
         """The reply and its bodies."""
@@ -74,20 +74,20 @@ class Reader:
             bodies.append(body)
         given = {head.topic_id for head in heads}
         lost = tuple(
-            Lost(span.topic, span.topic_id, *span.lost)
+            LostMessages(span.topic, span.topic_id, *span.lost)
             for span in deliver.spans
             if span.lost is not None and (span.topic_id in given or span.start == span.end)
         )
         return Messages(tuple(heads), self._more(deliver, heads), lost), bodies
 
-    def _choose(self, deliver: Deliver) -> list[Piece]:
+    def _choose(self, deliver: Deliver) -> list[BatchSlice]:
         """Which pieces fit: at least one message, at most the limits."""
         if len(deliver.spans) == 1:
             pieces = self._whole(deliver.spans[0], deliver)
         else:
             pieces = self._oldest_first(deliver)
         left, room = deliver.limit, deliver.bytes_max
-        chosen: list[Piece] = []
+        chosen: list[BatchSlice] = []
         for piece in pieces:
             stop = min(piece.stop, piece.start + left)
             record = piece.stored.record
@@ -109,7 +109,7 @@ class Reader:
                 break
         return chosen
 
-    def _oldest_first(self, deliver: Deliver) -> Iterator[Piece]:
+    def _oldest_first(self, deliver: Deliver) -> Iterator[BatchSlice]:
         """Pieces of several topics by the clock; a topic is read when its turn has come.
 
         What is read is bounded by what was asked for: beyond it the pieces end.
@@ -137,7 +137,7 @@ class Reader:
                 for piece in _by_run(_piece(span, stored)):
                     yield Turn(piece.timestamp, piece)
 
-    def _whole(self, span: Span, deliver: Deliver) -> Iterator[Piece]:
+    def _whole(self, span: Span, deliver: Deliver) -> Iterator[BatchSlice]:
         offset = span.start
         left, room = deliver.limit, deliver.bytes_max
         while offset < span.end and left > 0 and room > 0:
@@ -150,7 +150,7 @@ class Reader:
             if deliver.whole:
                 return  # the next one does not fit
 
-    def _stored(self, span: Span, offset: Offset, left: int, room: int) -> Iterator[Stored]:
+    def _stored(self, span: Span, offset: Offset, left: int, room: int) -> Iterator[StoredBatch]:
         """The batches that one read gives: of so many messages and bytes, and one at least."""
         count = min(left, span.end - offset)  # no further: a hole may begin there
         found = self._log.read_many(span.topic_id, offset, count_max=count, bytes_max=room)
@@ -165,7 +165,7 @@ class Reader:
             if offset >= span.end:
                 return
 
-    def _cut(self, piece: Piece) -> tuple[BatchHead, Body]:
+    def _cut(self, piece: BatchSlice) -> tuple[BatchHead, Body]:
         record, span = piece.stored.record, piece.span
         count = piece.stop - piece.start
         runs, checksum, body = record.runs, record.checksum, piece.stored.body
@@ -189,7 +189,7 @@ class Reader:
         )
         return head, body
 
-    def _verify(self, piece: Piece) -> None:
+    def _verify(self, piece: BatchSlice) -> None:
         """A slice gets a checksum of its own, so the whole must be right first."""
         key = (piece.span.topic_id, piece.stored.record.first_offset)
         if piece.stored.published or self._verified.get(key) is piece.stored:
@@ -208,21 +208,21 @@ class Reader:
         )
 
 
-def _piece(span: Span, stored: Stored) -> Piece:
+def _piece(span: Span, stored: StoredBatch) -> BatchSlice:
     """What of a batch belongs to a span."""
     record = stored.record
     start = max(0, span.start - record.first_offset)
     stop = min(record.count, span.end - record.first_offset)
-    return Piece(record.runs[0].timestamp, span, stored, start, stop)
+    return BatchSlice(record.runs[0].timestamp, span, stored, start, stop)
 
 
-def _by_run(piece: Piece) -> Iterator[Piece]:
+def _by_run(piece: BatchSlice) -> Iterator[BatchSlice]:
     """A piece by the moments at which its messages were stored."""
     first = 0
     for run in piece.stored.record.runs:
         start, stop = max(first, piece.start), min(first + run.count, piece.stop)
         if start < stop:
-            yield Piece(run.timestamp, piece.span, piece.stored, start, stop)
+            yield BatchSlice(run.timestamp, piece.span, piece.stored, start, stop)
         first += run.count
 
 
@@ -246,6 +246,6 @@ def cut_runs(runs: tuple[Run, ...], *, start: int, stop: int) -> tuple[Run, ...]
     return tuple(kept)
 
 
-def _size(piece: Piece, stop: int) -> int:
+def _size(piece: BatchSlice, stop: int) -> int:
     record = piece.stored.record
     return len(piece.stored.body) * (stop - piece.start) // record.count

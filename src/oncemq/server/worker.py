@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from oncemq.transport.bell import Bell
+from oncemq.transport.wakeup import Wakeup
 
 Task = Callable[[], None]
 
@@ -16,7 +16,7 @@ Task = Callable[[], None]
 class Worker:
     """Runs tasks in order on its own thread and rings the loop's bell after each."""
 
-    def __init__(self, name: str, bell: Bell) -> None:
+    def __init__(self, name: str, bell: Wakeup) -> None:
         self._bell = bell
         self._tasks: SimpleQueue[tuple[Task, Task] | None] = SimpleQueue()
         self._done: deque[Task | BaseException] = deque()

@@ -7,7 +7,7 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
-from oncemq.spark.lag import lag
-from oncemq.spark.launch import package_zip, register, session
+from oncemq.spark.runtime.session import package_zip, register, session
+from oncemq.spark.source.behind import lag
 
 __all__ = ["lag", "package_zip", "register", "session"]

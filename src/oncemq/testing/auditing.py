@@ -8,13 +8,13 @@ is missing is missing.
 
 from collections.abc import Iterable, Mapping
 
-from oncemq.client.blocking import Client
+from oncemq.audit.checker import Audit
+from oncemq.audit.facts import DISCARDED, STORED, GivenFact, Held, PutFact, Skipped
+from oncemq.audit.findings import KINDS, Finding
+from oncemq.client.admin.topic_facts import walk
+from oncemq.client.blocking.client import Client
 from oncemq.client.values import Message, Receipt
-from oncemq.client.walk import walk
-from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.facts import DISCARDED, STORED, Given, Held, Put, Skipped
-from oncemq.core.audit.findings import KINDS, Finding
-from oncemq.core.names import Offset
+from oncemq.protocol.names import Offset
 
 Effect = Message | str | int  # the message, its id (`orders@42`), or its offset
 
@@ -48,15 +48,15 @@ def audit(
     for subscriber, given in (effects or {}).items():
         run.expect(subscriber, topic, start=start)
         for effect in given:
-            run.see(Given(subscriber, topic, _offset(topic, effect)))
+            run.see(GivenFact(subscriber, topic, _offset(topic, effect)))
     findings = run.finish()
     if findings.counts:
         raise AssertionError("\n".join(_told(each) for each in findings.kept))
 
 
-def _put(receipt: Receipt) -> Put:
+def _put(receipt: Receipt) -> PutFact:
     offset = None if receipt.offset is None else Offset(receipt.offset)
-    return Put(topic=receipt.topic, told=STORED if receipt.stored else DISCARDED, offset=offset)
+    return PutFact(topic=receipt.topic, told=STORED if receipt.stored else DISCARDED, offset=offset)
 
 
 def _is_from(fact: object, start: int) -> bool:

@@ -6,13 +6,13 @@ from heapq import heappop, heappush
 from itertools import count
 
 from oncemq.testing.chaos import DELAY, DROP_REPLY, DUPLICATE_REQUEST, Chaos
-from oncemq.transport.door import Door, Frames
 from oncemq.transport.peers import Connections
+from oncemq.transport.router import Frames, RouterSocket
 
 Request = tuple[bytes, list[memoryview]]
 
 
-class ChaoticDoor(Door):
+class ChaoticDoor(RouterSocket):
     """The real door; between it and the loop, requests are held and answers are lost."""
 
     def __init__(

@@ -1,42 +1,42 @@
 """The checker of `once audit` for your own tests: tell it what was seen, and it says what is wrong.
 
-docs/TESTING.md has an example; `oncemq.core.audit.facts` says what each fact means, and
-`oncemq.core.audit.checker` in which order they come.
+docs/TESTING.md has an example; `oncemq.audit.facts` says what each fact means, and
+`oncemq.audit.checker` in which order they come.
 """
 
-from oncemq.core.audit.checker import Audit, check
-from oncemq.core.audit.facts import (
-    Given,
+from oncemq.audit.checker import Audit, check
+from oncemq.audit.facts import (
+    GivenFact,
     Held,
     Joined,
     Joining,
     Leaving,
     Left,
-    Opened,
-    Put,
-    Settled,
+    OpenedFact,
+    PutFact,
+    SettledFact,
     Skipped,
-    Stored,
+    StoredFact,
     Tainted,
 )
-from oncemq.core.audit.findings import KINDS, Finding, Findings
+from oncemq.audit.findings import KINDS, Finding, Findings
 
 __all__ = [
     "KINDS",
     "Audit",
     "Finding",
     "Findings",
-    "Given",
+    "GivenFact",
     "Held",
     "Joined",
     "Joining",
     "Leaving",
     "Left",
-    "Opened",
-    "Put",
-    "Settled",
+    "OpenedFact",
+    "PutFact",
+    "SettledFact",
     "Skipped",
-    "Stored",
+    "StoredFact",
     "Tainted",
     "check",
 ]

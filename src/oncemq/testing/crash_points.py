@@ -35,7 +35,7 @@ class PowerCut(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PendingChange:
     """Bytes at a position, or a size, or bytes that make the file as long as `size`."""
 
     number: int
@@ -43,17 +43,19 @@ class Change:
     data: bytes = b""
     size: int | None = None
 
-    def __deepcopy__(self, memo: object) -> "Change":
+    def __deepcopy__(self, memo: object) -> "PendingChange":
         return self
 
-    def pieces(self) -> Iterator["Change"]:
+    def pieces(self) -> Iterator["PendingChange"]:
         """What a device may do of it, one after the other: sectors, each with its size."""
         for start in range(0, len(self.data), SECTOR_BYTES):
             data = self.data[start : start + SECTOR_BYTES]
             position = self.position + start
-            yield Change(self.number, position, data)
+            yield PendingChange(self.number, position, data)
             if self.size is not None:
-                yield Change(self.number, position, size=min(position + len(data), self.size))
+                yield PendingChange(
+                    self.number, position, size=min(position + len(data), self.size)
+                )
         if not self.data:
             yield self
 
@@ -65,7 +67,7 @@ class Content:
     number: int
     shown: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
-    waiting: list[Change] = field(default_factory=list[Change])
+    waiting: list[PendingChange] = field(default_factory=list[PendingChange])
     stale: dict[int, bytes] = field(default_factory=dict[int, bytes])  # older durable blocks
 
     def write(self, number: int, position: int, data: bytes) -> None:
@@ -77,11 +79,11 @@ class Content:
         start = position - position % SECTOR_BYTES  # a device writes sectors, not bytes
         stop = min(end + -end % SECTOR_BYTES, len(self.shown))
         size = end if grown else None
-        self.waiting.append(Change(number, start, bytes(self.shown[start:stop]), size))
+        self.waiting.append(PendingChange(number, start, bytes(self.shown[start:stop]), size))
 
     def resize(self, number: int, size: int) -> None:
         _set_size(self.shown, size)
-        self.waiting.append(Change(number, size=size))
+        self.waiting.append(PendingChange(number, size=size))
 
     def harden(self) -> None:
         """Everything that waits becomes durable."""
@@ -98,7 +100,7 @@ class Content:
         sizes = [change for change in self.waiting if change.size is not None]
         self.waiting = [replace(change, data=b"", position=0) for change in sizes]
 
-    def crash(self, kept: Callable[[Change], bool]) -> None:
+    def crash(self, kept: Callable[[PendingChange], bool]) -> None:
         pieces = [piece for change in self.waiting for piece in change.pieces() if kept(piece)]
         self.durable = _applied(self.durable, pieces)
         self.shown = bytearray(self.durable)
@@ -110,7 +112,7 @@ def _set_size(data: bytearray, size: int) -> None:
     data.extend(bytes(size - len(data)))
 
 
-def _applied(durable: bytearray, changes: Sequence[Change]) -> bytearray:
+def _applied(durable: bytearray, changes: Sequence[PendingChange]) -> bytearray:
     """The bytes after these changes; those beyond the size that was kept are lost."""
     size = len(durable)
     for change in changes:
@@ -161,7 +163,7 @@ def set_name(names: dict[str, Inode], name: str, inode: Inode | None) -> None:
 
 def survivors(
     cut: PowerCut, contents: Sequence[Content], renamings: Sequence[Renaming], random: Random
-) -> Callable[[Change], bool]:
+) -> Callable[[PendingChange], bool]:
     """Which of the waiting changes, in pieces, this power cut keeps."""
     changes = [change for content in contents for change in content.waiting]
     numbers = {change.number for change in changes}
@@ -180,7 +182,9 @@ def survivors(
         case PowerCut.ZEROED:
             return lambda change: not change.data
         case PowerCut.TORN:
-            torn = random.choice([change for change in changes if change.data] or [Change(last)])
+            torn = random.choice(
+                [change for change in changes if change.data] or [PendingChange(last)]
+            )
             stop = torn.position + random.randrange(max(1, len(torn.data)))  # never all of it
             stop -= stop % SECTOR_BYTES
             return lambda change: (change.number, change.position) < (torn.number, stop)

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from oncemq.assembly import Server
-from oncemq.core.rules import Rules
 from oncemq.errors import PortInUse, StorageRefused
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.limits import ServerLimits
+from oncemq.storage.log.log import LogOptions
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_disk import ChaoticDisk, Crashed
 from oncemq.testing.chaotic_door import ChaoticDoor
@@ -25,7 +25,7 @@ def server(
     data: Path | None = None,
     *,
     bind: str = ANY_PORT,
-    rules: Rules | None = None,
+    rules: ServerLimits | None = None,
     options: LogOptions | None = None,
 ) -> Generator[str]:
     """Run a server on a thread of this process; its address. Drains and stops at the end.
@@ -34,7 +34,10 @@ def server(
     """
     with tempfile.TemporaryDirectory(prefix="oncemq-") as scratch:
         embedded = Server(
-            data or Path(scratch), bind, rules=rules or Rules(), options=options or LogOptions()
+            data or Path(scratch),
+            bind,
+            rules=rules or ServerLimits(),
+            options=options or LogOptions(),
         )
         thread = threading.Thread(target=embedded.run, name="oncemq-server", daemon=True)
         thread.start()
@@ -123,7 +126,7 @@ class _Phoenix:
         door = partial(ChaoticDoor, chaos=self._chaos, is_dead=lambda: disk.crashed)
         try:
             server = Server(
-                self._data, bind, rules=Rules(), options=LogOptions(), disk=disk, door=door
+                self._data, bind, rules=ServerLimits(), options=LogOptions(), disk=disk, door=door
             )
         except BaseException:
             disk.bury()

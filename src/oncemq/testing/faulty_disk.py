@@ -19,11 +19,11 @@ from random import Random
 from oncemq.errors import Locked
 from oncemq.storage.disk import Buffer
 from oncemq.testing.crash_points import (
-    Change,
     Content,
     Folder,
     Inode,
     Name,
+    PendingChange,
     PowerCut,
     Renaming,
     set_name,
@@ -34,7 +34,7 @@ Hook = Callable[[str, str, int], None]
 
 
 @dataclass(slots=True)
-class Faults:
+class DiskFaults:
     """What goes wrong from now on; to be changed at any time."""
 
     failing_syncs: int = 0  # so many raise; the bytes are dropped, but reads still show them
@@ -143,7 +143,7 @@ class FaultyDisk:
     """A whole file system in memory, with everything that can go wrong with it."""
 
     def __init__(self, random: Random) -> None:
-        self.faults = Faults()
+        self.faults = DiskFaults()
         self.life = 0  # grows with each crash
         self.calls = 0
         self._random = random
@@ -243,7 +243,7 @@ class FaultyDisk:
         dropped: set[tuple[int, str]] = set()
         for renaming in self._renamings:
             names = {(part[0].number, part[1]) for part in renaming.names}
-            keep = cut is PowerCut.SIZE_LOST or kept(Change(renaming.number, size=0))
+            keep = cut is PowerCut.SIZE_LOST or kept(PendingChange(renaming.number, size=0))
             if keep and not names & dropped:  # else the later would undo the earlier
                 renaming.harden()
             else:

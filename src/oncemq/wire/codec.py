@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from oncemq.core.names import TopicId
-from oncemq.core.replies import REPLIES, Messages, Pushed, Refused, Reply
-from oncemq.core.requests import REQUESTS, Put, Request, StagePut
-from oncemq.core.step import Body
+from oncemq.protocol.names import TopicId
+from oncemq.protocol.replies import REPLIES, Messages, Pushed, RefusedReply, Reply
+from oncemq.protocol.requests import REQUESTS, Put, Request, StagePut
+from oncemq.protocol.step import Body
 
 VERSION = 1
 MAGIC = b"OQ"
@@ -38,7 +38,7 @@ class Malformed(Exception):
     def __init__(self, code: str, detail: str, token: int = 0) -> None:
         super().__init__(detail)
         self.token = token
-        self.refusal = Refused(code, detail)
+        self.refusal = RefusedReply(code, detail)
 
 
 def encode_request(token: int, request: Request, body: Body | None = None) -> list[Body]:

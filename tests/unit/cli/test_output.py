@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncemq.cli import output
+from oncemq.cli.terminal import output
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.cli import probe
-from oncemq.transport.door import Door
+from oncemq.cli.terminal import probe
+from oncemq.transport.router import RouterSocket
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def test_somebody_who_waits_to_be_spoken_to(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("scheme", ["tcp", "ipc"])
 def test_a_server_is_no_trouble(scheme: str, tmp_path: Path) -> None:
     where = "tcp://127.0.0.1:*" if scheme == "tcp" else f"ipc://{tmp_path}/socket"
-    door = Door(where, frame_bytes_max=1 << 20)
+    door = RouterSocket(where, frame_bytes_max=1 << 20)
     try:
         assert probe.trouble_at(door.address) is None
     finally:

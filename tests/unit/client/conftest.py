@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.engine import Engine
-from oncemq.client.journal import Journal
-from oncemq.client.outbox import Slot, open_slots
+from oncemq.broker.broker import Broker
+from oncemq.broker.state.shard import Shard
+from oncemq.client.engine.engine import Engine
+from oncemq.client.engine.ticket import Ticket
 from oncemq.client.settings import Settings
-from oncemq.client.state import Memory, State
-from oncemq.client.ticket import Ticket
+from oncemq.client.state.journal import Journal
+from oncemq.client.state.outbox import Slot, open_slots
+from oncemq.client.state.state import Memory, State
 from oncemq.client.values import Message
-from oncemq.client.verbs import Verb, settle, take
-from oncemq.core.broker import Broker
-from oncemq.core.names import Micros
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
+from oncemq.client.verbs.messages import Verb, settle, take
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import Micros
 from oncemq.server.driver import Driver
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
-from oncemq.testing.memory_journal import MemoryJournal
 from oncemq.wire import batch
+from simulator.actors.memory_journal import SimulatedJournal
 
 _numbers = count(1)
 
@@ -55,9 +55,9 @@ class QuickDisk(LocalDisk):
 class Server:
     """A driver on a real log, with the clock and the network in the test's hands."""
 
-    def __init__(self, directory: Path, rules: Rules | None = None) -> None:
+    def __init__(self, directory: Path, rules: ServerLimits | None = None) -> None:
         self.directory = directory
-        self.rules = rules or Rules()
+        self.rules = rules or ServerLimits()
         self.now = 1_000_000_000
         self.start()
 
@@ -221,7 +221,7 @@ class Node:
 class World:
     """A server, and clients with directories of their own."""
 
-    def __init__(self, directory: Path, rules: Rules | None = None) -> None:
+    def __init__(self, directory: Path, rules: ServerLimits | None = None) -> None:
         self.directory = directory
         self.server = Server(directory / "server", rules)
         self.nodes: list[Node] = []
@@ -234,7 +234,7 @@ class World:
         slots = open_slots(QuickDisk(), str(path / "outbox"), random_bytes)
         return self._node(name, journal, slots, journal.close)
 
-    def on_disk(self, name: str, disk: FaultyDisk, journal: MemoryJournal) -> Node:
+    def on_disk(self, name: str, disk: FaultyDisk, journal: SimulatedJournal) -> Node:
         """A client whose outbox is on a disk that may fail."""
         slots = open_slots(disk, "/outbox", random_bytes)
         return self._node(name, journal, slots, lambda: None)

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.client import forks, opening
-from oncemq.client.abandoned import let_go
-from oncemq.client.aio_turns import Watch, _close_for_good
-from oncemq.client.shield import SHIELD, ShieldedLock
-from oncemq.client.state import State, open_state
-from oncemq.client.turns import _close_for_good as close_turns
+from oncemq.client.aio.runner import WatchedDescriptors, _close_for_good
+from oncemq.client.blocking.runner import _close_for_good as close_turns
+from oncemq.client.shell import forks, opening
+from oncemq.client.shell.abandoned import let_go
+from oncemq.client.shell.signals import SHIELD, SignalSafeLock
+from oncemq.client.state.state import State, open_state
 from oncemq.errors import Forked
-from oncemq.transport.bell import Bell
+from oncemq.transport.wakeup import Wakeup
 
 ERROR = Forked("this client was made by another process")
 
@@ -102,7 +102,7 @@ def test_a_signal_meanwhile_is_handled_when_all_is_closed(world, heard: list[str
 
 
 def test_a_blocking_client_is_let_go_with_its_bell_and_its_lock(world) -> None:
-    engine, bell, lock = world.client("ada").engine, Bell(), ShieldedLock()
+    engine, bell, lock = world.client("ada").engine, Wakeup(), SignalSafeLock()
     with pytest.warns(ResourceWarning, match="client 'ada' was not closed"):
         close_turns(engine, bell, lock)
     assert engine.closed
@@ -136,8 +136,8 @@ class Loop:
         self.soon.append(call)
 
 
-def watch_of(loop: Any) -> Watch:
-    watch = Watch()
+def watch_of(loop: Any) -> WatchedDescriptors:
+    watch = WatchedDescriptors()
     watch.change(loop, (7, 8), lambda: None)
     return watch
 
@@ -162,7 +162,7 @@ def test_an_asyncio_client_is_let_go_at_once_when_its_loop_is_over(world) -> Non
 def test_an_asyncio_client_that_never_ran_is_let_go_at_once(world) -> None:
     engine = world.client("ada").engine
     with pytest.warns(ResourceWarning, match="client 'ada' was not closed"):
-        _close_for_good(engine, Watch())
+        _close_for_good(engine, WatchedDescriptors())
     assert engine.closed
 
 

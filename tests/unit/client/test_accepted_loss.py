@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.client import accepting, verbs
-from oncemq.client.accepting import ClientFiles, Loss
-from oncemq.core.client_replies import LostCursor, LostNumbers
-from oncemq.core.greeting import LogSeen
-from oncemq.core.names import Epoch, Generation, Offset, ProducerId, Sequence
+from oncemq.client.admin import accepting
+from oncemq.client.admin.accepting import ClientFiles, Loss
+from oncemq.client.verbs import messages
 from oncemq.errors import HistoryLost, Locked, StaleState, StorageRefused
-from oncemq.storage.layout import raise_generation
+from oncemq.protocol.client_replies import LostCursor, LostNumbers
+from oncemq.protocol.names import Epoch, Generation, Offset, ProducerId, Sequence
+from oncemq.session.handshake import LogSeen
+from oncemq.storage.segments.layout import raise_generation
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def asked(world: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         def answer(request: Any) -> Any:
             found.append(request)
-            return node.run(verbs.ask(node.engine, lambda _: request))
+            return node.run(messages.ask(node.engine, lambda _: request))
 
         yield answer
 
@@ -59,7 +60,7 @@ def back(world: Any) -> Callable[[], None]:
         world.client(name).turn()
     shop, reader = world.nodes
     for topic in ("orders", "refunds"):
-        reader.run(verbs.subscribe(reader.engine, topic, "new"))
+        reader.run(messages.subscribe(reader.engine, topic, "new"))
         shop.put(topic, b"1")
     shop.turn()
     assert sorted(reader.get("orders") + reader.get("refunds")) == ["orders@0=1", "refunds@0=1"]
@@ -250,12 +251,12 @@ def test_what_a_client_ended_and_took_nothing_of_is_told_when_it_is_there_again(
 ) -> None:
     reader, backup = world.client("reader"), world.directory / "backup"
     reader.turn()
-    reader.run(verbs.subscribe(reader.engine, name, "new"))
+    reader.run(messages.subscribe(reader.engine, name, "new"))
     shutil.rmtree(backup)
     shutil.copytree(world.server.directory, backup)
     lost = count(0 if answer_is_lost else 1)
     reader.wire.lose = lambda _: next(lost) < 1
-    assert reader.run(verbs.unsubscribe(reader.engine, name)) is not answer_is_lost
+    assert reader.run(messages.unsubscribe(reader.engine, name)) is not answer_is_lost
     reader.close()
     back()
     with files(world, "reader") as state:
@@ -264,4 +265,4 @@ def test_what_a_client_ended_and_took_nothing_of_is_told_when_it_is_there_again(
         state.accept(loss)
     reader = world.client("reader")
     reader.turn(12)
-    assert reader.run(verbs.unsubscribe(reader.engine, name)) is True
+    assert reader.run(messages.unsubscribe(reader.engine, name)) is True

@@ -7,16 +7,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from oncemq.client.accepting import Loss, loss_of, move, questions
-from oncemq.client.outbox import Slot
-from oncemq.client.unsent import Unsent, parcel_of
-from oncemq.core.client_replies import LostNumbers, ThereAgain
-from oncemq.core.client_requests import Grant
-from oncemq.core.generations import continued
-from oncemq.core.greeting import LogSeen
-from oncemq.core.names import ClientId, Epoch, Generation, Offset, Sequence, SubscriptionId, TopicId
-from oncemq.core.replies import Compared
-from oncemq.core.request import Settled
+from oncemq.client.admin.accepting import Loss, loss_of, move, questions
+from oncemq.client.state.outbox import Slot
+from oncemq.client.state.unsent import Unsent, parcel_of
+from oncemq.protocol.client_replies import LostNumbers, ThereAgain
+from oncemq.protocol.client_requests import StartGrant
+from oncemq.protocol.generations import continued
+from oncemq.protocol.names import (
+    ClientId,
+    Epoch,
+    Generation,
+    Offset,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.protocol.replies import Compared
+from oncemq.protocol.request import Settled
+from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
 
 KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
@@ -40,8 +48,8 @@ class State:
     def ended(self) -> tuple[Settled, ...]:
         return (Settled("old", SubscriptionId(4), Offset(8)),)
 
-    def grants(self) -> tuple[Grant, ...]:
-        return (Grant(3, Epoch(self.epoch)),)
+    def grants(self) -> tuple[StartGrant, ...]:
+        return (StartGrant(3, Epoch(self.epoch)),)
 
     def claims(self) -> tuple[int, ...]:
         return (4, 5)

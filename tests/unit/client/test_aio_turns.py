@@ -4,7 +4,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from oncemq.client.aio_turns import AsyncTurns
+from oncemq.client.aio.runner import AsyncRunner
 
 
 class CountingEngine:
@@ -29,7 +29,7 @@ class CountingEngine:
 
 async def test_the_puts_of_one_turn_of_the_loop_move_the_engine_once_and_at_once() -> None:
     engine = CountingEngine()
-    turns = AsyncTurns(cast("Any", engine), timeout=1.0)
+    turns = AsyncRunner(cast("Any", engine), timeout=1.0)
     for expected in (1, 2):
         turns.pump_soon()
         turns.pump_soon()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.shield import Shield
+from oncemq.client.shell.signals import DeferredSignals
 
 CAUGHT = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
@@ -36,7 +36,7 @@ def install() -> Iterator[Callable[[int, Any], None]]:
 
 @pytest.mark.parametrize("number", CAUGHT, ids=str)
 def test_a_handler_of_any_signal_runs_when_the_shield_comes_down(number: int, install: Any) -> None:
-    shield, whole = Shield(), False
+    shield, whole = DeferredSignals(), False
     install(number, handle)
     shield.up()
     signal.raise_signal(number)
@@ -51,7 +51,7 @@ def test_a_handler_of_any_signal_runs_when_the_shield_comes_down(number: int, in
 def test_a_handler_is_put_off_though_the_shield_was_up_before_it_was_installed(
     install: Any,
 ) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     for handler in (handle, signal.SIG_IGN, lambda *_: handle(1, None)):
         install(signal.SIGVTALRM, handler)
         shield.up()
@@ -65,7 +65,7 @@ def test_a_handler_is_put_off_though_the_shield_was_up_before_it_was_installed(
 
 
 def test_several_signals_are_each_delivered_once(install: Any) -> None:
-    shield, came = Shield(), []
+    shield, came = DeferredSignals(), []
     for number in (signal.SIGVTALRM, signal.SIGQUIT, signal.SIGCHLD):
         install(number, lambda number, _: came.append(number))
     shield.up()
@@ -79,7 +79,7 @@ def test_several_signals_are_each_delivered_once(install: Any) -> None:
 
 
 def test_for_other_threads_it_does_nothing(install: Any) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     install(signal.SIGVTALRM, handle)
     thread = threading.Thread(target=shield.up)
     thread.start()

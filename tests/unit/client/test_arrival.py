@@ -3,14 +3,14 @@
 from typing import Any, cast
 
 import pytest
-from tests.unit.client.conftest import Node, World
 
-from oncemq.client import verbs
-from oncemq.client.journal import Journal
-from oncemq.core.greeting import LogSeen
-from oncemq.core.names import Generation, Offset
-from oncemq.core.replies import Refused
+from oncemq.client.state.journal import Journal
+from oncemq.client.verbs import messages as verbs
 from oncemq.errors import Fenced, Locked, OnceMQError, StorageFull, StorageRefused, Unreachable
+from oncemq.protocol.names import Generation, Offset
+from oncemq.protocol.replies import RefusedReply
+from oncemq.session.handshake import LogSeen
+from tests.unit.client.conftest import Node, World
 
 ALL = [f"orders@{offset}={letter}" for offset, letter in enumerate("abc")]
 
@@ -153,7 +153,7 @@ def test_an_answer_that_cannot_be_taken_is_the_end_of_the_client_for_all_who_wai
 def test_a_client_that_is_refused_when_it_arrives_is_told_why(world: World) -> None:
     shop = world.client("shop")
     shop.engine._arrival.begin()
-    shop.engine._arrival._answered(Refused("name_invalid", "no client is called so"), ())
+    shop.engine._arrival._answered(RefusedReply("name_invalid", "no client is called so"), ())
     assert isinstance(shop.engine.failure, OnceMQError)
     assert shop.engine.failure.detail == "no client is called so"
 
@@ -163,6 +163,6 @@ def test_a_client_whose_knowledge_the_server_does_not_compare_is_told_why(world:
     compared: list[Any] = []
     shop.engine._arrival._compare(shop.engine.state.known(), compared.append)
     answer = shop.engine._handlers[shop.engine._arrival.token]
-    answer(Refused("invalid", "no such question"), ())
+    answer(RefusedReply("invalid", "no such question"), ())
     assert isinstance(shop.engine.failure, OnceMQError)
     assert (shop.engine.failure.detail, compared) == ("no such question", [])

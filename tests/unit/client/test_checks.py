@@ -7,7 +7,7 @@ import pytest
 
 from oncemq import InvalidRequest
 from oncemq.client.checks import check_limit, check_offset, wait_ms_of
-from oncemq.client.limits import check_outputs
+from oncemq.client.puts.put_limits import check_outputs
 
 A_LEAP_YEAR = 31_622_400  # in seconds
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncemq.client import verbs
+from oncemq.client.verbs import messages
 
 
 @pytest.fixture
@@ -16,12 +16,12 @@ def shop(world):
 def reader(world):
     """Wants every topic of the name, however often it is made anew."""
     node = world.client()
-    node.run(verbs.subscribe(node.engine, "*", "new"))
+    node.run(messages.subscribe(node.engine, "*", "new"))
     return node
 
 
 def delete(reader) -> None:
-    reader.run(verbs.delete_topic(reader.engine, "orders"))
+    reader.run(messages.delete_topic(reader.engine, "orders"))
 
 
 def killed_after(world, node, turns: int, pace: int):

@@ -4,16 +4,11 @@ from itertools import count
 
 import pytest
 
-from oncemq.client import verbs
-from oncemq.client.keyed import check_key, put_keyed
-from oncemq.client.survival import surviving
-from oncemq.client.ticket import Ticket
+from oncemq.client.engine.survival import surviving
+from oncemq.client.engine.ticket import Ticket
 from oncemq.client.values import Receipt
-from oncemq.core.generations import FIRST
-from oncemq.core.names import Generation, Micros
-from oncemq.core.records import Retention
-from oncemq.core.replies import Done
-from oncemq.core.requests import CreateTopic
+from oncemq.client.verbs import messages as verbs
+from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import (
     Corrupt,
     Fenced,
@@ -26,6 +21,11 @@ from oncemq.errors import (
     StorageUnsure,
     Unreachable,
 )
+from oncemq.protocol.generations import FIRST
+from oncemq.protocol.names import Generation, Micros
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import Done
+from oncemq.protocol.requests import CreateTopic
 from oncemq.wire import batch
 
 
@@ -997,7 +997,7 @@ def test_a_put_whose_answer_was_lost_is_answered_though_its_topic_is_gone(
 
 
 def test_acknowledged_puts_leave_a_small_outbox(world, shop, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.client.outbox.ROTATE_BYTES", 100_000)
+    monkeypatch.setattr("oncemq.client.state.outbox.ROTATE_BYTES", 100_000)
     for number in range(50):
         shop.put("orders", b"%d" % number * 10_000)
         shop.turn(3)

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.held import sizes
 
-from oncemq.client import keyed, stages, verbs
-from oncemq.client.outbox import LogOptions
-from oncemq.client.transactions import Transaction
-from oncemq.core.names import Micros
-from oncemq.core.subscriber import several
+from oncemq.client.engine.transactions import TransactionWork
+from oncemq.client.state.outbox import LogOptions
+from oncemq.client.verbs import keyed_puts, messages, staged_commits
 from oncemq.errors import NotSubscribed, Refused
+from oncemq.protocol.names import Micros
+from oncemq.session.subscriber import several
 from oncemq.wire import batch
+from tests.held import sizes
 
 ROUND = 300_000_000  # microseconds: five minutes
 ROUNDS = 40
@@ -33,10 +33,10 @@ class Life:
         return self.node.run(verb)
 
     def subscribe(self, topic: str) -> None:
-        self.run(verbs.subscribe(self.engine, topic, "new"))
+        self.run(messages.subscribe(self.engine, topic, "new"))
 
     def unsubscribe(self, topic: str) -> None:
-        self.run(verbs.unsubscribe(self.engine, topic))
+        self.run(messages.unsubscribe(self.engine, topic))
 
     def give_up(self, verb: Any, turns: int) -> None:
         """Begin a verb and leave it, as a timeout does."""
@@ -67,12 +67,12 @@ class Life:
 
     def delete(self, topic: str) -> None:
         with suppress(Refused):
-            self.other.run(verbs.delete_topic(self.other.engine, topic))
+            self.other.run(messages.delete_topic(self.other.engine, topic))
 
     def come_and_go(self, topic: str) -> None:
         """Puts and gets on a topic that is left, deleted, or both."""
         self.subscribe(topic)
-        self.give_up(verbs.take(self.engine, topic, 10, 20_000), 1)
+        self.give_up(messages.take(self.engine, topic, 10, 20_000), 1)
         self.node.put(topic, b"lasting" * 20)
         self.node.put(topic, b"not", lasting=False)
         self.node.gather(topic, b"gathered")
@@ -82,7 +82,7 @@ class Life:
             got += self.node.get(topic)
         self.node.put(topic, *(b"left" for _ in range(30)))
         self.node.get(topic, limit=3)
-        self.give_up(verbs.take(self.engine, topic, 5, 20_000), 0)
+        self.give_up(messages.take(self.engine, topic, 5, 20_000), 0)
         if self.round % 3:
             self.unsubscribe(topic)
         if self.round % 3 < 2:
@@ -98,9 +98,9 @@ class Life:
             self.node.put(name, b"x", b"y")
         self.node.turn()
         self.node.get(several(names[:2]), limit=1)
-        self.give_up(verbs.take(self.engine, several(names[1:]), 5, 20_000), 1)
+        self.give_up(messages.take(self.engine, several(names[1:]), 5, 20_000), 1)
         self.node.get("", limit=2)
-        self.give_up(verbs.take(self.engine, "", 5, 20_000), 1)
+        self.give_up(messages.take(self.engine, "", 5, 20_000), 1)
         self.unsubscribe(f"{topic}.*")
         for name in names:
             self.delete(name)
@@ -112,11 +112,13 @@ class Life:
         self.node.put(f"{topic}-discarded", b"x")
         with suppress(Refused):
             self.run(
-                verbs.receipts(self.engine, self.node.put(f"{topic}-required", b"x", required=True))
+                messages.receipts(
+                    self.engine, self.node.put(f"{topic}-required", b"x", required=True)
+                )
             )
         self.node.turn()
         body = batch.encode_payloads([b"x"])
-        put = keyed.put_keyed(self.engine, "in", topic, count=1, columns=0, body=body)
+        put = keyed_puts.put_keyed(self.engine, "in", topic, count=1, columns=0, body=body)
         self.run(put)
         self.delete(f"{topic}-discarded")
         self.delete(f"{topic}-required")
@@ -125,7 +127,7 @@ class Life:
         """Transactions that end well, that are given up, and that are left in doubt."""
         for end in ("well", "aborted", "in doubt"):
             self.node.put("in", b"x", b"y")
-            work = Transaction(self.engine)
+            work = TransactionWork(self.engine)
             if self.round % 2:
                 self.run(work.take("in", 2, 0))
             self.run(work.put(["out"], [batch.Item(b"z")]))
@@ -138,7 +140,7 @@ class Life:
             for name in ("in", "out"):
                 self.node.get(name, limit=1_000)
 
-    def unheard(self, work: Transaction) -> None:
+    def unheard(self, work: TransactionWork) -> None:
         """A commit whose answer is lost, and whose caller waits no longer."""
         self.node.wire.lose = lambda _: True
         self.give_up(work.commit(), 3)
@@ -146,7 +148,7 @@ class Life:
 
     def leave_in_doubt(self, payload: bytes) -> None:
         """A transaction that only puts; every other one is committed well."""
-        work = Transaction(self.engine)
+        work = TransactionWork(self.engine)
         self.run(work.put(["out"], [batch.Item(payload)]))
         if int(payload) % 2:
             self.run(work.commit())
@@ -158,13 +160,13 @@ class Life:
         """A stage that is published, and one that is dropped."""
         body = batch.encode_payloads([b"x"])
         for number in (1, 2):
-            line = stages.new_line(self.engine, None)
-            self.run(stages.stage_put(self.engine, line, count=1, columns=0, body=body))
-            token = self.run(stages.stage_close(line))
+            line = staged_commits.new_line(self.engine, None)
+            self.run(staged_commits.stage_put(self.engine, line, count=1, columns=0, body=body))
+            token = self.run(staged_commits.stage_close(line))
             if number == 1:
-                self.run(stages.commit(self.engine, topic, 1, [("out", token)]))
+                self.run(staged_commits.commit(self.engine, topic, 1, [("out", token)]))
             else:
-                self.run(stages.drop(self.engine, token))
+                self.run(staged_commits.drop(self.engine, token))
 
     def listen(self, topic: str) -> None:
         """A listener that comes, is given something, and goes."""
@@ -173,7 +175,7 @@ class Life:
         self.node.put(topics[0], b"x")
         listening = self.engine.listening
         for _ in range(3):
-            verbs.settle(self.engine, self.run(listening.take(topics, 100, 100)))
+            messages.settle(self.engine, self.run(listening.take(topics, 100, 100)))
         self.give_up(listening.take(topics, 100, 20_000), 2)
         listening.leave(topics)
         self.node.turn()
@@ -182,7 +184,7 @@ class Life:
 
     def lose_the_line(self) -> None:
         """The connection breaks while things are under way; at times the server crashes."""
-        get = verbs.take(self.engine, "in", 10, 20_000)
+        get = messages.take(self.engine, "in", 10, 20_000)
         with suppress(StopIteration):
             next(get)
             self.node.pump()
@@ -234,11 +236,11 @@ def few(monkeypatch) -> None:
         ),
     ):
         monkeypatch.setattr(f"oncemq.{limit}", FEW)
-    monkeypatch.setattr("oncemq.client.outbox.ROTATE_BYTES", 20_000)
+    monkeypatch.setattr("oncemq.client.state.outbox.ROTATE_BYTES", 20_000)
     options = LogOptions(
         segment_bytes=1 << 20, allocate_bytes=1 << 12, reserve_bytes=1 << 10, checkpoints=False
     )
-    monkeypatch.setattr("oncemq.client.outbox._OPTIONS", options)
+    monkeypatch.setattr("oncemq.client.state.outbox._OPTIONS", options)
 
 
 @pytest.mark.slow
@@ -266,7 +268,7 @@ def test_what_a_client_holds_does_not_grow_with_the_days(world, name: str | None
 def test_commits_in_doubt_do_not_pile_up_in_a_client_that_never_gets(world) -> None:
     node = world.client("shop")
     reader = world.client()
-    reader.run(verbs.subscribe(reader.engine, "out", "new"))
+    reader.run(messages.subscribe(reader.engine, "out", "new"))
     node.turn()
     life = Life(world, node)
     for number in range(30):

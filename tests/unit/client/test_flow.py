@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.aio_puts import AsyncPublishing
-from oncemq.client.blocking_puts import FLOW_BYTES, Publishing
+from oncemq.client.aio.puts import AsyncPublishing
+from oncemq.client.blocking.puts import FLOW_BYTES, Publishing
 from oncemq.errors import OutboxFull
 from oncemq.wire import batch
 

@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 
-from oncemq.client import outbox, verbs
-from oncemq.client.outbox import Slot
-from oncemq.core.publisher import Lane
+from oncemq.client.state import outbox
+from oncemq.client.state.outbox import Slot
+from oncemq.client.verbs import messages
 from oncemq.errors import HistoryLost
+from oncemq.session.publisher import TopicPuts
 
 KEPT = 10
 
@@ -30,16 +31,16 @@ def reader(world):
     return world.client()
 
 
-def lanes(node) -> dict[str, Lane]:
+def lanes(node) -> dict[str, TopicPuts]:
     return node.engine.outflow._publisher._lanes
 
 
 def subscribe(node, topic: str) -> None:
-    node.run(verbs.subscribe(node.engine, topic, "new"))
+    node.run(messages.subscribe(node.engine, topic, "new"))
 
 
 def delete(node, topic: str) -> None:
-    node.run(verbs.delete_topic(node.engine, topic))
+    node.run(messages.delete_topic(node.engine, topic))
 
 
 def live_and_die(shop, reader, topic: str, *payloads: bytes, lasting: bool = True) -> None:
@@ -226,7 +227,7 @@ def test_a_topic_that_is_back_with_old_numbers_takes_no_put_for_one_of_them(
 
 
 def test_a_server_that_cannot_say_makes_nobody_forget(shop, reader, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.core.comparing._was_deleted", lambda shard, known: False)
+    monkeypatch.setattr("oncemq.broker.comparison._was_deleted", lambda shard, known: False)
     push_out(shop, reader)
     assert len(lanes(shop)) == 2 * KEPT
 

@@ -4,11 +4,11 @@ from itertools import islice
 
 import pytest
 
-from oncemq.client.handouts import Handout, Handouts
+from oncemq.client.shell.handouts import Handout, Handouts
 from oncemq.client.values import Message, Origin
-from oncemq.core.names import Generation, Offset, SubscriptionId, TopicId
-from oncemq.core.replies import BatchHead
-from oncemq.core.subscriber import several
+from oncemq.protocol.names import Generation, Offset, SubscriptionId, TopicId
+from oncemq.protocol.replies import BatchHead
+from oncemq.session.subscriber import several
 
 
 def messages(topic: str, *offsets: int) -> list[Message]:

@@ -4,17 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.client.conftest import Node, World
 
-from oncemq.client import inbox as rules
-from oncemq.client import verbs
 from oncemq.client.values import Message
-from oncemq.core.inbox import Inbox, Mark
-from oncemq.core.names import Micros, Offset, SubscriptionId
-from oncemq.databases.inbox import Place, Standing, generation_of
+from oncemq.client.verbs import inbox_verbs as rules
+from oncemq.client.verbs import messages as verbs
+from oncemq.databases.inbox import InboxRow, SubscriptionPlace, generation_of
 from oncemq.databases.statements import Step
 from oncemq.errors import Fenced, InboxGap, InvalidRequest, StorageFull
-from oncemq.testing.fake_database import FakeConnection, FakeDatabase
+from oncemq.protocol.names import Micros, Offset, SubscriptionId
+from oncemq.session.inbox_rule import Inbox, Mark
+from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from tests.unit.client.conftest import Node, World
 
 
 def begin_generation(world: World) -> None:
@@ -84,7 +84,7 @@ def test_what_comes_after_the_server_went_back_during_a_wait_is_of_the_new_gener
     assert shop.consume(goes_back, wait_ms=5_000) == [b"b"]
     assert waited
     ((cursor, fence),) = shop.database.rows.values()
-    assert (cursor, generation_of(Standing(Offset(cursor), fence))) == (2, 2)
+    assert (cursor, generation_of(InboxRow(Offset(cursor), fence))) == (2, 2)
     publisher.put("orders", b"c", lasting=False)
     publisher.turn()
     assert shop.consume() == [b"c"]  # and nobody is told that b was lost
@@ -137,8 +137,10 @@ def refusing(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 def another(world: World) -> Any:
     """Whether the server has another message than the database took last."""
-    place = Place("orders", SubscriptionId(1), Offset(5), has_settled=True, served=Offset(4))
-    row = Standing(Offset(5), 1, "4@7")
+    place = SubscriptionPlace(
+        "orders", SubscriptionId(1), Offset(5), has_settled=True, served=Offset(4)
+    )
+    row = InboxRow(Offset(5), 1, "4@7")
     assert row.note is not None
     engine = world.client("shop").engine
     verb = rules._has_another(engine, place, row)

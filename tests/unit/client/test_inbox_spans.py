@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
-from oncemq.client.inbox import spans_of
-from oncemq.core.inbox import Span
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.client.verbs.inbox_verbs import spans_of
+from oncemq.protocol.names import Offset, SubscriptionId
+from oncemq.session.inbox_rule import ConsumedSpan
 
 
 def message(topic: str, offset: int, subscription: int = 1) -> Any:
@@ -13,8 +13,8 @@ def message(topic: str, offset: int, subscription: int = 1) -> Any:
     return SimpleNamespace(topic=topic, offset=offset, _origin=SimpleNamespace(head=head))
 
 
-def span(topic: str, first: int, end: int, subscription: int = 1) -> Span:
-    return Span(topic, SubscriptionId(subscription), Offset(first), Offset(end))
+def span(topic: str, first: int, end: int, subscription: int = 1) -> ConsumedSpan:
+    return ConsumedSpan(topic, SubscriptionId(subscription), Offset(first), Offset(end))
 
 
 def test_messages_of_one_topic_are_one_span() -> None:

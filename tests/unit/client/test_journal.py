@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import oncemq
-from oncemq.client import endings
-from oncemq.client import journal as journal_module
-from oncemq.client.journal import FORMAT, Journal
-from oncemq.client.journal_schema import STARTS_KEPT
-from oncemq.core.client_requests import Grant
-from oncemq.core.greeting import NO_LOG, LogSeen
-from oncemq.core.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
-from oncemq.core.request import Settled
+from oncemq.client.state import journal as journal_module
+from oncemq.client.state.journal import FORMAT, Journal
+from oncemq.client.state.journal_schema import STARTS_KEPT
+from oncemq.client.verbs import endings
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
+from oncemq.protocol.client_requests import StartGrant
+from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
+from oncemq.protocol.request import Settled
+from oncemq.session.handshake import NO_LOG, LogSeen
 
 ID = SubscriptionId((1 << 62) + 5)
 
@@ -548,17 +548,17 @@ def test_starts_that_were_let_in_are_known_and_stay_so_when_a_loss_is_accepted(
         journal.claim(nonce)
         if nonce in (6, 7):
             journal.granted(Epoch(nonce - 3), nonce, Micros(nonce * 10))
-    unheard = tuple(map(Grant, range(1, 6)))  # perhaps another branch let them in
-    granted = *unheard, Grant(6, Epoch(3), Micros(60)), Grant(7, Epoch(4), Micros(70))
+    unheard = tuple(map(StartGrant, range(1, 6)))  # perhaps another branch let them in
+    granted = *unheard, StartGrant(6, Epoch(3), Micros(60)), StartGrant(7, Epoch(4), Micros(70))
     assert (journal.grants(), journal.claims()) == (granted, (8, 9))
     assert journal.known().grants == granted
     journal.accept(LogSeen(b"log", Generation(2)), [])
     after = crashed(directory)
-    left = tuple(map(Grant, range(1, 10)))
+    left = tuple(map(StartGrant, range(1, 10)))
     assert (after.grants(), after.claims()) == (left, ())
     assert after.claim(10).last_nonce == 0
     after.granted(Epoch(2), 10, Micros(5))
-    assert after.grants() == (*left, Grant(10, Epoch(2), Micros(5)))
+    assert after.grants() == (*left, StartGrant(10, Epoch(2), Micros(5)))
     assert after.claim(11).last_nonce == 10
     after.close()
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from oncemq.client import listening, verbs
-from oncemq.client.listening import Listening, reachable
-from oncemq.client.ticket import Ticket
-from oncemq.core.names import ClientId, Micros
-from oncemq.core.replies import Done
+from oncemq.client.engine import listening
+from oncemq.client.engine.listening import Listening, reachable
+from oncemq.client.engine.ticket import Ticket
+from oncemq.client.verbs import messages as verbs
 from oncemq.errors import NotSubscribed, OnceMQError, Refused
+from oncemq.protocol.names import ClientId, Micros
+from oncemq.protocol.replies import Done
 
 SECOND = 1_000_000
 

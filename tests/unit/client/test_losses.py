@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.client import verbs
-from oncemq.core.names import Micros, Offset
-from oncemq.core.records import MessagesLost, Retention
+from oncemq.client.verbs import messages as verbs
+from oncemq.protocol.names import Micros, Offset
+from oncemq.protocol.records import MessagesLost, Retention
 
 
 @pytest.fixture

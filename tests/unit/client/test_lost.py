@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.client import verbs
-from oncemq.client.lost import (
+from oncemq.client.engine.lost_history import (
     NAMED_MAX,
-    Lost,
+    LostHistory,
     cursor_in_words,
     goes_on_at,
     numbers_in_words,
     what_is_lost,
 )
-from oncemq.core.client_replies import LostCommits, LostCursor
-from oncemq.core.names import Offset
-from oncemq.core.publisher import GUEST_MICROS
-from oncemq.core.replies import NO_OFFSET
+from oncemq.client.verbs import messages
 from oncemq.errors import HistoryLost
+from oncemq.protocol.client_replies import LostCommits, LostCursor
+from oncemq.protocol.names import Offset
+from oncemq.protocol.replies import NO_OFFSET
+from oncemq.session.publisher import GUEST_MICROS
 
 
 def cursor(
@@ -56,13 +56,13 @@ def test_topics_are_named_up_to_a_number_and_the_others_counted() -> None:
     topics = [cursor(f"t{number}") for number in range(NAMED_MAX + 2)]
     named = "; ".join(f"t{number}@7 to t{number}@8" for number in range(NAMED_MAX))
     before = ". It does not have what this client took: "
-    assert what_is_lost(Lost(topics[:NAMED_MAX], [], [])) == before + named
-    assert what_is_lost(Lost(topics, [], [])) == f"{before}{named}; and 2 topics more"
-    assert what_is_lost(Lost([], [], [])) == ""
+    assert what_is_lost(LostHistory(topics[:NAMED_MAX], [], [])) == before + named
+    assert what_is_lost(LostHistory(topics, [], [])) == f"{before}{named}; and 2 topics more"
+    assert what_is_lost(LostHistory([], [], [])) == ""
 
 
 def test_transactions_are_counted_over_all_owners() -> None:
-    lost = Lost([], [LostCommits("a", 9, 7), LostCommits("b", 4, 3)], [])
+    lost = LostHistory([], [LostCommits("a", 9, 7), LostCommits("b", 4, 3)], [])
     assert "up to 3 transactions" in what_is_lost(lost)
     assert "what this client took" not in what_is_lost(lost)
 
@@ -98,7 +98,7 @@ def test_lost_puts_are_told_unless_they_are_a_guests_of_long_ago(
 ) -> None:
     reader, shop = world.client("reader"), world.client("shop")
     reader.turn()
-    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    reader.run(messages.subscribe(reader.engine, "orders", "new"))
     shop.put("orders", b"1", lasting=lasting)
     shop.turn()
     backup = world.directory / "backup"

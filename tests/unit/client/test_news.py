@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from oncemq.client import verbs
-from oncemq.core.names import Generation, Micros
+from oncemq.client.verbs import messages
 from oncemq.errors import HistoryLost, OutboxFull, StorageFull
+from oncemq.protocol.names import Generation, Micros
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def shop(world):
 @pytest.fixture
 def reader(world):
     reader = world.client()
-    reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+    reader.run(messages.subscribe(reader.engine, "orders", "new"))
     return reader
 
 
@@ -211,8 +211,8 @@ def test_a_full_disk_of_the_server_or_of_the_client_is_told(
 
 
 PROGRAM = """
-from oncemq.client.discards import Discards
-from oncemq.client.news import News
+from oncemq.client.puts.discards import Discards
+from oncemq.client.engine.news import News
 from oncemq.client.values import Receipt
 
 News("shop").linked("tcp://nowhere:1", connected=False)

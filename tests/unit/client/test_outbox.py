@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from oncemq.client import outbox
-from oncemq.client.outbox import ROTATE_BYTES, Slot, open_slots
-from oncemq.client.unsent import Unsent
-from oncemq.core.names import ProducerId, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxPut
+from oncemq.client.state import outbox
+from oncemq.client.state.outbox import ROTATE_BYTES, Slot, open_slots
+from oncemq.client.state.unsent import Unsent
 from oncemq.errors import Corrupt, Locked, StorageFull, StorageRefused
-from oncemq.storage.framing import HEADER_BYTES, STRETCH_BYTES
-from oncemq.storage.log import JOINED_BYTES, Log
+from oncemq.protocol.names import ProducerId, Sequence, TopicId
+from oncemq.protocol.outbox_records import OutboxPut
+from oncemq.storage.log.log import JOINED_BYTES, Log
+from oncemq.storage.segments.framing import HEADER_BYTES, STRETCH_BYTES
 
 ID = TopicId(9)
 NOBODY = ProducerId(b"")  # the slot's own

@@ -6,12 +6,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.unit.client.conftest import Node, World
 
-from oncemq.client import outbox, verbs
-from oncemq.client.ticket import Ticket
-from oncemq.core.publisher import Lane
-from oncemq.core.rules import Rules
+from oncemq.client.engine.ticket import Ticket
+from oncemq.client.state import outbox
+from oncemq.client.verbs import messages
 from oncemq.errors import (
     InvalidRequest,
     OnceMQError,
@@ -19,8 +17,11 @@ from oncemq.errors import (
     StorageRefused,
     StorageUnsure,
 )
+from oncemq.protocol.limits import ServerLimits
+from oncemq.session.publisher import TopicPuts
 from oncemq.testing.faulty_disk import FaultyDisk
-from oncemq.testing.memory_journal import MemoryJournal
+from simulator.actors.memory_journal import SimulatedJournal
+from tests.unit.client.conftest import Node, World
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT, errno.EFBIG)
 MOST_BYTES = 500
@@ -32,11 +33,11 @@ class Session:
 
     def __init__(self, world, *, fails: int = -1, error: int = errno.EIO, often: int = 1) -> None:
         self.world, self.fails, self.error, self.often = world, fails, error, often
-        self.disk, self.journal = FaultyDisk(Random(7)), MemoryJournal()
+        self.disk, self.journal = FaultyDisk(Random(7)), SimulatedJournal()
         self.calls = 0
         self.fates: dict[bytes, Ticket | OnceMQError] = {}
         self.reader = world.client()
-        self.reader.run(verbs.subscribe(self.reader.engine, "orders", "new"))
+        self.reader.run(messages.subscribe(self.reader.engine, "orders", "new"))
 
     def fail(self, call: str, path: str, _size: int) -> None:
         self.calls += 1
@@ -96,7 +97,7 @@ class Session:
     def leave(self) -> None:
         self.client.close()
         self.world.nodes.remove(self.client)
-        self.reader.run(verbs.delete_topic(self.reader.engine, "orders"))
+        self.reader.run(messages.delete_topic(self.reader.engine, "orders"))
 
     def judge(self) -> None:
         stored = self.world.server.stored("orders")
@@ -121,7 +122,7 @@ def _small(monkeypatch) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path, Rules(message_bytes_max=MOST_BYTES))
+    world = World(tmp_path, ServerLimits(message_bytes_max=MOST_BYTES))
     yield world
     world.close()
 
@@ -173,9 +174,9 @@ class FullDisk:
     """A client with a refused put and one behind it, whose disk is full when that is known."""
 
     def __init__(self, world: World, *, spare: int) -> None:
-        self.world, self.disk, self.journal = world, FaultyDisk(Random(7)), MemoryJournal()
+        self.world, self.disk, self.journal = world, FaultyDisk(Random(7)), SimulatedJournal()
         reader = world.client()
-        reader.run(verbs.subscribe(reader.engine, "orders", "new"))
+        reader.run(messages.subscribe(reader.engine, "orders", "new"))
         self.client = world.on_disk("shop", self.disk, self.journal)
         self.client.turn()
         self.client.put("orders", b"first")
@@ -233,7 +234,7 @@ def test_numbers_that_found_no_room_are_not_used_and_the_client_comes_out_of_it(
     assert full.client.engine.outflow.idle
 
 
-def lane_of(client: Node) -> Lane:
+def lane_of(client: Node) -> TopicPuts:
     return client.engine.outflow._publisher.lane("orders")
 
 

@@ -4,11 +4,19 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.columns import Range, RangeLost
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, SubscriptionId, TopicId
-from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead, Lost, Messages
+from oncemq.client.blocking.columns import RangeLost, RangeRead
 from oncemq.errors import Corrupt
+from oncemq.protocol.names import (
+    Epoch,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.protocol.records import Run
+from oncemq.protocol.replies import BatchHead, LostMessages, Messages
 from oncemq.wire import batch
 
 PRODUCER = ProducerId(b"p" * 16)
@@ -25,13 +33,13 @@ def reply(*stretches: tuple[int, int], lost: tuple[int, int] | None = None) -> t
             BatchHead("t", TopicId(1), SubscriptionId(0), Offset(first), count, 0, checksum, (run,))
         )
         bodies.append(body)
-    holes = (Lost("t", TopicId(1), Offset(lost[0]), Offset(lost[1])),) if lost else ()
+    holes = (LostMessages("t", TopicId(1), Offset(lost[0]), Offset(lost[1])),) if lost else ()
     return Messages(tuple(heads), more=False, lost=holes), bodies
 
 
 def came(world: Any, answer: tuple[Any, Any]) -> tuple[list[tuple[int, int]], str]:
     """What a reader of t@5 up to @20 makes of an answer, and where it goes on."""
-    wanted = Range(world.client().engine, "t", start=5, stop=20)
+    wanted = RangeRead(world.client().engine, "t", start=5, stop=20)
     wanted.ask()
     wanted.ticket.fill(wanted._take(*answer))
     found = wanted.came()

@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
-from oncemq.client import stages, verbs
-from oncemq.client.discards import TOPICS_MAX, Discards
-from oncemq.client.keyed import put_keyed
-from oncemq.client.transactions import Transaction
+from oncemq.broker.recorder import Recorder
+from oncemq.client.engine.transactions import TransactionWork
+from oncemq.client.puts.discards import TOPICS_MAX, Discards
 from oncemq.client.values import Receipt
-from oncemq.core.scribe import Scribe
+from oncemq.client.verbs import messages, staged_commits
+from oncemq.client.verbs.keyed_puts import put_keyed
 from oncemq.errors import Unwanted
 from oncemq.wire import batch
 
@@ -36,7 +36,7 @@ def test_puts_behind_a_refused_one_are_stored_in_their_order(world, shop) -> Non
     shop.turn(12)
     assert isinstance(refused.error, Unwanted)
     assert plain.result()[0].stored is False
-    world.client("billing").run(verbs.subscribe(world.nodes[-1].engine, "orders", "new"))
+    world.client("billing").run(messages.subscribe(world.nodes[-1].engine, "orders", "new"))
     tickets = [shop.put("orders", b"%d" % n, required=n % 2 == 0) for n in range(4)]
     shop.turn(12)
     assert [ticket.result()[0].offset for ticket in tickets] == [0, 1, 2, 3]
@@ -52,7 +52,7 @@ def test_a_copy_of_a_refused_put_that_is_stored_after_all_is_no_refusal(world, s
     shop.wire.collect()
     assert [frames for frames in shop.wire.inbox if b"unwanted" in b"".join(frames)]
     held, shop.wire.inbox = shop.wire.inbox, []
-    billing.run(verbs.subscribe(billing.engine, "orders", "new"))
+    billing.run(messages.subscribe(billing.engine, "orders", "new"))
     world.server.now += 3_000_000
     shop.engine.pump()  # no answer came: the same again
     world.server.commit()
@@ -121,7 +121,7 @@ def test_the_topics_that_were_told_of_are_bounded() -> None:
 @pytest.fixture
 def old_server(world, monkeypatch):
     """A server from before `required`: it takes and discards what nobody would get."""
-    monkeypatch.setattr(Scribe, "unwanted", lambda *_: None)
+    monkeypatch.setattr(Recorder, "unwanted", lambda *_: None)
     return world.server
 
 
@@ -155,21 +155,23 @@ def test_a_keyed_put_that_an_old_server_discarded_is_unwanted(old_server, shop) 
 
 
 def test_a_transaction_whose_output_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
-    work = Transaction(shop.engine, required=True)
+    work = TransactionWork(shop.engine, required=True)
     shop.run(work.put(["orders"], [batch.Item(b"a")]))
     with pytest.raises(Unwanted, match=r"'orders'.*everything that was settled"):
         shop.run(work.commit())
     work.abort()
-    optional = Transaction(shop.engine, required=False)
+    optional = TransactionWork(shop.engine, required=False)
     shop.run(optional.put(["orders"], [batch.Item(b"a")]))
     assert shop.run(optional.commit()).receipts["orders"][0].stored is False
 
 
 def test_a_commit_of_stages_that_an_old_server_discarded_is_unwanted(old_server, shop) -> None:
-    line = stages.new_line(shop.engine, None)
+    line = staged_commits.new_line(shop.engine, None)
     shop.run(
-        stages.stage_put(shop.engine, line, count=1, columns=0, body=batch.encode_payloads([b"a"]))
+        staged_commits.stage_put(
+            shop.engine, line, count=1, columns=0, body=batch.encode_payloads([b"a"])
+        )
     )
-    token = shop.run(stages.stage_close(line))
+    token = shop.run(staged_commits.stage_close(line))
     with pytest.raises(Unwanted, match="'orders'"):
-        shop.run(stages.commit(shop.engine, "owner", 1, [("orders", token)]))
+        shop.run(staged_commits.commit(shop.engine, "owner", 1, [("orders", token)]))

@@ -8,26 +8,27 @@ from random import Random
 
 import pytest
 from msgspec import structs
-from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
-from tests.unit.server.test_bad_sectors import SickDisk
 
-from oncemq.client import outbox, verbs
-from oncemq.client.accepting import ClientFiles
-from oncemq.client.damage import naming_repair
-from oncemq.client.outbox import Slot, open_slots
-from oncemq.client.salvage import Damaged, Outboxes
-from oncemq.client.state import open_state
-from oncemq.client.unsent import Unsent
-from oncemq.core.names import Sequence, TopicId
-from oncemq.core.records import Retention
+from oncemq.client.admin.accepting import ClientFiles
+from oncemq.client.state import outbox
+from oncemq.client.state.damage import naming_repair
+from oncemq.client.state.outbox import Slot, open_slots
+from oncemq.client.state.salvage import Damaged, Outboxes
+from oncemq.client.state.state import open_state
+from oncemq.client.state.unsent import Unsent
+from oncemq.client.verbs import messages
 from oncemq.errors import Corrupt, Locked, OnceMQError, StorageFull, StorageRefused
+from oncemq.protocol.names import Sequence, TopicId
+from oncemq.protocol.records import Retention
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.log import LogOptions
-from oncemq.storage.segment import HEADER_BYTES, log_name
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.segment import HEADER_BYTES, log_name
 from oncemq.testing.crash_points import CrashPoints, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
+from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
+from tests.unit.server.test_bad_sectors import SickDisk
 
 SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)
 UNSENT = [b"unsent%d" % number for number in range(4)]
@@ -37,7 +38,7 @@ UNSENT = [b"unsent%d" % number for number in range(4)]
 def state(world: World) -> Path:
     """Where a client has put one message, and then four that the server did not get."""
     admin = world.client()
-    admin.run(verbs.create_topic(admin.engine, "orders", Retention(forever=True)))
+    admin.run(messages.create_topic(admin.engine, "orders", Retention(forever=True)))
     shop = world.client("shop")
     shop.put("orders", b"first")
     shop.turn()

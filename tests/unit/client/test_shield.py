@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oncemq.client import shield as shielding
-from oncemq.client.shield import SIGNALS, Shield
+from oncemq.client.shell import signals as shielding
+from oncemq.client.shell.signals import SIGNALS, DeferredSignals
 
 FIRST, SECOND, THIRD, *OTHERS = SIGNALS
 DEFAULT = 0  # what `signal` calls SIG_DFL: nothing that could be called
@@ -65,7 +65,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
 
 
 def test_a_signal_is_put_off_until_the_last_shield_is_down(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     shield.up()
     process.send(SECOND, FIRST)
@@ -78,7 +78,7 @@ def test_a_signal_is_put_off_until_the_last_shield_is_down(process: Process) -> 
 
 
 def test_it_can_be_raised_again_and_keeps_nothing_of_before(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     for _ in range(2):
         shield.up()
         assert process.is_shielded
@@ -89,7 +89,7 @@ def test_it_can_be_raised_again_and_keeps_nothing_of_before(process: Process) ->
 
 
 def test_what_the_user_sets_between_two_shields_stays(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     shield.down()
     process.handlers[FIRST] = process.before[FIRST] = DEFAULT
@@ -99,7 +99,7 @@ def test_what_the_user_sets_between_two_shields_stays(process: Process) -> None:
 
 
 def test_what_comes_twice_is_handled_once_as_the_system_does_it(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     process.send(FIRST, SECOND, FIRST)
     shield.down()
@@ -107,14 +107,14 @@ def test_what_comes_twice_is_handled_once_as_the_system_does_it(process: Process
 
 
 def test_what_nobody_handles_is_left_alone(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     assert [process.handlers[each] for each in OTHERS] == [DEFAULT] * len(OTHERS)
     shield.down()
 
 
 def test_where_it_may_raise_a_handler_runs_and_the_shield_stays_up(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     process.send(FIRST)
     shield.deliver()
@@ -126,7 +126,7 @@ def test_where_it_may_raise_a_handler_runs_and_the_shield_stays_up(process: Proc
 
 
 def test_a_handler_that_was_taken_away_meanwhile_is_not_called(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     process.send(FIRST)
     shield._handlers[FIRST] = None
@@ -138,7 +138,7 @@ def test_a_handler_that_was_taken_away_meanwhile_is_not_called(process: Process)
 def test_of_two_that_raise_the_second_is_handled_when_it_is_lowered_next(process: Process) -> None:
     for number in (FIRST, SECOND):
         process.handlers[number] = process.before[number] = process.interrupt
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     process.send(FIRST, SECOND)
     for seen in ([FIRST], [FIRST, SECOND]):
@@ -162,7 +162,7 @@ def interrupting(at: int) -> Callable[[int], None]:
 def test_a_handler_that_raises_while_it_goes_up_leaves_it_down(process: Process, at: int) -> None:
     """All that were put off are back but one: whose old handler the interrupt has taken along."""
     process.on_change = interrupting(at)
-    shield = Shield()
+    shield = DeferredSignals()
     with pytest.raises(Interrupted):
         shield.up()
     taken = (FIRST, SECOND, THIRD)[at - 1]
@@ -180,7 +180,7 @@ def test_a_handler_that_raises_while_it_comes_down_leaves_none_put_off(
     process: Process, at: int
 ) -> None:
     process.on_change = interrupting(at)
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     process.send(THIRD)
     with pytest.raises(Interrupted):
@@ -203,7 +203,7 @@ def in_a_thread(*steps: Callable[[], None]) -> None:
 
 
 def test_other_threads_neither_raise_nor_lower_it_nor_run_handlers(process: Process) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     in_a_thread(shield.up)
     assert not process.is_shielded
     shield.up()
@@ -217,7 +217,7 @@ def test_other_threads_neither_raise_nor_lower_it_nor_run_handlers(process: Proc
 def test_in_a_forked_child_nothing_is_put_off_and_nothing_of_the_parents_comes(
     process: Process,
 ) -> None:
-    shield = Shield()
+    shield = DeferredSignals()
     shield.up()
     shield.up()
     process.send(FIRST)

@@ -1,13 +1,13 @@
 """Many cursors: told in parts, before messages are taken; those that ended are forgotten."""
 
 import pytest
-from tests.unit.client.conftest import Node, World
 
-from oncemq.client import verbs
-from oncemq.core.requests import Get, Settle
-from oncemq.core.rules import Rules
+from oncemq.client.verbs import messages
 from oncemq.errors import HistoryLost
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.requests import Get, Settle
 from oncemq.wire import codec
+from tests.unit.client.conftest import Node, World
 
 FEW = 5  # cursors in one request: so many topics are quick
 
@@ -16,7 +16,7 @@ FEW = 5  # cursors in one request: so many topics are quick
 def world(tmp_path, monkeypatch):
     for module in ("core.subscriber", "client.telling"):
         monkeypatch.setattr(f"oncemq.{module}.TOLD_MAX", FEW)
-    world = World(tmp_path, Rules(request_entries_max=FEW))
+    world = World(tmp_path, ServerLimits(request_entries_max=FEW))
     yield world
     world.close()
 
@@ -34,7 +34,7 @@ def put(shop: Node, *topics: str) -> None:
 
 
 def delete(shop: Node, topic: str) -> None:
-    shop.run(verbs.delete_topic(shop.engine, topic))
+    shop.run(messages.delete_topic(shop.engine, topic))
 
 
 def sent_by(node: Node) -> list:
@@ -62,7 +62,7 @@ NAMES = [f"s.{number:02}" for number in range(4 * FEW)]
 def reader(world, shop):
     """A client that has taken a message of each of many topics, and closed."""
     reader = world.client("reader")
-    reader.run(verbs.subscribe(reader.engine, "s.*", "new"))
+    reader.run(messages.subscribe(reader.engine, "s.*", "new"))
     put(shop, *NAMES)
     taken = []
     while some := reader.get("s.*"):
@@ -74,7 +74,7 @@ def reader(world, shop):
 def test_a_client_with_more_cursors_than_a_request_may_name_goes_on_after_its_start(
     world, shop, reader
 ) -> None:
-    reader.run(verbs.leave(reader.engine))
+    reader.run(messages.leave(reader.engine))
     assert set(cursors(world, reader).values()) == {1}  # all of it was told, in parts
     reader.close()
     put(shop, *NAMES)
@@ -96,7 +96,7 @@ def test_a_listener_with_more_cursors_than_a_request_may_name_goes_on(world, sho
     taken = []
     while len(taken) < len(NAMES):
         some = again.run(again.engine.listening.take(("s.*",), 100, 1000))
-        verbs.settle(again.engine, some)
+        messages.settle(again.engine, some)
         taken += [str(each.id) for each in some]
     assert sorted(taken) == [f"{name}@1" for name in NAMES]
     again.turn()
@@ -106,7 +106,7 @@ def test_a_listener_with_more_cursors_than_a_request_may_name_goes_on(world, sho
 
 def test_topics_that_come_and_go_leave_nothing_behind(world, shop) -> None:
     reader = world.client("reader")
-    reader.run(verbs.subscribe(reader.engine, "s.*", "new"))
+    reader.run(messages.subscribe(reader.engine, "s.*", "new"))
     most = 0
     for name in NAMES:
         put(shop, name)
@@ -122,7 +122,7 @@ def test_topics_that_come_and_go_leave_nothing_behind(world, shop) -> None:
 
 def test_a_guest_forgets_topics_that_come_and_go_as_well(world, shop) -> None:
     guest = world.client()
-    guest.run(verbs.subscribe(guest.engine, "s.*", "new"))
+    guest.run(messages.subscribe(guest.engine, "s.*", "new"))
     for name in NAMES:
         put(shop, name)
         assert guest.get("s.*", wait_ms=1000) == [f"{name}@0=x"]

@@ -6,13 +6,18 @@ from itertools import count
 import pytest
 from msgspec import structs
 
-from oncemq.client import stages, verbs
-from oncemq.client.keyed import put_keyed
-from oncemq.client.staging import StageLine
-from oncemq.client.transactions import ROTATE_COMMITS, STAGE_MESSAGES, Transaction, ask_once
-from oncemq.core.names import Micros
-from oncemq.core.requests import Status
+from oncemq.client.engine.stage_puts import StageLine
+from oncemq.client.engine.transactions import (
+    ROTATE_COMMITS,
+    STAGE_MESSAGES,
+    TransactionWork,
+    ask_once,
+)
+from oncemq.client.verbs import messages, staged_commits
+from oncemq.client.verbs.keyed_puts import put_keyed
 from oncemq.errors import Fenced, InvalidRequest, Refused, StorageFull
+from oncemq.protocol.names import Micros
+from oncemq.protocol.requests import StatusRequest
 from oncemq.wire import batch
 
 
@@ -22,7 +27,7 @@ def items(*payloads: bytes) -> list[batch.Item]:
 
 def carry_out(node, *, topic: str = "in", limit: int = 2, to: str = "out", fail: bool = False):
     """Consume, transform, put, in one transaction; the payloads it got."""
-    work = Transaction(node.engine)
+    work = TransactionWork(node.engine)
     with contextlib.ExitStack() as stack:
         stack.callback(work.abort)
         got = node.run(work.take(topic, limit, 0))
@@ -36,8 +41,8 @@ def carry_out(node, *, topic: str = "in", limit: int = 2, to: str = "out", fail:
 def job(world):
     """A client with state that subscribes to `in`, where four messages wait; `out` is wanted."""
     job = world.client("job")
-    job.run(verbs.subscribe(job.engine, "in", "new"))
-    job.run(verbs.subscribe(job.engine, "out", "new"))
+    job.run(messages.subscribe(job.engine, "in", "new"))
+    job.run(messages.subscribe(job.engine, "out", "new"))
     job.put("in", b"a", b"b", b"c", b"d")
     job.turn()
     return job
@@ -78,7 +83,7 @@ def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice(world, job) 
 
 
 def test_a_commit_in_doubt_is_made_void_before_anything_is_got(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     got = job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(*(message.payload for message in got))))
     late: list[list[bytes]] = []
@@ -99,7 +104,7 @@ def test_a_commit_in_doubt_is_made_void_before_anything_is_got(world, job) -> No
 
 
 def test_a_commit_that_arrived_after_all_is_not_repeated(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     got = job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(*(message.payload for message in got))))
     job.wire.lose = lambda _: True
@@ -116,7 +121,7 @@ def test_a_commit_that_arrived_after_all_is_not_repeated(world, job) -> None:
 
 def test_a_client_that_crashed_goes_on_where_its_last_commit_was(world, job) -> None:
     carry_out(job)
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.take("in", 2, 0))
     again = world.crashed("job")
     again.turn()
@@ -135,7 +140,7 @@ def test_a_journal_that_lags_behind_a_commit_repeats_nothing(world, job) -> None
 
 
 def test_a_zombies_transaction_does_nothing(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(b"zombie")))
     twin = world.crashed("job")
@@ -157,7 +162,7 @@ def test_a_server_that_starts_again_knows_the_commit(world, job) -> None:
 
 
 def test_a_commit_that_a_server_does_when_it_went_back_is_not_told_as_lost(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     got = job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(*(message.payload for message in got))))
     begin_generation(world)  # it has lost nothing that this client knows
@@ -169,7 +174,7 @@ def test_a_commit_that_a_server_does_when_it_went_back_is_not_told_as_lost(world
 
 
 def test_messages_settled_elsewhere_refuse_the_commit(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(b"late")))
     shard = world.server.driver.broker.shard
@@ -189,8 +194,8 @@ def test_earlier_puts_of_the_client_come_before(world, job) -> None:
 
 
 def test_outputs_keep_the_order_of_each_topic(world, job) -> None:
-    job.run(verbs.subscribe(job.engine, "other", "new"))
-    work = Transaction(job.engine)
+    job.run(messages.subscribe(job.engine, "other", "new"))
+    work = TransactionWork(job.engine)
     for number in range(6):
         topic = ["out", "other"][number % 2]
         job.run(work.put([topic], items(b"%d" % number)))
@@ -205,7 +210,7 @@ def test_outputs_keep_the_order_of_each_topic(world, job) -> None:
 
 
 def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     payloads = [b"%d" % number for number in range(2 * STAGE_MESSAGES + 3)]
     job.run(work.put(["out"], items(*payloads)))
     job.turn()
@@ -217,7 +222,7 @@ def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
 
 
 def test_a_large_transaction_that_fails_gives_its_stage_up(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(*[b"x"] * STAGE_MESSAGES)))
     job.turn()
     assert len(world.server.driver.broker.shard.stages.by_name) == 1
@@ -228,7 +233,7 @@ def test_a_large_transaction_that_fails_gives_its_stage_up(world, job) -> None:
 
 def test_transactions_share_a_stage_and_leave_it_in_time(world, job) -> None:
     for number in range(3):
-        work = Transaction(job.engine)
+        work = TransactionWork(job.engine)
         job.run(work.put(["out"], items(b"%d" % number)))
         job.run(work.commit())
     stages_known = world.server.driver.broker.shard.stages
@@ -246,13 +251,13 @@ def test_a_stage_is_used_for_half_of_the_time_that_the_server_keeps_it(world, jo
     stages_known = world.server.driver.broker.shard.stages
     half = world.server.driver.broker.rules.stage_ms * 1_000 // 2
     for _ in range(3):
-        work = Transaction(job.engine)
+        work = TransactionWork(job.engine)
         job.run(work.put(["out"], items(b"x")))
         job.run(work.commit())
         world.server.now += half - 60_000_000
     assert len(stages_known) == 1
     world.server.now += 120_000_000
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(b"x")))
     job.run(work.commit())
     job.turn()
@@ -263,7 +268,7 @@ def test_a_stage_is_used_for_half_of_the_time_that_the_server_keeps_it(world, jo
 def test_why_a_batch_was_refused_is_said_and_not_that_it_is_missing(world, job) -> None:
     deciding = world.server.driver.broker._transactions
     deciding._rules = structs.replace(deciding._rules, stages_max=0)
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(b"x")))
     with pytest.raises(Refused, match="open stages") as refused:
         job.run(work.commit())
@@ -271,7 +276,7 @@ def test_why_a_batch_was_refused_is_said_and_not_that_it_is_missing(world, job) 
 
 
 def test_two_transactions_at_once_do_not_disturb_each_other(world, job) -> None:
-    one, two = Transaction(job.engine), Transaction(job.engine)
+    one, two = TransactionWork(job.engine), TransactionWork(job.engine)
     job.run(one.put(["out"], items(b"1")))
     job.run(two.put(["out"], items(b"2")))
     job.run(two.commit())
@@ -281,27 +286,27 @@ def test_two_transactions_at_once_do_not_disturb_each_other(world, job) -> None:
 
 @pytest.mark.parametrize("topics", [[], ["a"] * 2, [f"t{n}" for n in range(256)], ["\n"]])
 def test_topics_that_cannot_be_are_refused(job, topics: list[str]) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     with pytest.raises(InvalidRequest):
         job.run(work.put(topics, items(b"x")))
     work.abort()
 
 
 def test_inside_a_transaction_only_it_gets(job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.take("in", 1, 0))
     with pytest.raises(InvalidRequest, match="a transaction is open"):
         job.take("in")
     with pytest.raises(InvalidRequest, match="any topic once"):
         job.run(work.take("", 1, 0))
     with pytest.raises(InvalidRequest, match="another transaction"):
-        job.run(Transaction(job.engine).take("in", 1, 0))
+        job.run(TransactionWork(job.engine).take("in", 1, 0))
     work.abort()
     assert [message.payload for message in job.take("in", 1)] == [b"a"]
 
 
 def test_a_transaction_is_over_when_it_is_over(job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.commit())
     for verb in (work.commit(), work.take("in", 1, 0), work.put(["out"], items(b"x"))):
         with pytest.raises(InvalidRequest, match="is over"):
@@ -309,7 +314,7 @@ def test_a_transaction_is_over_when_it_is_over(job) -> None:
 
 
 def test_a_feed_that_begins_anew_gives_nothing_twice_in_a_transaction(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     first = job.run(work.take("in", 2, 0))
     job.engine.subscriber.put_back_all()  # as a new epoch, or a subscription, does
     second = job.run(work.take("in", 2, 0))
@@ -322,24 +327,24 @@ def test_a_feed_that_begins_anew_gives_nothing_twice_in_a_transaction(world, job
 
 
 def staged(node, *payloads: bytes):
-    line = stages.new_line(node.engine, None)
+    line = staged_commits.new_line(node.engine, None)
     body = batch.encode_payloads(payloads)
-    node.run(stages.stage_put(node.engine, line, count=len(payloads), columns=0, body=body))
-    return node.run(stages.stage_close(line))
+    node.run(staged_commits.stage_put(node.engine, line, count=len(payloads), columns=0, body=body))
+    return node.run(staged_commits.stage_close(line))
 
 
 def test_stages_of_several_clients_are_committed_by_another_once(world, job) -> None:
     tokens = [staged(world.client(), b"%d" % number) for number in range(3)]
     targets = [("out", token) for token in tokens]
-    first = job.run(stages.commit(job.engine, "query-1", 7, targets))
-    again = job.run(stages.commit(job.engine, "query-1", 7, targets))
+    first = job.run(staged_commits.commit(job.engine, "query-1", 7, targets))
+    again = job.run(staged_commits.commit(job.engine, "query-1", 7, targets))
     assert (first.already, again.already) == (False, True)
     assert list(first.receipts["out"])[2].id == "out@2"
     assert world.server.stored("out") == [b"0", b"1", b"2"]
     other = [("out", staged(world.client(), b"another attempt"))]
-    assert job.run(stages.commit(job.engine, "query-1", 7, other)).already
-    assert job.run(stages.drop(job.engine, other[0][1])) is True
-    assert job.run(stages.drop(job.engine, other[0][1])) is False
+    assert job.run(staged_commits.commit(job.engine, "query-1", 7, other)).already
+    assert job.run(staged_commits.drop(job.engine, other[0][1])) is True
+    assert job.run(staged_commits.drop(job.engine, other[0][1])) is False
     assert world.server.stored("out") == [b"0", b"1", b"2"]
 
 
@@ -359,25 +364,25 @@ def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None
 @pytest.mark.parametrize("owner", ["", "_mine", "x" * 256])
 def test_an_owner_that_cannot_be_is_refused(job, owner: str) -> None:
     with pytest.raises(InvalidRequest):
-        job.run(stages.commit(job.engine, owner, 1, []))
+        job.run(staged_commits.commit(job.engine, owner, 1, []))
 
 
 def test_a_batch_that_is_too_large_is_refused_before_it_is_sent(job) -> None:
-    line = stages.new_line(job.engine, b"n" * 16)
+    line = staged_commits.new_line(job.engine, b"n" * 16)
     body = b"x" * (job.engine.settings.limits.batch_bytes + 1)
     sent = job.wire.sent
     with pytest.raises(InvalidRequest, match="over the limit"):
-        job.run(stages.stage_put(job.engine, line, count=1, columns=0, body=body))
+        job.run(staged_commits.stage_put(job.engine, line, count=1, columns=0, body=body))
     with pytest.raises(InvalidRequest, match="begins with '_'"):
-        job.run(stages.commit(job.engine, "_query", 1, []))
+        job.run(staged_commits.commit(job.engine, "_query", 1, []))
     assert (job.wire.sent, line.count) == (sent, 0)
     with pytest.raises(InvalidRequest, match="16 random bytes"):
-        stages.new_line(job.engine, b"short")
+        staged_commits.new_line(job.engine, b"short")
 
 
 def test_what_became_of_a_commit_is_learned_though_those_answers_are_lost_too(world, job) -> None:
     """The empty commit that makes it void is repeated: that must not look like the commit."""
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     got = job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(*(message.payload for message in got))))
     send = job.wire.send
@@ -398,7 +403,7 @@ def test_what_became_of_a_commit_is_learned_though_those_answers_are_lost_too(wo
 
 def test_a_plain_get_waits_for_the_commit_in_doubt_too(world, job) -> None:
     """Else the late commit would settle, with its outputs, what was handed out meanwhile."""
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     got = job.run(work.take("in", 2, 0))
     job.run(work.put(["out"], items(*(message.payload for message in got))))
     late: list[list[bytes]] = []
@@ -419,7 +424,7 @@ def test_a_plain_get_waits_for_the_commit_in_doubt_too(world, job) -> None:
 
 
 def test_a_transaction_of_a_client_that_failed_says_so(job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.engine.fail(Fenced("a newer client uses this id"))
     puts = (work.put(["out"], items(b"a")), work.put(["out"], []))
     for verb in (work.take("in", 1, 0), *puts, work.commit()):
@@ -429,7 +434,7 @@ def test_a_transaction_of_a_client_that_failed_says_so(job) -> None:
 
 
 def test_a_topic_that_cannot_be_is_refused_before_anything_is_gathered(job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     with pytest.raises(InvalidRequest) as refused:
         job.run(work.put(["out", "x" * 1_000], items(b"a")))
     assert refused.value.code == "name_invalid"
@@ -438,7 +443,7 @@ def test_a_topic_that_cannot_be_is_refused_before_anything_is_gathered(job) -> N
 
 
 def test_a_commit_that_overtook_its_stage_is_asked_for_again(world, job) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(b"a")))
     send = job.wire.send
     lost: list[bool] = []
@@ -453,17 +458,17 @@ def test_a_commit_that_overtook_its_stage_is_asked_for_again(world, job) -> None
 
 
 def test_what_a_batch_of_the_stage_met_is_raised_by_whatever_comes_next(job, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.client.transactions.STAGE_MESSAGES", 2)
-    work = Transaction(job.engine)
+    monkeypatch.setattr("oncemq.client.engine.transactions.STAGE_MESSAGES", 2)
+    work = TransactionWork(job.engine)
     error = work._session.stage.error = Refused("no room for more stages")
     with pytest.raises(Refused) as met:
         job.run(work.put(["out"], items(b"a", b"b")))
     assert met.value is error
-    line = stages.new_line(job.engine, b"n" * 16)
+    line = staged_commits.new_line(job.engine, b"n" * 16)
     line.error = error
     for verb in (
-        stages.stage_put(job.engine, line, count=0, columns=0, body=b""),
-        stages.stage_close(line),
+        staged_commits.stage_put(job.engine, line, count=0, columns=0, body=b""),
+        staged_commits.stage_close(line),
     ):
         with pytest.raises(Refused) as met:
             job.run(verb)
@@ -472,7 +477,7 @@ def test_what_a_batch_of_the_stage_met_is_raised_by_whatever_comes_next(job, mon
 
 
 def test_which_commit_is_in_doubt_is_told_until_that_is_learned(world, job, monkeypatch) -> None:
-    work = Transaction(job.engine)
+    work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(b"a")))
     assert work.in_doubt is None
     job.wire.lose = lambda _: True
@@ -498,14 +503,14 @@ def test_which_commit_is_in_doubt_is_told_until_that_is_learned(world, job, monk
 
 def test_who_asks_of_a_client_that_failed_or_fails_meanwhile_is_told_why(job) -> None:
     error = Fenced("a newer client uses this id")
-    asking = ask_once(job.engine, lambda _: Status())
+    asking = ask_once(job.engine, lambda _: StatusRequest())
     next(asking)
     job.engine.fail(error)
-    line = stages.new_line(job.engine, b"n" * 16)
+    line = staged_commits.new_line(job.engine, b"n" * 16)
     for verb in (
         asking,
-        ask_once(job.engine, lambda _: Status()),
-        stages.stage_put(job.engine, line, count=1, columns=0, body=b"x"),
+        ask_once(job.engine, lambda _: StatusRequest()),
+        staged_commits.stage_put(job.engine, line, count=1, columns=0, body=b"x"),
         put_keyed(job.engine, "out", "key", count=1, columns=0, body=b"x"),
         job.engine.listening.take(("in",), 1, 1_000),
     ):

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.cli.message import as_object
+from oncemq.cli.terminal.message import as_object
 from oncemq.client.bodies import items_of, largest
 from oncemq.client.checks import size_of
-from oncemq.client.paths import directory_name, pipeline_directory, state_directory
+from oncemq.client.state.paths import directory_name, pipeline_directory, state_directory
 from oncemq.client.values import Message, Receipt, Receipts, messages_of, must_be_of
-from oncemq.client.verbs import start_of
-from oncemq.core.greeting import NO_LOG
-from oncemq.core.names import (
+from oncemq.client.verbs.messages import start_of
+from oncemq.errors import HistoryLost, InvalidRequest
+from oncemq.protocol.names import (
     Epoch,
     Generation,
     Micros,
@@ -25,10 +25,10 @@ from oncemq.core.names import (
     SubscriptionId,
     TopicId,
 )
-from oncemq.core.records import Run
-from oncemq.core.replies import BatchHead, Messages
-from oncemq.core.requests import START_OFFSET, START_TIME, Start
-from oncemq.errors import HistoryLost, InvalidRequest
+from oncemq.protocol.records import Run
+from oncemq.protocol.replies import BatchHead, Messages
+from oncemq.protocol.requests import START_OFFSET, START_TIME, Start
+from oncemq.session.handshake import NO_LOG
 from oncemq.wire import batch
 
 PRODUCER = ProducerId(b"p" * 16)

@@ -8,15 +8,23 @@ from typing import Any, cast
 
 import pytest
 
-from oncemq.client import walk as walking
+from oncemq.audit.facts import Fact, Held, Skipped, StoredFact
+from oncemq.client.admin import topic_facts as walking
+from oncemq.client.admin.topic_facts import walk
 from oncemq.client.values import Message, Origin
-from oncemq.client.walk import walk
-from oncemq.core.audit.facts import Fact, Held, Skipped, Stored
-from oncemq.core.names import Epoch, Generation, Micros, Offset, ProducerId, SubscriptionId, TopicId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import Retention, Run
-from oncemq.core.replies import BatchHead, TopicInfo
 from oncemq.errors import Corrupt, InvalidRequest
+from oncemq.protocol.names import (
+    Epoch,
+    Generation,
+    Micros,
+    Offset,
+    ProducerId,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import Retention, Run
+from oncemq.protocol.replies import BatchHead, TopicInfo
 
 PRODUCER = ProducerId(b"p" * 16)
 STORED_AT = Micros(1_700_000_000_123_457)
@@ -60,7 +68,7 @@ class Shelf:
 
 def stored(*offsets: int) -> list[Fact]:
     name = PRODUCER.hex()
-    return [Stored("t", Offset(each), name, Number(each + 1), STORED_AT) for each in offsets]
+    return [StoredFact("t", Offset(each), name, Number(each + 1), STORED_AT) for each in offsets]
 
 
 def held(low: int, end: int) -> Fact:
@@ -99,13 +107,13 @@ def test_an_empty_topic_is_not_read() -> None:
 
 def test_payloads_are_digested_where_that_is_asked_for() -> None:
     facts = Shelf(0, 2).walked(info(0, 2), digests=True)
-    found = [each.digest for each in facts if isinstance(each, Stored)]
+    found = [each.digest for each in facts if isinstance(each, StoredFact)]
     assert found == [sha256(b"0").digest(), sha256(b"1").digest()]
 
 
 def test_the_moment_of_a_message_is_told_to_the_microsecond() -> None:
     (_, fact) = Shelf(0, 1).walked(info(0, 1))
-    assert isinstance(fact, Stored)
+    assert isinstance(fact, StoredFact)
     assert datetime.fromtimestamp(fact.timestamp / 1e6, UTC).microsecond == 123_457
 
 

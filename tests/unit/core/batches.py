@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oncemq.core.names import Offset, SubscriptionId
+from oncemq.protocol.names import Offset, SubscriptionId
 
 ID = SubscriptionId(1)
 

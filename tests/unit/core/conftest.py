@@ -5,8 +5,10 @@ from itertools import count
 import msgspec
 import pytest
 
-from oncemq.core.broker import Broker
-from oncemq.core.names import (
+from oncemq.broker.broker import Broker
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import (
     ClientId,
     Epoch,
     Micros,
@@ -18,10 +20,10 @@ from oncemq.core.names import (
     TopicId,
     key_producer,
 )
-from oncemq.core.records import Record, Retention
-from oncemq.core.replies import Reply, Resumed, Subscribed, Welcome
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.records import Record, Retention
+from oncemq.protocol.replies import Reply, Resumed, Subscribed, Welcome
+from oncemq.protocol.requests import (
+    CommitRequest,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -39,9 +41,7 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Caller, Deliver, Owed, Step
+from oncemq.protocol.step import Caller, Deliver, Owed, Step
 from oncemq.wire import batch
 
 SECOND = 1_000_000
@@ -50,7 +50,7 @@ SECOND = 1_000_000
 class Desk:
     """Asks a broker as clients do, and remembers the log it would have."""
 
-    def __init__(self, rules: Rules | None = None, records: tuple[Record, ...] = ()) -> None:
+    def __init__(self, rules: ServerLimits | None = None, records: tuple[Record, ...] = ()) -> None:
         self.shard = Shard(7)
         self.records: list[Record] = list(records)
         for serial, record in enumerate(records, start=1):
@@ -192,7 +192,7 @@ class Desk:
         client: str = "publisher",
         closing: bool = True,
         required: bool = False,
-    ) -> Commit:
+    ) -> CommitRequest:
         """A commit of (topic, stage, start, count), settling (topic, first, cursor)."""
         settled: list[Input] = []
         for topic, first, cursor in inputs:
@@ -202,7 +202,7 @@ class Desk:
             Piece(topic, ProducerId(stage.ljust(16, b".")), Offset(start), count)
             for topic, stage, start, count in pieces
         ]
-        return Commit(
+        return CommitRequest(
             ClientId(client), self.epoch(client), owner, number, not owner.startswith("_"),
             tuple(named), tuple(settled), closing, required=required,
         )  # fmt: skip

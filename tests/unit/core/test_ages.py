@@ -5,12 +5,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core import snapshot
-from oncemq.core.ages import STEPS_MAX, Ages
-from oncemq.core.names import Micros, Serial
-from oncemq.core.records import ClockNoted, KeysForgotten, ProducersForgotten
-from oncemq.core.shard import Shard
-from oncemq.core.upkeep import NOTED_MICROS, QUIET_MICROS, Calendar
+from oncemq.broker.expiry import NOTED_MICROS, QUIET_MICROS, Calendar
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.ages import STEPS_MAX, Ages
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import Micros, Serial
+from oncemq.protocol.records import ClockNoted, KeysForgotten, ProducersForgotten
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Offset, SubscriptionId
-from oncemq.core.records import MessagesLost
-from oncemq.core.replies import NO_OFFSET, SubscriptionInfo, SubscriptionList
-from oncemq.core.requests import ListSubscriptions, Start
-from oncemq.core.shard import Shard
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import ClientId, Offset, SubscriptionId
+from oncemq.protocol.records import MessagesLost
+from oncemq.protocol.replies import NO_OFFSET, SubscriptionInfo, SubscriptionList
+from oncemq.protocol.requests import ListSubscriptions, Start
 
 ME = ClientId("me")
 

@@ -6,16 +6,16 @@
 import msgspec
 import pytest
 
-from oncemq.core.commit_records import (
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.commit_records import (
     Committed,
     ContentsCommitted,
     OwnerBound,
     OwnerBoundAlone,
 )
-from oncemq.core.names import Serial
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Refused
-from oncemq.core.shard import Shard
+from oncemq.protocol.names import Serial
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, RefusedReply
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def publish(
 
 
 def code(answer) -> str:
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, RefusedReply), answer
     return answer.code
 
 

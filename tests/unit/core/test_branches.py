@@ -1,23 +1,27 @@
 """Branches of history that generations do not tell apart: grants do, epoch and nonce together."""
 
 import pytest
+
+from oncemq.broker.state import snapshot
+from oncemq.protocol.client_replies import LostCursor
+from oncemq.protocol.client_requests import Compare, StartGrant
+from oncemq.protocol.generations import Generations, continued
+from oncemq.protocol.names import ClientId, Epoch, Generation, Micros, Offset
+from oncemq.protocol.replies import Compared, RefusedReply, Welcome
+from oncemq.protocol.requests import Hello
 from tests.unit.core.conftest import Desk
 from tests.unit.core.test_comparing import gone_back
-
-from oncemq.core import snapshot
-from oncemq.core.client_replies import LostCursor
-from oncemq.core.client_requests import Compare, Grant
-from oncemq.core.generations import Generations, continued
-from oncemq.core.names import ClientId, Epoch, Generation, Micros, Offset
-from oncemq.core.replies import Compared, Refused, Welcome
-from oncemq.core.requests import Hello
 
 BILLING = ClientId("billing")
 RESTORED = continued(1, 9)
 
 
 def asked(
-    desk: Desk, last_epoch: int, *grants: Grant, claims: tuple[int, ...] = (), generation: int = 1
+    desk: Desk,
+    last_epoch: int,
+    *grants: StartGrant,
+    claims: tuple[int, ...] = (),
+    generation: int = 1,
 ) -> Compared:
     """A state that stands at orders@4."""
     subscriptions = desk.shard.by_name["orders"].subscriptions
@@ -50,11 +54,11 @@ def test_a_state_that_was_let_in_here_and_then_elsewhere_is_of_another_branch(or
     """It comes again with an epoch below the one that this branch granted it."""
     here = gone_back(orders, len(orders.records), generation=RESTORED)
     here.hello("billing", last=1, nonce=72)
-    grants = Grant(71), Grant(72), Grant(81, Epoch(2), Micros(7))
+    grants = StartGrant(71), StartGrant(72), StartGrant(81, Epoch(2), Micros(7))
     answer = asked(here, 2, *grants)
     assert (answer.parted, answer.stale, answer.cursors) == (True, False, (TOLD,))
     refused = said(here, 2, 82, 81)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert refused.code == "stale_state"  # it asks before it believes that
 
 
@@ -66,8 +70,8 @@ def test_an_old_copy_of_a_state_is_one_on_every_branch(orders: Desk, generation:
         here.hello("billing", last=last, nonce=nonce)
     middle = here.epochs["billing"] - 1  # that nonce 72 was granted
     copies = {
-        1: (1, Grant(71, Epoch(1))),
-        RESTORED: (middle, Grant(71), Grant(72, Epoch(middle))),
+        1: (1, StartGrant(71, Epoch(1))),
+        RESTORED: (middle, StartGrant(71), StartGrant(72, Epoch(middle))),
     }
     last_epoch, *grants = copies[generation]
     answer = asked(here, last_epoch, *grants, generation=generation)
@@ -81,18 +85,18 @@ def test_an_old_copy_of_a_state_is_one_on_every_branch(orders: Desk, generation:
 def test_a_state_that_accepted_a_loss_and_was_not_let_in_since_has_nothing_to_accept(
     orders: Desk,
 ) -> None:
-    answer = asked(orders, 0, Grant(71), Grant(81))
+    answer = asked(orders, 0, StartGrant(71), StartGrant(81))
     assert (answer.parted, answer.stale, answer.cursors) == (False, False, ())
 
 
 def test_an_epoch_that_two_branches_granted_is_told_by_its_nonce(orders: Desk) -> None:
     refused = said(orders, 1, 82, last_nonce=81)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert refused.code == "history_lost"
     assert "granted epoch 1 by another copy" in refused.detail
-    answer = asked(orders, 1, Grant(71), Grant(81, Epoch(1)))
+    answer = asked(orders, 1, StartGrant(71), StartGrant(81, Epoch(1)))
     assert (answer.parted, answer.cursors) == (True, (TOLD,))
-    answer = asked(orders, 1, Grant(81), Grant(71, Epoch(1)))
+    answer = asked(orders, 1, StartGrant(81), StartGrant(71, Epoch(1)))
     assert (answer.parted, answer.cursors) == (False, ())
     assert isinstance(said(orders, 1, 82, last_nonce=71), Welcome)
     assert isinstance(said(orders, 2, 83, last_nonce=0), Welcome)  # a version that noted none
@@ -122,7 +126,7 @@ def test_a_copy_put_back_by_hand_and_then_restored_is_another_branch_to_who_was_
     upto = len(orders.records)
     welcome = said(orders, 1, 72, last_nonce=71)
     assert isinstance(welcome, Welcome)
-    grants = Grant(71, Epoch(1), Micros(1)), Grant(72, Epoch(2), welcome.moment)
+    grants = StartGrant(71, Epoch(1), Micros(1)), StartGrant(72, Epoch(2), welcome.moment)
     plain = gone_back(orders, upto, generation=RESTORED)
     answer = asked(plain, 2, *grants)
     assert (answer.parted, answer.cursors) == (False, ())  # a restore says up to where
@@ -130,7 +134,7 @@ def test_a_copy_put_back_by_hand_and_then_restored_is_another_branch_to_who_was_
     answer = asked(after, 2, *grants)
     told = LostCursor("orders", Offset(4), Offset(-1), Offset(0), Offset(8))
     assert (answer.parted, answer.cursors) == ((True, (told,)) if stored else (False, ()))
-    answer = asked(after, 2, Grant(72, Epoch(2)))
+    answer = asked(after, 2, StartGrant(72, Epoch(2)))
     assert not answer.parted  # a server of before said no moment
     again = Desk()
     for blob in snapshot.capture(after.shard):

@@ -2,13 +2,14 @@
 
 import msgspec
 import pytest
-from tests.unit.core.conftest import Desk
 
-from oncemq.core import snapshot
-from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers, ThereAgain
-from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
-from oncemq.core.generations import KEPT, Generations, continued, in_words
-from oncemq.core.names import (
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.broker.state.topic import ENDS_KEPT, Topic
+from oncemq.protocol.client_replies import ClientInfo, LostCursor, LostNumbers, ThereAgain
+from oncemq.protocol.client_requests import Compare, ForgetClient, KnownNumbers, ListClients
+from oncemq.protocol.generations import KEPT, Generations, continued, in_words
+from oncemq.protocol.names import (
     EPOCH_MAX,
     ClientId,
     Epoch,
@@ -21,17 +22,16 @@ from oncemq.core.names import (
     SubscriptionId,
     TopicId,
 )
-from oncemq.core.records import (
+from oncemq.protocol.records import (
     ClientForgotten,
     ClientOpened,
     GenerationBegan,
     PatternUnsubscribed,
     SubscriptionEnded,
 )
-from oncemq.core.replies import ClientList, Compared, Done, Refused, Resumed, Welcome
-from oncemq.core.requests import Hello, Resume, Settle, Watch
-from oncemq.core.shard import Shard
-from oncemq.core.topic import ENDS_KEPT, Topic
+from oncemq.protocol.replies import ClientList, Compared, Done, RefusedReply, Resumed, Welcome
+from oncemq.protocol.requests import Hello, Resume, Settle, WatchEnds
+from tests.unit.core.conftest import Desk
 
 BILLING = ClientId("billing")
 P = ProducerId(b"p".ljust(16, b"."))
@@ -176,10 +176,10 @@ def test_numbers_with_receipts_that_are_not_there_are_lost(desk) -> None:
         BILLING,
         Generation(1),
         numbers=(
-            Numbers("orders", topic_id, P, Sequence(2)),
-            Numbers("orders", topic_id, P, Sequence(3)),
-            Numbers("orders", TopicId(0), P, Sequence(9)),
-            Numbers("other", future, P, Sequence(1)),
+            KnownNumbers("orders", topic_id, P, Sequence(2)),
+            KnownNumbers("orders", topic_id, P, Sequence(3)),
+            KnownNumbers("orders", TopicId(0), P, Sequence(9)),
+            KnownNumbers("other", future, P, Sequence(1)),
         ),
     )
     answer = after.ask(question)
@@ -200,7 +200,7 @@ def test_numbers_on_a_topic_that_was_deleted_are_named_and_not_those_on_one_that
     upto = len(desk.records)
     future = desk.put("future", b"x").topic_id  # type: ignore[union-attr]
     known = tuple(
-        Numbers("gone", TopicId(each), P, Sequence(1)) for each in (gone, there, future, 0)
+        KnownNumbers("gone", TopicId(each), P, Sequence(1)) for each in (gone, there, future, 0)
     )
     answer = gone_back(desk, upto).ask(Compare(BILLING, Generation(1), numbers=known))
     assert isinstance(answer, Compared)
@@ -212,7 +212,7 @@ def test_the_only_put_of_a_producer_may_be_lost(desk) -> None:
     upto = len(desk.records)
     desk.put("orders", b"a")
     topic = desk.shard.by_name["orders"].id
-    known = tuple(Numbers("orders", topic, P, Sequence(number)) for number in (0, 1))
+    known = tuple(KnownNumbers("orders", topic, P, Sequence(number)) for number in (0, 1))
     answer = gone_back(desk, upto).ask(Compare(BILLING, Generation(1), numbers=known))
     assert isinstance(answer, Compared)
     assert answer.numbers == (LostNumbers("orders", P, Sequence(1), Sequence(0)),)
@@ -225,7 +225,7 @@ def test_numbers_on_a_topic_that_was_deleted_are_not_lost(desk) -> None:
     desk.delete("again")
     desk.create("again")
     after = gone_back(desk, len(desk.records))
-    known = Numbers("gone", gone, P, Sequence(2)), Numbers("again", again, P, Sequence(2))
+    known = KnownNumbers("gone", gone, P, Sequence(2)), KnownNumbers("again", again, P, Sequence(2))
     assert after.ask(Compare(BILLING, Generation(1), numbers=known)).numbers == ()  # type: ignore[union-attr]
 
 
@@ -252,11 +252,11 @@ def test_who_was_let_in_before_must_say_hello_and_compare(desk) -> None:
     after = gone_back(desk, len(desk.records))
     after.epochs["billing"] = 1
     refused = after.get("orders")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert refused.code == "unknown_client"
     after.hello("billing", last=1)
     assert after.epochs["billing"] == 2
-    assert not isinstance(after.get("orders"), Refused)
+    assert not isinstance(after.get("orders"), RefusedReply)
 
 
 def test_that_a_client_must_say_hello_outlives_a_checkpoint(desk) -> None:
@@ -301,7 +301,7 @@ def test_who_knows_another_log_or_a_later_generation_is_refused(log_id, generati
     desk.shard.log_id = b"mine"
     answer = desk.ask(Hello(BILLING, Epoch(0), 5, log_id, Generation(generation)))
     if words:
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RefusedReply)
         assert answer.code == "history_lost"
         assert words in answer.detail
         assert desk.records == []
@@ -317,9 +317,9 @@ def test_a_watch_says_how_far_the_readers_generation_agrees(desk) -> None:
     after.epochs["publisher"] = after.hello("publisher", last=1).client_epoch  # type: ignore[union-attr]
     after.put("orders", b"2")
     after.sync()
-    ends = after.ask(Watch((("orders", Offset(0)),), generation=Generation(1)))
+    ends = after.ask(WatchEnds((("orders", Offset(0)),), generation=Generation(1)))
     assert (ends.topics[0].agreed, ends.topics[0].end, ends.generation) == (2, 3, 2)  # type: ignore[union-attr]
-    assert after.ask(Watch((("orders", Offset(0)),))).topics[0].agreed == -1  # type: ignore[union-attr]
+    assert after.ask(WatchEnds((("orders", Offset(0)),))).topics[0].agreed == -1  # type: ignore[union-attr]
 
 
 def test_an_id_that_nobody_uses_is_forgotten(desk) -> None:
@@ -386,7 +386,7 @@ def test_of_another_branch_nothing_is_believed_and_the_servers_cursor_stands_in(
         assert (answer.cursors, answer.parted) == ((), False)
     answer = lost(after, ("orders", subscription, 2), generation=OTHER)
     assert (answer.cursors, answer.parted) == ((), True)  # it stands where the server has it
-    ends = after.ask(Watch((("orders", Offset(0)),), generation=OTHER))
+    ends = after.ask(WatchEnds((("orders", Offset(0)),), generation=OTHER))
     assert ends.topics[0].agreed == 2  # type: ignore[union-attr]  # all that is held
 
 
@@ -414,7 +414,7 @@ def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
     topic = desk.shard.by_name["orders"]
     recent = recent_puts(desk, topic.id)
     for acknowledged, generation, is_lost in ((3, 1, False), (3, OTHER, True), (5, OTHER, False)):
-        known = Numbers("orders", topic.id, P, Sequence(acknowledged))
+        known = KnownNumbers("orders", topic.id, P, Sequence(acknowledged))
         answer = desk.ask(Compare(BILLING, Generation(generation), numbers=(known,)))
         assert isinstance(answer, Compared)
         told = LostNumbers("orders", P, Sequence(acknowledged), Sequence(5), recent)
@@ -442,7 +442,7 @@ def test_numbers_on_a_topic_that_was_deleted_after_it_lost_some_are_lost(desk, a
         (0, 8, 1, ()),  # on which topic is not known
         (topic_id - 1, 8, 1, ()),  # an earlier one, of which nothing is kept
     ):
-        known = Numbers("orders", TopicId(topic), P, Sequence(acknowledged))
+        known = KnownNumbers("orders", TopicId(topic), P, Sequence(acknowledged))
         answer = after.ask(Compare(BILLING, Generation(generation), numbers=(known,)))
         assert isinstance(answer, Compared)
         assert answer.numbers == expected
@@ -512,7 +512,7 @@ def test_a_client_that_cannot_compare_is_refused_until_it_is_upgraded(desk) -> N
     assert isinstance(desk.ask(Hello(BILLING, Epoch(1), 5)), Welcome)
     after = gone_back(desk, len(desk.records), generation=ONE)
     answer = after.ask(Hello(BILLING, Epoch(2), 6))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedReply)
     assert (answer.code, "upgrade the client" in answer.detail) == ("history_lost", True)
     welcome = after.hello("billing", last=2)
     assert isinstance(welcome, Welcome)

@@ -3,8 +3,8 @@
 import heapq
 from random import Random
 
-from oncemq.core.deadlines import SPARE, Deadlines
-from oncemq.core.names import Micros
+from oncemq.broker.deadlines import SPARE, Deadlines
+from oncemq.protocol.names import Micros
 
 
 def taken(deadlines: Deadlines[str], now: int) -> list[str]:

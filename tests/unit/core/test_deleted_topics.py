@@ -2,12 +2,12 @@
 
 import pytest
 
-from oncemq.core import deleted_topics, snapshot
-from oncemq.core.deleted_topics import DeletedTopics
-from oncemq.core.names import ClientId, ProducerId, Sequence, Serial, TopicId
-from oncemq.core.replies import Resumed
-from oncemq.core.requests import Resume
-from oncemq.core.shard import Shard
+from oncemq.broker.state import deleted_topics, snapshot
+from oncemq.broker.state.deleted_topics import DeletedTopics
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import ClientId, ProducerId, Sequence, Serial, TopicId
+from oncemq.protocol.replies import Resumed
+from oncemq.protocol.requests import Resume
 
 MINE = ProducerId(b"p".ljust(16, b"."))
 OTHERS = ProducerId(b"o" * 16)

@@ -3,21 +3,21 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
-from oncemq.core.exchanges import FIRST_WAIT, LONGEST_WAIT, Exchanges
-from oncemq.core.names import Micros
-from oncemq.core.requests import Status
+from oncemq.protocol.names import Micros
+from oncemq.protocol.requests import StatusRequest
+from oncemq.session.inflight import FIRST_WAIT, LONGEST_WAIT, InFlight
 
 
-def make() -> tuple[Status, None]:
-    return Status(), None
+def make() -> tuple[StatusRequest, None]:
+    return StatusRequest(), None
 
 
-def exchanges(chance: float = 0.5) -> Exchanges:
+def exchanges(chance: float = 0.5) -> InFlight:
     """With chance 0.5 the waits are as long as they say."""
-    return Exchanges(lambda: chance)
+    return InFlight(lambda: chance)
 
 
-def send_due(open_: Exchanges, now: int) -> list[int]:
+def send_due(open_: InFlight, now: int) -> list[int]:
     due = open_.due(Micros(now))
     for each in due:
         open_.sent(each, Micros(now))

@@ -3,13 +3,13 @@
 import pytest
 from msgspec import structs
 
-from oncemq.core.delivery import NOTHING_NEW
-from oncemq.core.names import ClientId, Offset, SubscriptionId, TopicId
-from oncemq.core.records import CursorMoved, Retention
-from oncemq.core.replies import Done, Refused
-from oncemq.core.requests import Get, Read, Settle, Start, Subscribe
-from oncemq.core.rules import Rules
-from oncemq.core.step import Deliver, Span, Write
+from oncemq.broker.gets import NOTHING_NEW
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Offset, SubscriptionId, TopicId
+from oncemq.protocol.records import CursorMoved, Retention
+from oncemq.protocol.replies import Done, RefusedReply
+from oncemq.protocol.requests import Get, Read, Settle, Start, Subscribe
+from oncemq.protocol.step import Deliver, Span, Write
 
 ID = TopicId((7 << 32) | 1)
 
@@ -58,7 +58,7 @@ def test_a_get_without_a_subscription_is_refused(desk) -> None:
     desk.create("orders")
     for topic in ("orders", "unknown", ""):
         answer = desk.get(topic)
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RefusedReply)
         assert answer.code == "not_subscribed"
 
 
@@ -103,7 +103,7 @@ def test_a_get_asks_for_one_message_at_least(orders, limit) -> None:
 def test_a_get_brings_at_least_something_and_no_more_than_a_batch_may_have(
     make_desk, asked, given
 ) -> None:
-    desk = make_desk(Rules(batch_bytes_max=1000))
+    desk = make_desk(ServerLimits(batch_bytes_max=1000))
     desk.subscription("orders")
     desk.create("orders", Retention(forever=True))
     desk.put("orders", b"a")
@@ -258,7 +258,9 @@ def test_a_read_outside_what_is_kept_is_refused(orders, offset) -> None:
 
 def test_a_read_of_an_unknown_topic_says_what_there_is(orders) -> None:
     answer = orders.ask(Read("ordres", Offset(0)))
-    assert answer == Refused("no_such_topic", "unknown topic 'ordres'; this server has: orders")
+    assert answer == RefusedReply(
+        "no_such_topic", "unknown topic 'ordres'; this server has: orders"
+    )
 
 
 def test_messages_wait_until_the_subscription_that_gets_them_is_durable(desk) -> None:

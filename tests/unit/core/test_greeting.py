@@ -3,22 +3,22 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
-from oncemq.core.clients import Clients
-from oncemq.core.greeting import Greeting
-from oncemq.core.names import ClientId, Epoch
-from oncemq.core.records import ClientOpened
-from oncemq.core.replies import Limits, Refused, Taken, Welcome
-from oncemq.core.requests import Hello
+from oncemq.broker.state.clients import Clients
+from oncemq.protocol.names import ClientId, Epoch
+from oncemq.protocol.records import ClientOpened
+from oncemq.protocol.replies import RefusedReply, TakenReply, Welcome, WelcomeLimits
+from oncemq.protocol.requests import Hello
+from oncemq.session.handshake import Handshake
 
 ME = ClientId("me")
-LIMITS = Limits(1, 1, 1)
-STALE = Refused("stale_state", "")
+LIMITS = WelcomeLimits(1, 1, 1)
+STALE = RefusedReply("stale_state", "")
 
 
 def greeting(
     last: int = 0, earlier: tuple[int, ...] = (), claim: int = 100, over: int = 0
-) -> Greeting:
-    return Greeting(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim, over=Epoch(over))
+) -> Handshake:
+    return Handshake(ME, last_epoch=Epoch(last), earlier=earlier, claim=claim, over=Epoch(over))
 
 
 def said(last: int, nonce: int, last_nonce: int = 0) -> Hello:
@@ -31,14 +31,14 @@ class Server:
     def __init__(self) -> None:
         self.clients = Clients()
 
-    def hear(self, hello: Hello) -> Welcome | Taken | Refused:
+    def hear(self, hello: Hello) -> Welcome | TakenReply | RefusedReply:
         verdict = self.clients.judge(hello)
         if isinstance(verdict, ClientOpened):
             self.clients.apply(verdict)
             return Welcome(verdict.client_epoch, LIMITS)
         return verdict
 
-    def greet(self, start: Greeting) -> Epoch | None:
+    def greet(self, start: Handshake) -> Epoch | None:
         """The whole conversation; None when the start is refused."""
         while True:
             answer = self.hear(start.hello())
@@ -86,7 +86,7 @@ def test_an_old_copy_of_the_state_is_refused_for_good() -> None:
 
 
 def test_any_other_refusal_is_final() -> None:
-    assert greeting(earlier=(5,)).refused(Refused("name_invalid", "")) is False
+    assert greeting(earlier=(5,)).refused(RefusedReply("name_invalid", "")) is False
 
 
 def test_a_grant_whose_answer_was_lost_is_found_again() -> None:
@@ -126,7 +126,7 @@ def test_a_late_copy_of_a_first_hello_fences_nobody_and_locks_nobody_out() -> No
     first = greeting(claim=1).hello()
     server.hear(first)
     assert server.greet(greeting(last=1, claim=2)) == 2
-    assert server.hear(first) == Taken(Epoch(2))
+    assert server.hear(first) == TakenReply(Epoch(2))
     assert server.greet(greeting(last=2, claim=3)) == 3
 
 
@@ -142,6 +142,6 @@ def test_a_state_that_was_never_let_in_takes_over_from_the_epoch_it_is_told() ->
     for last in (0, 1):
         server.greet(greeting(last=last, claim=last + 1))
     fresh = greeting(claim=9)
-    assert server.hear(fresh.hello()) == Taken(Epoch(2))
+    assert server.hear(fresh.hello()) == TakenReply(Epoch(2))
     assert server.greet(greeting(claim=10, earlier=(9,), over=2)) == 4
     assert server.greet(greeting(last=2, claim=3)) is None  # the other one is out of date now

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core.holes import Hole, Holes
-from oncemq.core.names import Offset
+from oncemq.protocol.lost_ranges import Holes, LostRange
+from oncemq.protocol.names import Offset
 
 spans = st.tuples(st.integers(0, 30), st.integers(1, 10)).map(lambda each: (each[0], sum(each)))
 
@@ -33,8 +33,8 @@ def test_holes_are_the_offsets_that_were_added(added: list[tuple[int, int]], at:
 
 def test_what_is_below_the_lowest_offset_does_not_matter() -> None:
     holes = Holes([(Offset(1), Offset(3)), (Offset(5), Offset(8))])
-    assert holes.above(3) == (Hole(Offset(5), Offset(8)),)
-    assert holes.above(6) == (Hole(Offset(5), Offset(8)),)
+    assert holes.above(3) == (LostRange(Offset(5), Offset(8)),)
+    assert holes.above(6) == (LostRange(Offset(5), Offset(8)),)
     assert holes.above(8) == ()
 
 

@@ -1,13 +1,15 @@
 """The rule of the inbox: what may be handed out, and what a commit must change."""
 
-from oncemq.core.inbox import NO_SUBSCRIPTION, Inbox, Mark, Move, Span
-from oncemq.core.names import Micros, Offset, SubscriptionId
+from oncemq.protocol.names import Micros, Offset, SubscriptionId
+from oncemq.session.inbox_rule import NO_SUBSCRIPTION, ConsumedSpan, Inbox, Mark, Move
 
 SUBSCRIPTION = SubscriptionId(7)
 
 
-def span(first: int, end: int, topic: str = "orders", subscription: int = SUBSCRIPTION) -> Span:
-    return Span(topic, SubscriptionId(subscription), Offset(first), Offset(end))
+def span(
+    first: int, end: int, topic: str = "orders", subscription: int = SUBSCRIPTION
+) -> ConsumedSpan:
+    return ConsumedSpan(topic, SubscriptionId(subscription), Offset(first), Offset(end))
 
 
 def standing(cursor: int, reached: int | None = None, fence: int = 3) -> Inbox:

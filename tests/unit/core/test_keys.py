@@ -3,12 +3,12 @@
 # pyright: reportArgumentType=false
 # Names and numbers are written plainly here.
 
-from oncemq.core.names import Micros, key_producer
-from oncemq.core.records import KeyedDiscarded, KeysForgotten, MessagesKeyed
-from oncemq.core.replies import PutAccepted, TopicShown
-from oncemq.core.requests import ShowTopic, Status
-from oncemq.core.rules import Rules
-from oncemq.core.upkeep import BATCH
+from oncemq.broker.expiry import BATCH
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import Micros, key_producer
+from oncemq.protocol.records import KeyedDiscarded, KeysForgotten, MessagesKeyed
+from oncemq.protocol.replies import PutAccepted, TopicShown
+from oncemq.protocol.requests import ShowTopic, StatusRequest
 
 WEEK = 7 * 86_400_000_000
 
@@ -95,7 +95,7 @@ def test_keys_are_forgotten_a_batch_at_a_time(desk) -> None:
 
 
 def test_a_full_topic_refuses_a_new_key_and_still_knows_the_old_ones(make_desk) -> None:
-    desk = make_desk(Rules(idempotency_keys_max=2))
+    desk = make_desk(ServerLimits(idempotency_keys_max=2))
     desk.subscribe("orders")
     desk.put_keyed("orders", "k-1", b"a")
     desk.put_keyed("orders", "k-2", b"b")
@@ -128,7 +128,7 @@ def test_keys_are_reported(desk) -> None:
     shown = desk.ask(ShowTopic("orders"))
     assert isinstance(shown, TopicShown)
     assert shown.topic.idempotency_keys == 1
-    assert desk.ask(Status()).facts["idempotency_keys"] == 1
+    assert desk.ask(StatusRequest()).facts["idempotency_keys"] == 1
 
 
 def test_a_keyed_put_leaves_the_numbers_of_producers_alone(desk) -> None:

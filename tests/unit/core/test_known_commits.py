@@ -6,10 +6,10 @@
 import msgspec
 import pytest
 
-from oncemq.core.owners import RECENT_MAX
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Refused
-from oncemq.core.shard import Shard
+from oncemq.broker.state.owners import RECENT_MAX
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, RefusedReply
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def publish(desk, number: int, *, after: int = 0, moment: int = 0, **how: object
 
 
 def lost(answer) -> str:
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, RefusedReply), answer
     assert answer.code == "history_lost"
     assert "nothing was committed" in answer.detail
     return answer.detail

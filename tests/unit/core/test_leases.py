@@ -5,14 +5,14 @@
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.client_requests import ForgetClient
-from oncemq.core.leases import ABOUT_BYTES_MAX
-from oncemq.core.names import Micros
-from oncemq.core.records import ClientLeased, PatternUnsubscribed, SubscriptionEnded
-from oncemq.core.replies import Done, Refused
-from oncemq.core.requests import Lease, ListSubscriptions, Subscribe
-from oncemq.core.shard import Shard
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.leases import ABOUT_BYTES_MAX
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.client_requests import ForgetClient
+from oncemq.protocol.names import Micros
+from oncemq.protocol.records import ClientLeased, PatternUnsubscribed, SubscriptionEnded
+from oncemq.protocol.replies import Done, RefusedReply
+from oncemq.protocol.requests import Lease, ListSubscriptions, Subscribe
 
 HOUR = 3_600
 DAY_MS = 86_400_000
@@ -41,7 +41,7 @@ def held(desk):
 def test_a_lease_is_described_up_to_a_length(held) -> None:
     assert lease(held, about="é" * (ABOUT_BYTES_MAX // 2)) == Done(changed=True)
     refused = lease(held, about="é" * (ABOUT_BYTES_MAX // 2) + "a")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
 
 
 def test_a_lease_goes_with_its_client_and_with_no_other(held) -> None:
@@ -133,7 +133,7 @@ def test_leases_that_cannot_be_are_refused(desk) -> None:
         lease(desk, 1 << 62),
         lease(desk, about="x" * 201),
     ):
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, RefusedReply)
         assert answer.code == "malformed"
     desk.epoch("query")
     desk.hello("query", last=desk.epochs["query"])

@@ -2,11 +2,19 @@
 
 import pytest
 
-from oncemq.core.names import ClientId, Epoch
-from oncemq.core.replies import Done, Heard, Listening, Refused, Reply
-from oncemq.core.requests import DeleteTopic, Hello, Leave, Listen, Settled, Subscribe, Unsubscribe
-from oncemq.core.rules import Rules
-from oncemq.core.step import Deliver, Owed
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Offset
+from oncemq.protocol.replies import Done, ListenedAnswer, ListeningAnswer, RefusedReply, Reply
+from oncemq.protocol.requests import (
+    DeleteTopic,
+    Hello,
+    Leave,
+    Listen,
+    Settled,
+    Subscribe,
+    Unsubscribe,
+)
+from oncemq.protocol.step import Deliver, Owed
 
 
 class Room:
@@ -29,7 +37,7 @@ class Room:
 
     def heard(self, replies: list[Owed]) -> None:
         for owed in replies:
-            if isinstance(owed.answer, Listening):
+            if isinstance(owed.answer, ListeningAnswer):
                 self.known = owed.answer.known
 
     def leave(self, number: int = 0) -> Reply | Deliver:
@@ -43,7 +51,7 @@ def room(desk) -> Room:
 
 def ends(replies: list[Owed]) -> dict[str, tuple[int, int]]:
     (owed,) = replies
-    assert isinstance(owed.answer, Listening), owed.answer
+    assert isinstance(owed.answer, ListeningAnswer), owed.answer
     return {heard.topic: (heard.cursor, heard.end) for heard in owed.answer.topics}
 
 
@@ -56,14 +64,16 @@ def test_joining_is_answered_with_the_subscriptions_and_where_they_stand(room: R
     (owed,) = room.listen("orders")
     topic = desk.shard.by_name["orders"]
     known = desk.shard.change_of(ClientId("billing"))
-    assert owed.answer == Listening("", (Heard("orders", topic.id, identity, 0, 1),), known)  # type: ignore[arg-type]
+    assert owed.answer == ListeningAnswer(
+        "", (ListenedAnswer("orders", topic.id, identity, Offset(0), Offset(1)),), known
+    )
 
 
 def test_it_is_told_where_the_feed_is(room: Room) -> None:
     room.desk.broker.listeners.feed = "tcp://127.0.0.1:5557"
     room.desk.subscribe("orders")
     (owed,) = room.listen("orders")
-    assert isinstance(owed.answer, Listening)
+    assert isinstance(owed.answer, ListeningAnswer)
     assert owed.answer.feed == "tcp://127.0.0.1:5557"
 
 
@@ -72,7 +82,7 @@ def test_without_a_subscription_it_is_refused(room: Room, topics: tuple[str, ...
     if len(topics) > 1:
         room.desk.subscribe("orders")
     (owed,) = room.listen(*topics)
-    assert isinstance(owed.answer, Refused)
+    assert isinstance(owed.answer, RefusedReply)
     assert owed.answer.code == "not_subscribed"
 
 
@@ -131,7 +141,7 @@ def test_one_that_settles_is_not_nudged(room: Room) -> None:
 
 
 def test_the_retry_time_is_a_rule(make_desk) -> None:
-    room = Room(make_desk(Rules(retry_ms=100)))
+    room = Room(make_desk(ServerLimits(retry_ms=100)))
     room.desk.subscribe("orders")
     room.listen("orders")
     room.listen("orders", wait=60)
@@ -174,7 +184,7 @@ def test_a_topic_that_is_left_or_deleted_refuses_its_listener(room: Room) -> Non
     room.listen("orders", wait=60)
     refused = [owed.answer for owed in desk.step(DeleteTopic("orders")).replies]
     assert Done(changed=True) in refused
-    assert [each.code for each in refused if isinstance(each, Refused)] == ["not_subscribed"]
+    assert [each.code for each in refused if isinstance(each, RefusedReply)] == ["not_subscribed"]
 
 
 def test_a_pattern_that_ended_before_it_made_anything_refuses_its_listener(room: Room) -> None:
@@ -184,7 +194,7 @@ def test_a_pattern_that_ended_before_it_made_anything_refuses_its_listener(room:
     assert room.listen("orders.*", wait=60) == []
     unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "orders.*")
     refused = [owed.answer for owed in desk.step(unsubscribe).replies]
-    assert [each.code for each in refused if isinstance(each, Refused)] == ["not_subscribed"]
+    assert [each.code for each in refused if isinstance(each, RefusedReply)] == ["not_subscribed"]
     assert len(desk.broker.listeners) == 0
 
 
@@ -211,9 +221,9 @@ def test_a_newer_client_fences_the_listener(room: Room) -> None:
     room.listen("orders", wait=60)
     hello = Hello(ClientId("billing"), old, 77)
     fenced = [owed.answer for owed in desk.step(hello).replies]
-    assert [each.code for each in fenced if isinstance(each, Refused)] == ["fenced"]
+    assert [each.code for each in fenced if isinstance(each, RefusedReply)] == ["fenced"]
     late = desk.ask(Listen(ClientId("billing"), old, ("orders",)))
-    assert isinstance(late, Refused)
+    assert isinstance(late, RefusedReply)
     assert late.code == "fenced"
 
 

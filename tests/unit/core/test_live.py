@@ -1,13 +1,13 @@
 """A listener's rules: in order, no gap, once, bounded; whatever the feed does."""
 
 import pytest
-from tests.unit.core.batches import ID, Batch, Note
 
-from oncemq.core import live as module
-from oncemq.core.live import Live
-from oncemq.core.names import Offset, SubscriptionId, TopicId
-from oncemq.core.replies import Heard
-from oncemq.core.subscriber import Subscriber
+from oncemq.protocol.names import Offset, SubscriptionId, TopicId
+from oncemq.protocol.replies import ListenedAnswer
+from oncemq.session import listener_order as module
+from oncemq.session.listener_order import ListenerOrder
+from oncemq.session.subscriber import Subscriber
+from tests.unit.core.batches import ID, Batch, Note
 
 LATER = SubscriptionId(2)
 A, B = TopicId(10), TopicId(11)
@@ -17,16 +17,16 @@ NAMES = {A: "a", B: "b"}
 class Ear:
     """A listener and the topics it has joined."""
 
-    def __init__(self, *heard: Heard) -> None:
+    def __init__(self, *heard: ListenedAnswer) -> None:
         self.subscriber: Subscriber[Note] = Subscriber()
-        self.live: Live[Note] = Live(self.subscriber)
+        self.live: ListenerOrder[Note] = ListenerOrder(self.subscriber)
         self.live.joined(heard or (self.heard(),))
 
     @staticmethod
     def heard(
         topic: TopicId = A, *, id: SubscriptionId = ID, cursor: int = 0, end: int = 0
-    ) -> Heard:
-        return Heard(NAMES[topic], topic, id, Offset(cursor), Offset(end))
+    ) -> ListenedAnswer:
+        return ListenedAnswer(NAMES[topic], topic, id, Offset(cursor), Offset(end))
 
     def push(self, start: int, end: int, topic: TopicId = A) -> None:
         self.live.pushed(topic, Offset(end), [Batch(NAMES[topic], range(start, end))])

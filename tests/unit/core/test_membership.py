@@ -3,19 +3,20 @@
 import msgspec
 import pytest
 
-from oncemq.core import membership
-from oncemq.core.delivery import NOTHING_NEW
-from oncemq.core.membership import LATE_MICROS
-from oncemq.core.names import EPOCH_MAX, ClientId, Epoch, Offset, SubscriptionId, TopicId
-from oncemq.core.records import (
+from oncemq.broker import subscriptions
+from oncemq.broker.gets import NOTHING_NEW
+from oncemq.broker.subscriptions import LATE_MICROS
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import EPOCH_MAX, ClientId, Epoch, Offset, SubscriptionId, TopicId
+from oncemq.protocol.records import (
     ClientOpened,
     Retention,
     SubscriptionEnded,
     SubscriptionMade,
     TopicCreated,
 )
-from oncemq.core.replies import Limits, Refused, Subscribed, Unsubscribed, Welcome
-from oncemq.core.requests import (
+from oncemq.protocol.replies import RefusedReply, Subscribed, Unsubscribed, Welcome, WelcomeLimits
+from oncemq.protocol.requests import (
     DeleteTopic,
     Get,
     Hello,
@@ -25,8 +26,7 @@ from oncemq.core.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.core.rules import Rules
-from oncemq.core.step import Write
+from oncemq.protocol.step import Write
 
 TAG = 7 << 32
 BILLING = ClientId("billing")
@@ -102,7 +102,7 @@ def test_a_late_copy_of_an_earlier_change_undoes_nothing(desk) -> None:
 def test_a_late_unsubscribe_spares_a_newer_subscription_whatever_others_did_since(
     desk, monkeypatch
 ) -> None:
-    monkeypatch.setattr(membership, "CHANGES_MAX", 60)
+    monkeypatch.setattr(subscriptions, "CHANGES_MAX", 60)
     desk.hello("billing")
     desk.ask(Subscribe(BILLING, Epoch(1), "orders", number=1))
     late = Unsubscribe(BILLING, Epoch(1), "orders", number=2)
@@ -112,14 +112,14 @@ def test_a_late_unsubscribe_spares_a_newer_subscription_whatever_others_did_sinc
         guest = ClientId(f"_anonymous-{number}")
         for change in (Subscribe, Unsubscribe):
             changed = desk.ask(change(guest, Epoch(0), "news", number=1 + (change is Unsubscribe)))
-            assert not isinstance(changed, Refused), changed
+            assert not isinstance(changed, RefusedReply), changed
         desk.now += 20_000_000  # copies of all of them come no more after ten minutes
     assert desk.ask(late).code == "outdated"
     assert [topic.name for topic in desk.shard.subscribed(BILLING)] == ["orders"]
 
 
 def test_changes_are_remembered_up_to_a_limit_and_refused_beyond_it(desk, monkeypatch) -> None:
-    monkeypatch.setattr(membership, "CHANGES_MAX", 3)
+    monkeypatch.setattr(subscriptions, "CHANGES_MAX", 3)
     guests = [ClientId(f"_anonymous-{number}") for number in range(5)]
     for guest in guests[:3]:
         desk.ask(Subscribe(guest, Epoch(0), "news", number=1))
@@ -231,7 +231,7 @@ def test_nothing_is_kept_for_a_subscription_that_ended(desk) -> None:
 
 
 def test_a_topic_has_no_more_subscriptions_than_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(subscriptions_max=1))
+    desk = make_desk(ServerLimits(subscriptions_max=1))
     desk.subscribe("orders")
     assert desk.subscribe("orders", "other").code == "limit"
     assert desk.subscribe("orders").made is False
@@ -256,11 +256,11 @@ def test_an_anonymous_client_needs_no_hello(desk) -> None:
 
 
 def test_hello_grants_an_epoch_and_tells_the_limits(make_desk) -> None:
-    desk = make_desk(Rules(message_bytes_max=10, batch_bytes_max=20, batch_messages_max=30))
+    desk = make_desk(ServerLimits(message_bytes_max=10, batch_bytes_max=20, batch_messages_max=30))
     step = desk.step(Hello(BILLING, Epoch(0), 77))
     assert step.writes == [Write(ClientOpened(BILLING, Epoch(1), 77))]
     (owed,) = step.replies
-    assert (owed.answer, owed.after) == (Welcome(Epoch(1), Limits(10, 20, 30)), 1)
+    assert (owed.answer, owed.after) == (Welcome(Epoch(1), WelcomeLimits(10, 20, 30)), 1)
 
 
 def test_a_hello_repeated_with_its_nonce_is_the_same_start(desk) -> None:
@@ -311,7 +311,7 @@ def test_a_client_id_keeps_the_rules_of_names(desk, client) -> None:
 def test_an_epoch_that_cannot_be_is_refused_not_stored(desk, last) -> None:
     step = desk.step(Hello(BILLING, Epoch(last), 1))
     assert step.writes == []
-    assert isinstance(step.replies[0].answer, Refused)
+    assert isinstance(step.replies[0].answer, RefusedReply)
 
 
 @pytest.mark.parametrize("nonce", [0, 2**63, 2**64 - 1])
@@ -406,7 +406,7 @@ def test_a_newer_client_takes_over_the_subscriptions_and_cursors(desk) -> None:
 
 
 def test_client_ids_have_a_limit_and_the_known_ones_go_on(make_desk) -> None:
-    desk = make_desk(Rules(clients_max=2))
+    desk = make_desk(ServerLimits(clients_max=2))
     for client in ("one", "two"):
         assert isinstance(desk.hello(client), Welcome)
     refused = desk.hello("three")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncemq.core.names import is_anonymous, is_system, name_fault
+from oncemq.protocol.names import is_anonymous, is_system, name_fault
 
 GOOD = [
     "orders",

@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.core import snapshot
-from oncemq.core.names import NO_SUBSCRIPTION, ClientId, Micros, Serial, SubscriptionId
-from oncemq.core.patterns import Patterns, among, is_pattern, matches, pattern_fault
-from oncemq.core.records import (
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import NO_SUBSCRIPTION, ClientId, Micros, Serial, SubscriptionId
+from oncemq.protocol.patterns import Patterns, among, is_pattern, matches, pattern_fault
+from oncemq.protocol.records import (
     PatternSubscribed,
     PatternUnsubscribed,
     Retention,
@@ -15,10 +17,8 @@ from oncemq.core.records import (
     SubscriptionEnded,
     TopicAwaited,
 )
-from oncemq.core.replies import Refused, Subscribed, SubscriptionList, Unsubscribed
-from oncemq.core.requests import ListSubscriptions, Start, Unsubscribe
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
+from oncemq.protocol.replies import RefusedReply, Subscribed, SubscriptionList, Unsubscribed
+from oncemq.protocol.requests import ListSubscriptions, Start, Unsubscribe
 
 BILLING = ClientId("billing")
 
@@ -117,7 +117,7 @@ def test_from_the_earliest_it_begins_with_what_is_kept(desk) -> None:
 @pytest.mark.parametrize("start", [Start("offset", 3), Start("time", 3)])
 def test_many_topics_have_no_offset_in_common(desk, start: Start) -> None:
     refused = desk.subscribe("orders.*", start=start)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert desk.records[1:] == []  # the hello
 
 
@@ -130,9 +130,9 @@ def test_subscribed_again_it_is_there_already(desk) -> None:
 def test_a_topic_cannot_have_the_name_of_a_pattern(desk) -> None:
     for name in ("orders.*", ">", "a*b", "a>b"):
         for answer in (desk.put(name, b"x"), desk.create(name)):
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, RefusedReply)
             assert answer.code == "name_invalid"
-    assert isinstance(desk.subscribe("order*"), Refused)
+    assert isinstance(desk.subscribe("order*"), RefusedReply)
 
 
 def test_get_takes_a_pattern_as_some_of_the_subscribed_topics(desk) -> None:
@@ -144,7 +144,7 @@ def test_get_takes_a_pattern_as_some_of_the_subscribed_topics(desk) -> None:
     assert desk.spans("orders.*") == {"orders.a": range(1), "orders.b": range(1)}
     assert desk.spans("*.a") == {"orders.a": range(1)}
     assert set(desk.spans()) == {"orders.a", "orders.b", "refunds"}
-    assert isinstance(desk.get("other.*"), Refused)
+    assert isinstance(desk.get("other.*"), RefusedReply)
 
 
 def test_a_get_waits_for_a_topic_that_is_not_made_yet(desk) -> None:
@@ -215,7 +215,7 @@ def test_a_waiting_get_hears_that_its_pattern_ended(desk) -> None:
     desk.step(desk.getting("orders.*", wait=9))
     unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "orders.*")
     told = [owed.answer for owed in desk.step(unsubscribe).replies]
-    assert [each.code for each in told if isinstance(each, Refused)] == ["not_subscribed"]
+    assert [each.code for each in told if isinstance(each, RefusedReply)] == ["not_subscribed"]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_get_that_waits_for_more_than_the_pattern_that_ended_waits_on(
     assert desk.step(desk.getting(topic, only=only, wait=9)).replies == []
     unsubscribe = Unsubscribe(BILLING, desk.epoch("billing"), "orders.*")
     answers = [owed.answer for owed in desk.step(unsubscribe).replies]
-    assert any(isinstance(each, Refused) for each in answers) is told
+    assert any(isinstance(each, RefusedReply) for each in answers) is told
     assert len(desk.broker.waiting) == (not told)
 
 
@@ -328,11 +328,11 @@ def test_replaying_over_a_checkpoint_changes_nothing(desk) -> None:
 
 
 def test_there_is_a_limit(make_desk) -> None:
-    desk = make_desk(Rules(subscriptions_max=2))
+    desk = make_desk(ServerLimits(subscriptions_max=2))
     desk.subscribe("a.*")
     desk.subscribe("b.*")
     refused = desk.subscribe("c.*")
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert refused.code == "limit"
 
 
@@ -417,18 +417,18 @@ def test_what_a_pattern_left_behind_is_made_anew_with_it(desk) -> None:
 
 
 def test_as_many_patterns_as_one_fact_about_a_new_topic_can_name(desk, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.core.wildcards.AWAITING_BYTES_MAX", 50)
+    monkeypatch.setattr("oncemq.broker.pattern_subscriptions.AWAITING_BYTES_MAX", 50)
     desk.subscribe(">", "a" * 20)
     desk.subscribe("orders.*", "a" * 20)
     refused = desk.subscribe(">", "b" * 20)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedReply)
     assert refused.code == "limit"
     desk.unsubscribe(">", "a" * 20)
     assert isinstance(desk.subscribe(">", "b" * 20), Subscribed)
 
 
 def test_a_pattern_over_too_many_topics_is_refused(make_desk) -> None:
-    desk = make_desk(Rules(pattern_topics_max=2))
+    desk = make_desk(ServerLimits(pattern_topics_max=2))
     for name in ("a.x", "a.y", "b.x"):
         desk.create(name)
     before = len(desk.records)

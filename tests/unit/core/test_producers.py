@@ -2,8 +2,7 @@
 
 import pytest
 
-from oncemq.core.names import Micros, Offset, Sequence
-from oncemq.core.producers import (
+from oncemq.broker.state.producers import (
     Conflict,
     Duplicate,
     Gap,
@@ -12,7 +11,8 @@ from oncemq.core.producers import (
     Recent,
     judge,
 )
-from oncemq.core.rules import PUTS_UNDER_WAY_MAX
+from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
+from oncemq.protocol.names import Micros, Offset, Sequence
 
 
 def recent(first: int, count: int, checksum: int = 1) -> Recent:

@@ -1,29 +1,29 @@
 """The publisher's side: numbers kept through retries, order, and renumbering when told to."""
 
-from oncemq.core.names import Offset, ProducerId, Sequence, TopicId
-from oncemq.core.publisher import Numbers, Parcel, Publisher
-from oncemq.core.replies import PutAccepted, Refused, Resumed
-from oncemq.core.rules import PUTS_UNDER_WAY_MAX
+from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
+from oncemq.protocol.names import Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.replies import PutAccepted, RefusedReply, Resumed
+from oncemq.session.publisher import ProducerNumbers, Publisher, PutBatch
 
 MINE, GUEST = ProducerId(b"m" * 16), ProducerId(b"g" * 16)
 ID, OTHER = TopicId(1), TopicId(2)
 
 
-def parcel(count: int = 1, *, producer: ProducerId = MINE, ticket: object = "ticket") -> Parcel:
-    return Parcel("orders", producer, producer == MINE, count, 0, b"", ticket=ticket)
+def parcel(count: int = 1, *, producer: ProducerId = MINE, ticket: object = "ticket") -> PutBatch:
+    return PutBatch("orders", producer, producer == MINE, count, 0, b"", ticket=ticket)
 
 
 class Office:
     """A publisher whose parcels are sent when they are ready."""
 
-    def __init__(self, *parcels: Parcel) -> None:
+    def __init__(self, *parcels: PutBatch) -> None:
         self.publisher = Publisher()
         self.lane = self.publisher.lane("orders")
         self.tokens = 0
         for each in parcels:
             self.add(each)
 
-    def add(self, each: Parcel) -> Parcel:
+    def add(self, each: PutBatch) -> PutBatch:
         self.publisher.number(each)
         self.publisher.add(each)
         return each
@@ -36,19 +36,19 @@ class Office:
             each.token = self.tokens
         return [each.first_sequence for each in sent]
 
-    def accept(self, each: Parcel) -> None:
+    def accept(self, each: PutBatch) -> None:
         self.publisher.accepted(each, PutAccepted(ID, Offset(0), each.count, True, False, 0))
 
-    def refuse(self, each: Parcel, code: str) -> bool:
-        return self.publisher.refused(each, Refused(code, ""))
+    def refuse(self, each: PutBatch, code: str) -> bool:
+        return self.publisher.refused(each, RefusedReply(code, ""))
 
-    def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> list[Parcel]:
+    def resume(self, last: int, topic: TopicId = ID, producer: ProducerId = MINE) -> list[PutBatch]:
         plan = self.publisher.plan(self.lane, producer, Resumed(topic, Sequence(last)))
         self.publisher.carry_out(self.lane, producer, plan)
         return plan.gone
 
     @property
-    def standing(self) -> Numbers:
+    def standing(self) -> ProducerNumbers:
         return self.lane.numbers[MINE]
 
     @property
@@ -64,7 +64,7 @@ def test_puts_are_numbered_from_1_without_gap() -> None:
 
 def test_each_topic_and_each_producer_is_numbered_apart() -> None:
     office = Office(parcel(2), parcel(3, producer=GUEST), parcel(1))
-    other = Parcel("refunds", MINE, True, 1, 0, b"")
+    other = PutBatch("refunds", MINE, True, 1, 0, b"")
     assert office.publisher.number(other) == 1
     assert office.numbers == [1, 1, 3]
 
@@ -335,7 +335,7 @@ def test_numbers_with_parcels_or_of_another_topic_by_now_are_not_forgotten() -> 
     office.send()
     office.publisher.accepted(second, PutAccepted(OTHER, Offset(0), 1, True, False, 0))
     assert office.publisher.forget(asked, {ID}) == set()
-    assert office.standing == Numbers(OTHER, Sequence(2))
+    assert office.standing == ProducerNumbers(OTHER, Sequence(2))
 
 
 def test_only_the_producer_whose_topic_is_gone_is_forgotten() -> None:

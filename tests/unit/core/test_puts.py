@@ -6,17 +6,19 @@
 import pytest
 from msgspec import structs
 
-from oncemq.core import snapshot
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import (
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX, ServerLimits
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import (
     MessagesDiscarded,
     MessagesStored,
     Retention,
     Run,
     TopicCreated,
 )
-from oncemq.core.replies import NO_OFFSET, Done, PutAccepted, Refused, Resumed
-from oncemq.core.requests import (
+from oncemq.protocol.replies import NO_OFFSET, Done, PutAccepted, RefusedReply, Resumed
+from oncemq.protocol.requests import (
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -24,9 +26,7 @@ from oncemq.core.requests import (
     Resume,
     ShowTopic,
 )
-from oncemq.core.rules import PUTS_UNDER_WAY_MAX, Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Write
+from oncemq.protocol.step import Write
 
 ID = TopicId((7 << 32) | 1)
 NEXT_ID = TopicId((7 << 32) | 2)
@@ -48,7 +48,7 @@ def accepted(
 
 
 def refusal(answer: object) -> str:
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedReply)
     assert answer.detail
     return answer.code
 
@@ -92,7 +92,7 @@ def test_retention_keeps_a_put_that_nobody_subscribes_to(desk) -> None:
 
 
 def test_the_receipt_says_what_a_power_cut_may_take(make_desk) -> None:
-    desk = make_desk(Rules(sync_ms=50))
+    desk = make_desk(ServerLimits(sync_ms=50))
     desk.subscription("orders")
     assert desk.put("orders", b"a").sync_ms == 50
     assert desk.put("orders", b"a", first=1).sync_ms == 50
@@ -333,7 +333,7 @@ def test_a_sequence_counts_from_1_and_a_producer_has_16_bytes(desk) -> None:
 
 
 def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(topics_max=1))
+    desk = make_desk(ServerLimits(topics_max=1))
     desk.put("a", b"x")
     assert refusal(desk.put("b", b"x")) == "limit"
     assert desk.put("a", b"y").duplicate is False
@@ -389,7 +389,7 @@ def test_a_repeat_of_what_is_stored_gets_its_receipt_under_any_permit(desk) -> N
 @pytest.mark.parametrize("kept", [100, 1])
 def test_a_late_first_put_is_not_stored_in_a_topic_made_anew(desk, monkeypatch, kept) -> None:
     """It names no topic, for it was put before there was one."""
-    monkeypatch.setattr("oncemq.core.permits.KEPT", kept)
+    monkeypatch.setattr("oncemq.broker.permits.KEPT", kept)
     desk.subscribe("shop.*")
     late, body = desk.putting("shop.a", b"one", first=1)
     assert desk.ask(late, body).stored
@@ -409,7 +409,7 @@ def test_a_late_first_put_is_not_stored_in_a_topic_made_anew(desk, monkeypatch, 
 def test_once_deletions_were_forgotten_a_put_that_names_no_topic_needs_a_permit(
     desk, monkeypatch
 ) -> None:
-    monkeypatch.setattr("oncemq.core.permits.KEPT", 1)
+    monkeypatch.setattr("oncemq.broker.permits.KEPT", 1)
     for name in ("a", "b"):
         desk.subscribe(name)
         desk.ask(DeleteTopic(name))
@@ -420,7 +420,7 @@ def test_once_deletions_were_forgotten_a_put_that_names_no_topic_needs_a_permit(
 
 
 def test_permits_that_were_forgotten_are_asked_for_again(desk, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.core.permits.KEPT", 2)
+    monkeypatch.setattr("oncemq.broker.permits.KEPT", 2)
     desk.subscribe("orders")
     put, body = desk.putting("orders", b"a", first=1)
     late = structs.replace(put, permit=resumed(desk, put))
@@ -446,7 +446,7 @@ def test_a_server_that_starts_again_gives_other_permits(desk) -> None:
 
 
 def test_the_producers_of_a_topic_have_a_limit_and_the_known_ones_go_on(make_desk) -> None:
-    desk = make_desk(Rules(producers_max=2))
+    desk = make_desk(ServerLimits(producers_max=2))
     desk.subscribe("orders")
     for producer in (b"x", b"y"):
         assert desk.put("orders", b"a", producer=producer).stored

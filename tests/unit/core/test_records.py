@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncemq.core.records import RECORDS, Retention
+from oncemq.protocol.records import RECORDS, Retention
 
 KINDS = {
     1: "TopicCreated",

@@ -2,13 +2,13 @@
 
 import pytest
 
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, PutAccepted, Refused
-from oncemq.core.requests import CreateTopic
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, PutAccepted, RefusedReply
+from oncemq.protocol.requests import CreateTopic
 
 
 def refusal(answer: object) -> str:
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, RefusedReply), answer
     return answer.code
 
 

@@ -5,13 +5,13 @@
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
-from oncemq.core.names import ClientId, Offset, Serial, TopicId
-from oncemq.core.outbox_records import OutboxOpened
-from oncemq.core.records import Committed, CursorMoved, Retention
-from oncemq.core.requests import Lease, Start
-from oncemq.core.shard import Shard
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.identities import COUNT_BITS, COUNT_MAX, TAGS_KEPT, Identities
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.names import ClientId, Offset, Serial, TopicId
+from oncemq.protocol.outbox_records import OutboxOpened
+from oncemq.protocol.records import Committed, CursorMoved, Retention
+from oncemq.protocol.requests import Lease, Start
 
 DAY = 86_400_000_000
 
@@ -294,7 +294,7 @@ def test_a_commit_makes_no_topic_without_a_number_for_it(desk) -> None:
 def test_a_topic_with_many_producers_is_captured_in_parts_as_of_one_moment(
     desk, monkeypatch
 ) -> None:
-    monkeypatch.setattr("oncemq.core.topic.PRODUCERS_A_VALUE", 3)
+    monkeypatch.setattr("oncemq.broker.state.topic.PRODUCERS_A_VALUE", 3)
     desk.subscribe("orders")
     for number in range(10):
         desk.put("orders", b"a", producer=b"%d" % number, lasting=number % 2 == 0)

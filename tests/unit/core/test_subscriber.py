@@ -1,11 +1,11 @@
 """The subscriber's side of G4: nothing below a cursor, in order, without gap, told once settled."""
 
 import pytest
-from tests.unit.core.batches import ID, Batch, Note
 
-from oncemq.core.names import Offset, SubscriptionId
-from oncemq.core.requests import Settled
-from oncemq.core.subscriber import FETCH_MAX, TOLD_MAX, Subscriber, is_single, several
+from oncemq.protocol.names import Offset, SubscriptionId
+from oncemq.protocol.requests import Settled
+from oncemq.session.subscriber import FETCH_MAX, TOLD_MAX, Subscriber, is_single, several
+from tests.unit.core.batches import ID, Batch, Note
 
 LATER = SubscriptionId(2)
 
@@ -266,7 +266,7 @@ def test_a_server_that_gives_again_what_it_was_told_is_settled_is_told_again() -
 def test_a_server_that_gives_from_where_it_was_told_is_told_nothing_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oncemq.core.subscriber.TOLD_MAX", 0)
+    monkeypatch.setattr("oncemq.session.subscriber.TOLD_MAX", 0)
     one = subscriber(a=2)
     one.told((settled("a", 2),))
     came(one, "a", Batch("a", range(2, 4)))

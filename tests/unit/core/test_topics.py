@@ -5,13 +5,22 @@
 
 import pytest
 
-from oncemq.core.ages import Ages
-from oncemq.core.catalog import Counters
-from oncemq.core.names import ClientId, Micros, Offset, Serial, TopicId
-from oncemq.core.records import Retention, TopicConfigured, TopicCreated, TopicDeleted, TopicTrimmed
-from oncemq.core.replies import (
+from oncemq.broker.expiry import retained_from
+from oncemq.broker.queries import Counters
+from oncemq.broker.state.ages import Ages
+from oncemq.broker.state.topic import Topic, describe_retention, made
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Micros, Offset, Serial, TopicId
+from oncemq.protocol.records import (
+    Retention,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicTrimmed,
+)
+from oncemq.protocol.replies import (
     Done,
-    Refused,
+    RefusedReply,
     StatusReport,
     SubscriptionInfo,
     SubscriptionList,
@@ -19,11 +28,8 @@ from oncemq.core.replies import (
     TopicList,
     TopicShown,
 )
-from oncemq.core.requests import ListSubscriptions, ListTopics, ShowTopic, Start, Status
-from oncemq.core.rules import Rules
-from oncemq.core.step import Write
-from oncemq.core.topic import Topic, describe_retention, made
-from oncemq.core.upkeep import retained_from
+from oncemq.protocol.requests import ListSubscriptions, ListTopics, ShowTopic, Start, StatusRequest
+from oncemq.protocol.step import Write
 
 TAG = 7 << 32
 FOREVER = Retention(forever=True)
@@ -55,9 +61,9 @@ def test_a_topic_of_the_system_is_created_by_its_name_and_never_in_passing(desk)
 
 
 def test_there_are_no_more_topics_than_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(topics_max=1))
+    desk = make_desk(ServerLimits(topics_max=1))
     desk.create("a")
-    assert desk.create("b") == Refused("limit", "this server has its 1 topics")
+    assert desk.create("b") == RefusedReply("limit", "this server has its 1 topics")
     assert desk.subscribe("b").code == "limit"
     desk.delete("a")
     assert desk.create("b") == Done(True)
@@ -105,7 +111,9 @@ def test_deleting_takes_subscriptions_and_numbers_with_it(desk) -> None:
 def test_what_is_not_there_cannot_be_configured_deleted_or_shown(desk) -> None:
     for number in range(6):
         desk.create(f"t{number}")
-    there = Refused("no_such_topic", "unknown topic 'x'; this server has: t0, t1, t2, t3, t4, …")
+    there = RefusedReply(
+        "no_such_topic", "unknown topic 'x'; this server has: t0, t1, t2, t3, t4, …"
+    )
     assert desk.configure("x", FOREVER) == there
     assert desk.delete("x") == there
     assert desk.ask(ShowTopic("x")) == there
@@ -295,7 +303,7 @@ def test_the_status_counts_what_there_is_and_what_happened(desk) -> None:
     desk.put("nobody", b"x")
     desk.put("orders", b"y", first=9)
     desk.step(desk.getting("orders", wait=5))
-    assert desk.ask(Status()) == StatusReport(
+    assert desk.ask(StatusRequest()) == StatusReport(
         {
             "topics": 2,
             "subscriptions": 1,

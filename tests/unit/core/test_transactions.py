@@ -6,11 +6,15 @@
 import msgspec
 import pytest
 
-from oncemq.core import snapshot, transactions
-from oncemq.core.commit_records import Part
-from oncemq.core.names import PIPELINES, Micros, Serial, owner_producer
-from oncemq.core.owners import RECENT_MAX
-from oncemq.core.records import (
+from oncemq.broker import transactions
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.owners import RECENT_MAX
+from oncemq.broker.state.shard import Shard
+from oncemq.broker.state.stages import MARKS_MAX, merged
+from oncemq.protocol.commit_records import Part
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import PIPELINES, Micros, Serial, owner_producer
+from oncemq.protocol.records import (
     Committed,
     MessagesLost,
     MessagesStaged,
@@ -18,12 +22,9 @@ from oncemq.core.records import (
     Retention,
     StageDropped,
 )
-from oncemq.core.replies import CommitDone, Done, Refused, Staged
-from oncemq.core.requests import DropStage, Status
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.stages import MARKS_MAX, merged
-from oncemq.core.step import Deliver
+from oncemq.protocol.replies import CommitDone, Done, RefusedReply, StagedReply
+from oncemq.protocol.requests import DropStage, StatusRequest
+from oncemq.protocol.step import Deliver
 from oncemq.wire import batch
 
 HOUR = 3_600_000_000
@@ -39,7 +40,7 @@ def results(answer) -> tuple[bool, list[tuple[str, int, int]]]:
 
 
 def code(answer) -> str:
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, RefusedReply), answer
     return answer.code
 
 
@@ -69,15 +70,15 @@ def two(desk):
 
 
 def test_what_is_staged_is_in_no_topic(two) -> None:
-    assert two.stage(b"s", b"1", b"2") == Staged(2, False, 0, DAY_MS)
+    assert two.stage(b"s", b"1", b"2") == StagedReply(2, False, 0, DAY_MS)
     two.sync()
     assert ends(two) == {"a": (0, 0), "b": (0, 0)}
 
 
 def test_a_staged_batch_repeated_is_stored_once(two) -> None:
     two.stage(b"s", b"1", b"2")
-    assert two.stage(b"s", b"1", b"2", first=1) == Staged(2, True, 0, DAY_MS)
-    assert two.stage(b"s", b"3") == Staged(3, False, 0, DAY_MS)
+    assert two.stage(b"s", b"1", b"2", first=1) == StagedReply(2, True, 0, DAY_MS)
+    assert two.stage(b"s", b"3") == StagedReply(3, False, 0, DAY_MS)
 
 
 def test_a_gap_and_another_payload_are_refused(two) -> None:
@@ -111,14 +112,14 @@ def test_a_stage_given_up_cannot_be_published(two) -> None:
 
 
 def test_a_server_full_of_open_stages_says_so(make_desk) -> None:
-    desk = make_desk(Rules(stages_max=2))
+    desk = make_desk(ServerLimits(stages_max=2))
     desk.stage(b"s", b"1")
     desk.stage(b"t", b"1")
     refused = desk.stage(b"u", b"1")
     assert (code(refused), "stages_max" in refused.detail) == ("limit", True)
     desk.commit(("nobody", b"s", 0, 1))
     desk.sequences.clear()
-    assert desk.stage(b"u", b"1") == Staged(1, False, 0, DAY_MS)
+    assert desk.stage(b"u", b"1") == StagedReply(1, False, 0, DAY_MS)
 
 
 # ------------------------------------------------------------------ commits
@@ -257,7 +258,7 @@ def test_an_owner_of_a_process_must_say_so(two) -> None:
 
 
 def test_limits_of_commits(make_desk) -> None:
-    desk = make_desk(Rules(commit_pieces_max=1, owners_max=1))
+    desk = make_desk(ServerLimits(commit_pieces_max=1, owners_max=1))
     desk.stage(b"s", b"1", b"2")
     assert code(desk.commit(("a", b"s", 0, 1), ("a", b"s", 1, 1))) == "too_large"
     desk.commit(owner="one")
@@ -266,14 +267,14 @@ def test_limits_of_commits(make_desk) -> None:
 
 
 def test_topics_made_by_a_commit_count_against_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(topics_max=1))
+    desk = make_desk(ServerLimits(topics_max=1))
     desk.stage(b"s", b"1")
     assert code(desk.commit(("a", b"s", 0, 1), ("b", b"s", 0, 1))) == "limit"
     assert desk.shard.by_name == {}
 
 
 def test_a_commit_to_topics_that_are_there_needs_no_room_for_new_ones(make_desk) -> None:
-    desk = make_desk(Rules(topics_max=2))
+    desk = make_desk(ServerLimits(topics_max=2))
     desk.create("a")
     desk.create(PIPELINES)  # the system's: a commit may not make it, but put to it
     desk.stage(b"s", b"1", b"2")
@@ -282,7 +283,7 @@ def test_a_commit_to_topics_that_are_there_needs_no_room_for_new_ones(make_desk)
 
 
 def test_two_pieces_for_one_new_topic_need_room_for_one(make_desk) -> None:
-    desk = make_desk(Rules(topics_max=1))
+    desk = make_desk(ServerLimits(topics_max=1))
     desk.stage(b"s", b"1", b"2")
     done = desk.commit(("a", b"s", 0, 1), ("a", b"s", 1, 1))
     assert isinstance(done, CommitDone), done
@@ -317,7 +318,7 @@ def test_a_commit_that_a_checkpoint_holds_is_not_applied_again(desk) -> None:
 
 
 def test_what_is_staged_has_a_limit_in_bytes(make_desk) -> None:
-    desk = make_desk(Rules(stage_bytes_max=150))
+    desk = make_desk(ServerLimits(stage_bytes_max=150))
     size = len(batch.encode_payloads([b"x" * 90]))
     desk.stage(b"s", b"x" * 90)
     desk.stage(b"t", b"x" * 90)
@@ -327,7 +328,7 @@ def test_what_is_staged_has_a_limit_in_bytes(make_desk) -> None:
         assert (code(refused), "stage_bytes_max" in refused.detail) == ("limit", True)
     desk.commit(("a", b"s", 0, 1))
     assert desk.shard.stages.open_bytes == size
-    assert isinstance(desk.stage(b"u", b"x"), Staged)
+    assert isinstance(desk.stage(b"u", b"x"), StagedReply)
     after = Shard(7)
     for blob in snapshot.capture(desk.shard):
         snapshot.restore(after, blob)
@@ -497,7 +498,7 @@ def test_stages_and_owners_are_reported(two) -> None:
     two.stage(b"s", b"1")
     two.stage(b"t", b"1")
     two.commit(("a", b"s", 0, 1))
-    facts = two.ask(Status()).facts
+    facts = two.ask(StatusRequest()).facts
     assert (facts["stages"], facts["owners"], facts["committed"]) == (2, 1, 1)
 
 
@@ -513,7 +514,7 @@ def test_limits_of_a_stage(two, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_commit_puts_to_a_topic_that_nobody_wants_is_counted_as_discarded(desk) -> None:
     desk.stage(b"s", b"1", b"2")
     desk.commit(("nobody", b"s", 0, 2))
-    assert desk.ask(Status()).facts["discarded"] == 2
+    assert desk.ask(StatusRequest()).facts["discarded"] == 2
 
 
 def test_a_staged_batch_that_is_replayed_over_a_checkpoint_is_known_and_one_of_no_stage_is_not(

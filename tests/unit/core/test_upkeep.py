@@ -1,14 +1,6 @@
 """What time does: guests are forgotten after a day, and nothing a promise rests on ever is."""
 
-from oncemq.core.names import ClientId, Micros, Offset, ProducerId, TopicId
-from oncemq.core.records import (
-    KeysForgotten,
-    PatternUnsubscribed,
-    ProducersForgotten,
-    Retention,
-    SubscriptionEnded,
-)
-from oncemq.core.upkeep import (
+from oncemq.broker.expiry import (
     BATCH,
     DAY,
     FACT_BYTES_MAX,
@@ -18,6 +10,14 @@ from oncemq.core.upkeep import (
     Calendar,
     Rounds,
     size_of,
+)
+from oncemq.protocol.names import ClientId, Micros, Offset, ProducerId, TopicId
+from oncemq.protocol.records import (
+    KeysForgotten,
+    PatternUnsubscribed,
+    ProducersForgotten,
+    Retention,
+    SubscriptionEnded,
 )
 
 TAG = 7 << 32

@@ -5,13 +5,13 @@
 
 import pytest
 
-from oncemq.core.delivery import NOTHING_NEW
-from oncemq.core.names import ClientId, Micros
-from oncemq.core.replies import Done, Refused, Unsubscribed
-from oncemq.core.requests import DeleteTopic, Get, Start, Unsubscribe
-from oncemq.core.rules import Rules
-from oncemq.core.step import Caller, Deliver
-from oncemq.core.waiting import Waiter, Waiting
+from oncemq.broker.gets import NOTHING_NEW
+from oncemq.broker.long_polls import LongPoll, LongPolls
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Micros
+from oncemq.protocol.replies import Done, RefusedReply, Unsubscribed
+from oncemq.protocol.requests import DeleteTopic, Get, Start, Unsubscribe
+from oncemq.protocol.step import Caller, Deliver
 
 
 def wait(desk, topic: str = "orders", client: str = "billing", seconds: float = 5) -> int:
@@ -56,7 +56,7 @@ def test_the_wait_ends_with_nothing_new(desk) -> None:
 
 
 def test_a_wait_is_no_longer_than_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(wait_ms_max=1000))
+    desk = make_desk(ServerLimits(wait_ms_max=1000))
     desk.subscription("orders")
     wait(desk, seconds=3600)
     assert len(desk.pass_time(1)) == 1
@@ -172,7 +172,7 @@ def test_a_wait_ends_with_its_topic(desk) -> None:
     token = wait(desk)
     refused, done = desk.step(DeleteTopic("orders")).replies
     assert refused.caller.token == token
-    assert refused.answer == Refused("not_subscribed", "topic 'orders' was deleted")
+    assert refused.answer == RefusedReply("not_subscribed", "topic 'orders' was deleted")
     assert done.answer == Done(True)
 
 
@@ -222,9 +222,9 @@ def test_a_get_that_is_sent_again_does_not_begin_to_wait_anew(desk) -> None:
 
 
 def test_waiting_gets_are_told_apart_by_client_and_topic() -> None:
-    waiting = Waiting()
+    waiting = LongPolls()
     get = Get(ClientId("a"), 1, "orders")
-    waiter = Waiter(Caller(b"", 1), get, Micros(5))
+    waiter = LongPoll(Caller(b"", 1), get, Micros(5))
     waiting.add(waiter)
     assert (ClientId("a"), "orders") in waiting
     assert (ClientId("a"), "") not in waiting

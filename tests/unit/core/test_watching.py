@@ -5,10 +5,10 @@
 
 import pytest
 
-from oncemq.core.replies import Ends
-from oncemq.core.requests import DeleteTopic, Watch
-from oncemq.core.rules import Rules
-from oncemq.core.step import Caller
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.replies import Ends
+from oncemq.protocol.requests import DeleteTopic, WatchEnds
+from oncemq.protocol.step import Caller
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def orders(desk):
 def watch(desk, *topics: tuple[str, int], seconds: float = 5, route: bytes = b"spark") -> list:
     """Ask where topics end; what is answered at once."""
     caller = Caller(route, next(desk.tokens))
-    step = desk.broker.handle(caller, Watch(topics, int(seconds * 1000)), None, desk.now)
+    step = desk.broker.handle(caller, WatchEnds(topics, int(seconds * 1000)), None, desk.now)
     assert step.writes == []
     return step.replies
 
@@ -78,7 +78,7 @@ def test_the_wait_ends_with_the_same_end(orders) -> None:
 
 
 def test_a_wait_is_no_longer_than_the_limit(make_desk) -> None:
-    desk = make_desk(Rules(wait_ms_max=1000))
+    desk = make_desk(ServerLimits(wait_ms_max=1000))
     desk.subscription("orders")
     assert watch(desk, ("orders", 0), seconds=3600) == []
     assert len(desk.pass_time(1)) == 1

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.broker import Broker
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.replies import Messages, Reply
-from oncemq.core.requests import Get, Put, Read, Request, Settled, Start, Subscribe
-from oncemq.core.rules import Rules
-from oncemq.core.shard import Shard
-from oncemq.core.step import Body
+from oncemq.broker.broker import Broker
+from oncemq.broker.state import snapshot
+from oncemq.broker.state.shard import Shard
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.replies import Messages, Reply
+from oncemq.protocol.requests import Get, Put, Read, Request, Settled, Start, Subscribe
+from oncemq.protocol.step import Body
 from oncemq.server.driver import Driver
-from oncemq.storage.checkpoint import CheckpointJob
-from oncemq.storage.compaction import CompactionJob
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.planning import Live
-from oncemq.storage.recovery import open_log
+from oncemq.storage.log.checkpoint import CheckpointJob
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import open_log
 from oncemq.wire import batch, codec
 
 GUEST = ClientId("_anonymous-1")
@@ -48,12 +48,12 @@ class Host:
     """Hands frames to a driver and commits when told to."""
 
     def __init__(
-        self, directory: Path, options: LogOptions | None = None, rules: Rules | None = None
+        self, directory: Path, options: LogOptions | None = None, rules: ServerLimits | None = None
     ) -> None:
         self.directory = directory
         self.disk = QuickDisk()
         self.options = options or LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 16)
-        self.rules = rules or Rules()
+        self.rules = rules or ServerLimits()
         self.now = 1_000_000_000
         self.tokens = count(1)
         self.sequences: dict[tuple[str, bytes], int] = {}
@@ -129,9 +129,9 @@ class Host:
         self.log.complete(job)
         job.clean()
 
-    def live(self, topic_id: int) -> Live | None:
+    def live(self, topic_id: int) -> LiveShare | None:
         live = self.broker.shard.live(TopicId(topic_id))
-        return None if live is None else Live(*live)
+        return None if live is None else LiveShare(*live)
 
     def putting(
         self, topic: str, *payloads: bytes, producer: bytes = PRODUCER, first: int | None = None
@@ -208,7 +208,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def make_host(tmp_path: Path) -> Iterator[object]:
     hosts: list[Host] = []
 
-    def make(options: LogOptions | None = None, rules: Rules | None = None) -> Host:
+    def make(options: LogOptions | None = None, rules: ServerLimits | None = None) -> Host:
         hosts.append(Host(tmp_path / f"data{len(hosts)}", options, rules))
         return hosts[-1]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.names import Micros
-from oncemq.core.records import Retention
-from oncemq.core.requests import CreateTopic
+from oncemq.broker.state import snapshot
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.server import examination, inventory
+from oncemq.protocol.names import Micros
+from oncemq.protocol.records import Retention
+from oncemq.protocol.requests import CreateTopic
+from oncemq.server import completeness, examination
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 
 SMALL = LogOptions(segment_bytes=4096, allocate_bytes=2048, reserve_bytes=256)
 SECTOR = 512
@@ -97,7 +97,7 @@ def test_of_a_segment(host: Any, number: int, sector: int) -> None:
     examination.accept_loss(host.disk, str(host.directory), random_bytes=secrets.token_bytes)
     host.disk.sectors.clear()  # what could not be read was taken out, or written anew
     host.start()
-    assert inventory.missing(host.broker.shard, host.log) == found.missing
+    assert completeness.missing(host.broker.shard, host.log) == found.missing
 
 
 def test_of_a_checkpoint(host: Any) -> None:

@@ -9,21 +9,22 @@ import struct
 import msgspec
 import pytest
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, TopicId, key_producer
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import Retention
-from oncemq.core.replies import (
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, TopicId, key_producer
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import (
     Done,
     Messages,
     PutAccepted,
-    Refused,
+    RefusedReply,
     StatusReport,
     Subscribed,
     TopicShown,
     Welcome,
 )
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.requests import (
+    CommitRequest,
     CreateTopic,
     DeleteTopic,
     Hello,
@@ -36,15 +37,14 @@ from oncemq.core.requests import (
     Settled,
     ShowTopic,
     Start,
-    Status,
+    StatusRequest,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
-from oncemq.core.rules import Rules
 from oncemq.server.admission import LISTS, PIECE_BYTES
 from oncemq.server.driver import GATHER_BYTES, LAZY_MICROS
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch, codec
 
 PRODUCER = b"p" * 16
@@ -252,13 +252,13 @@ def test_frames_that_are_no_request_get_a_refusal_and_change_nothing(
 
 
 def test_a_reply_goes_back_where_the_request_came_from(host) -> None:
-    host.driver.receive(b"elsewhere", codec.encode_request(7, Status()), Micros(host.now))
+    host.driver.receive(b"elsewhere", codec.encode_request(7, StatusRequest()), Micros(host.now))
     ((route, frames),) = host.driver.outgoing
     assert (route, codec.decode_reply(frames)[0]) == (b"elsewhere", 7)
 
 
 def test_a_hello_is_answered_with_the_limits_of_this_server(make_host) -> None:
-    host = make_host(rules=Rules(message_bytes_max=5, batch_bytes_max=50))
+    host = make_host(rules=ServerLimits(message_bytes_max=5, batch_bytes_max=50))
     reply = host.ask(Hello(ClientId("me"), Epoch(0), 1))
     assert isinstance(reply, Welcome)
     assert (reply.limits.message_bytes, reply.limits.batch_bytes) == (5, 50)
@@ -283,7 +283,7 @@ def test_a_put_that_is_not_what_it_says_is_refused(host, change, code) -> None:
     host.subscribe("orders")
     put, body = host.putting("orders", b"a")
     reply = host.ask(msgspec.structs.replace(put, **change), body)
-    assert (type(reply), reply.code) == (Refused, code)
+    assert (type(reply), reply.code) == (RefusedReply, code)
     assert host.get("orders") == []
 
 
@@ -294,7 +294,7 @@ def test_a_flipped_byte_in_the_body_is_refused(host) -> None:
 
 
 def test_what_is_over_a_limit_is_refused_and_names_it(make_host) -> None:
-    rules = Rules(message_bytes_max=10, batch_bytes_max=60, batch_messages_max=4)
+    rules = ServerLimits(message_bytes_max=10, batch_bytes_max=60, batch_messages_max=4)
     host = make_host(rules=rules)
     host.subscribe("orders")
     assert host.put("orders", b"x" * 10).stored
@@ -345,7 +345,7 @@ def test_a_time_before_what_is_kept_begins_with_what_is_kept(host) -> None:
 
 def test_the_status_says_what_the_disk_promises(host) -> None:
     host.subscribe("orders")
-    report = host.ask(Status())
+    report = host.ask(StatusRequest())
     assert isinstance(report, StatusReport)
     assert report.facts["sync"] == "always"
     assert report.facts["sync_gives_up"] == "nothing: every acknowledged put is synced"
@@ -354,7 +354,7 @@ def test_the_status_says_what_the_disk_promises(host) -> None:
 
 
 def test_the_status_says_what_an_interval_gives_up(make_host) -> None:
-    facts = make_host(LogOptions(sync_ms=50)).ask(Status()).facts
+    facts = make_host(LogOptions(sync_ms=50)).ask(StatusRequest()).facts
     assert facts["sync"] == "interval 50 ms"
     assert "50 ms" in facts["sync_gives_up"]
 
@@ -369,7 +369,7 @@ def test_delivered_messages_are_counted(host) -> None:
     host.subscribe("orders")
     host.put("orders", b"a", b"b", b"c")
     host.get("orders", limit=2)
-    assert host.ask(Status()).facts["sent"] == 2
+    assert host.ask(StatusRequest()).facts["sent"] == 2
 
 
 # ------------------------------------------------------------------ what a request may cost
@@ -393,7 +393,7 @@ def test_settled_entries_that_fit_nothing_take_no_room(host, monkeypatch) -> Non
 
 @pytest.mark.parametrize("kind", [kind for kind, names in LISTS.items() if names])
 def test_every_list_of_a_request_has_a_limit(make_host, kind) -> None:
-    host = make_host(rules=Rules(request_entries_max=3))
+    host = make_host(rules=ServerLimits(request_entries_max=3))
     known = {"client": "_anonymous-1", "client_epoch": 0, "topic": "orders"}
     entries = {
         "settled": Settled("orders", 1, 1), "only": "orders", "topics": "orders",
@@ -402,10 +402,10 @@ def test_every_list_of_a_request_has_a_limit(make_host, kind) -> None:
     for name in LISTS[kind]:
         if name not in entries:
             continue
-        entry = ("orders", 0) if kind is Watch else entries[name]
+        entry = ("orders", 0) if kind is WatchEnds else entries[name]
         fields = {field.name for field in msgspec.structs.fields(kind)}
         values = {key: value for key, value in known.items() if key in fields}
-        if kind is Commit:
+        if kind is CommitRequest:
             values |= {"owner": "o", "number": 1, "lasting": False}
         reply = host.ask(kind(**values, **{name: (entry,) * 4}))
         assert reply.code == "too_large"
@@ -481,13 +481,13 @@ def test_when_even_the_reserve_is_used_only_what_writes_nothing_goes_on(full, mo
     reply, _ = full.ask_all(full.getting("orders", limit=2))
     assert reply.batches[0].first_offset == 0  # the cursor did not move, gets go on
     for request in (
-        Status(),
+        StatusRequest(),
         ShowTopic("orders"),
         Read("orders", Offset(0)),
-        Watch((("orders", Offset(0)),)),
+        WatchEnds((("orders", Offset(0)),)),
         Resume(guest, Epoch(0), "orders", b"p" * 16, 1),
     ):
-        assert not isinstance(full.ask(request), Refused)
+        assert not isinstance(full.ask(request), RefusedReply)
     full.driver.upkeep(Micros(full.now))
     assert full.driver.commit(Micros(1 << 62)) is None
 

@@ -7,15 +7,23 @@ from itertools import count
 
 import pytest
 
-from oncemq.core.commit_records import StagesEnded
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Done, Messages, Staged
-from oncemq.core.requests import Commit, CreateTopic, DropStage, Piece, Read, Settled, StagePut
-from oncemq.server import inventory
+from oncemq.protocol.commit_records import StagesEnded
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, Done, Messages, StagedReply
+from oncemq.protocol.requests import (
+    CommitRequest,
+    CreateTopic,
+    DropStage,
+    Piece,
+    Read,
+    Settled,
+    StagePut,
+)
+from oncemq.server import completeness
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch
 
 ME = ClientId("_anonymous-1")
@@ -48,13 +56,15 @@ def stage(host, name: bytes, *payloads: bytes, first: int = 1) -> ProducerId:
     body = batch.encode_payloads(payloads)
     checksum = batch.checksum(body, batch.seed("", found, first, len(payloads)))
     put = StagePut(ME, Epoch(0), found, Number(first), len(payloads), 0, checksum)
-    assert isinstance(host.ask(put, body), Staged)
+    assert isinstance(host.ask(put, body), StagedReply)
     return found
 
 
 def commit(host, *pieces: tuple[str, ProducerId, int, int], closing: bool = True) -> None:
     named = [Piece(topic, name, Offset(start), number) for topic, name, start, number in pieces]
-    request = Commit(ME, Epoch(0), "job", next(_numbers), True, tuple(named), closing=closing)
+    request = CommitRequest(
+        ME, Epoch(0), "job", next(_numbers), True, tuple(named), closing=closing
+    )
     answer = host.ask(request)
     assert isinstance(answer, CommitDone), answer
 
@@ -101,7 +111,7 @@ def test_a_query_that_runs_on_and_on_has_a_bounded_number_of_stages(sink) -> Non
     assert peaks[2] < peaks[0] * 1.3
     assert sink.read("rows") == rows
     sink.restart()
-    inventory.check(sink.broker.shard, sink.log)
+    completeness.check(sink.broker.shard, sink.log)
     assert sink.read("rows") == rows
 
 
@@ -114,7 +124,7 @@ def test_stages_end_and_their_rows_are_the_topics_own(sink) -> None:
     assert sink.read("rows") == rows
     assert heads(sink) == before
     sink.restart()
-    inventory.check(sink.broker.shard, sink.log)
+    completeness.check(sink.broker.shard, sink.log)
     assert sink.read("rows") == rows
 
 
@@ -139,7 +149,7 @@ def test_a_stop_between_the_copy_and_its_record_is_made_up_for(sink) -> None:
     known = len(sink.broker.shard.stages)
     assert known == len(rows)
     sink.restart()
-    inventory.check(sink.broker.shard, sink.log)
+    completeness.check(sink.broker.shard, sink.log)
     assert sink.read("rows") == rows
     housekeeping = Housekeeping(sink.driver, Micros(sink.now))
     seconds_pass(sink, housekeeping, 5)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import ClientId, Epoch, Micros
-from oncemq.core.requests import DeleteTopic, Hello, Settle, Status
+from oncemq.protocol.names import ClientId, Epoch, Micros
+from oncemq.protocol.requests import DeleteTopic, Hello, Settle, StatusRequest
 from oncemq.server.events import LEVELS, LINES_A_MINUTE, Events
 
 
@@ -28,7 +28,7 @@ def test_a_fenced_client_is_told(host: Any, caplog: pytest.LogCaptureFixture) ->
     host.ask(Hello(ClientId("ada"), Epoch(1), 2))
     host.ask(Settle(ClientId("ada"), Epoch(1), ()))
     assert "client fenced request='Settle' code='fenced' client='ada'" in caplog.text
-    assert host.ask(Status()).facts["client_fenced"] == 1
+    assert host.ask(StatusRequest()).facts["client_fenced"] == 1
 
 
 def test_what_a_peer_chose_is_escaped(host: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -41,7 +41,7 @@ def test_a_flood_is_counted_and_told_in_part(host: Any, caplog: pytest.LogCaptur
     for _ in range(500):
         host.ask(DeleteTopic("nowhere"))
     assert len(caplog.records) == LINES_A_MINUTE
-    assert host.ask(Status()).facts["request_refused"] == 500
+    assert host.ask(StatusRequest()).facts["request_refused"] == 500
     host.now += 60_000_000
     host.ask(DeleteTopic("nowhere"))
     assert f"request refused, and {500 - LINES_A_MINUTE} more" in caplog.text

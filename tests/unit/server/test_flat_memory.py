@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.held import sizes
-from tests.simulation.crashed_server import Janitor
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, key_producer
-from oncemq.core.replies import Refused, Reply, Resumed
-from oncemq.core.requests import (
-    Commit,
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, key_producer
+from oncemq.protocol.replies import RefusedReply, Reply, Resumed
+from oncemq.protocol.requests import (
+    CommitRequest,
     DeleteTopic,
     DropStage,
     Leave,
@@ -26,12 +25,13 @@ from oncemq.core.requests import (
     Start,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
-from oncemq.core.rules import Rules
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch
+from tests.held import sizes
+from tests.simulation.crashed_server import Janitor
 
 ROUND = 300_000_000  # microseconds: five minutes
 A_DAY = 288  # rounds
@@ -61,11 +61,11 @@ class Town:
             guest, Epoch(0), topic, 0, producer, False, 1, 1, 0, checksum, idempotency_key=key
         )
         reply = self.ask(put, body)
-        if isinstance(reply, Refused):
+        if isinstance(reply, RefusedReply):
             resumed = self.ask(Resume(guest, Epoch(0), topic, producer, 1))
             assert isinstance(resumed, Resumed)
             reply = self.ask(msgspec.structs.replace(put, permit=resumed.permit), body)
-        assert not isinstance(reply, Refused), reply
+        assert not isinstance(reply, RefusedReply), reply
 
     def stage(self, topic: str, name: bytes) -> None:
         stage, guest = ProducerId(name.ljust(16, b"-")), ClientId("_anonymous-" + name.decode())
@@ -76,7 +76,7 @@ class Town:
             self.ask(DropStage(guest, Epoch(0), stage))
         elif self.round % 3 == 1:
             piece = Piece(topic, stage, Offset(0), 1)
-            self.ask(Commit(guest, Epoch(0), f"_{guest}", 1, False, (piece,)))
+            self.ask(CommitRequest(guest, Epoch(0), f"_{guest}", 1, False, (piece,)))
 
     def live(self) -> None:
         """One round: somebody does everything there is, and most of them never come back."""
@@ -90,7 +90,7 @@ class Town:
         for _ in range(3):
             self.ask(msgspec.structs.replace(getting, client=guest))
         self.ask(Listen(guest, Epoch(0), (), (), 0, 20_000, 1))
-        self.ask(Watch(((topic, Offset(10**6)), (f"gone{self.round}", Offset(0))), 20_000))
+        self.ask(WatchEnds(((topic, Offset(10**6)), (f"gone{self.round}", Offset(0))), 20_000))
         self.put(topic, name)
         self.put(topic, name, key=f"key-{self.round}")
         self.stage(topic, name)
@@ -118,10 +118,10 @@ class Town:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_what_a_server_holds_does_not_grow_with_the_days(make_host, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.core.permits.KEPT", 100)  # else it grows up to its limit
-    monkeypatch.setattr("oncemq.core.deleted_topics.KEPT_MAX", 100)
+    monkeypatch.setattr("oncemq.broker.permits.KEPT", 100)  # else it grows up to its limit
+    monkeypatch.setattr("oncemq.broker.state.deleted_topics.KEPT_MAX", 100)
     options = LogOptions(segment_bytes=60_000, allocate_bytes=10_000, reserve_bytes=2_000)
-    town = Town(make_host(options, Rules(idempotency_ms=3_600_000, stage_ms=3_600_000)))
+    town = Town(make_host(options, ServerLimits(idempotency_ms=3_600_000, stage_ms=3_600_000)))
     counted: list[Counter[str]] = []
     for _ in range(3):
         for _ in range(A_DAY + A_DAY // 4):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Micros, Offset
-from oncemq.core.requests import Settled
 from oncemq.errors import Locked
+from oncemq.protocol.names import Micros, Offset
+from oncemq.protocol.requests import Settled
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.storage import checkpoint
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log import checkpoint
+from oncemq.storage.log.log import LogOptions
 
 SMALL = LogOptions(
     segment_bytes=1 << 20, allocate_bytes=1 << 18, reserve_bytes=100, checkpoint_records=3

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Micros
-from oncemq.core.requests import Status
-from oncemq.core.upkeep import Calendar
+from oncemq.broker.expiry import Calendar
+from oncemq.protocol.names import Micros
+from oncemq.protocol.requests import StatusRequest
 from oncemq.server import driver as driver_module
 from oncemq.server import loop as loop_module
 from oncemq.server.housekeeping import Housekeeping
@@ -69,7 +69,7 @@ def looping(host: Any) -> Iterator[Any]:
 
 
 def test_a_turn_takes_so_many_requests(host: Any, looping: Any) -> None:
-    loop, _ = looping(codec.encode_request(1, Status()))
+    loop, _ = looping(codec.encode_request(1, StatusRequest()))
     assert loop._receive(Micros(host.now)) == loop_module.DRAIN_MAX
 
 
@@ -81,7 +81,7 @@ def test_a_turn_ends_by_bytes(host: Any, looping: Any) -> None:
 
 def test_a_turn_ends_by_time(host: Any, looping: Any) -> None:
     ticks = count(host.now, 6_000)
-    loop, _ = looping(codec.encode_request(1, Status()), lambda: next(ticks))
+    loop, _ = looping(codec.encode_request(1, StatusRequest()), lambda: next(ticks))
     assert loop._receive(Micros(next(ticks))) == 4
 
 
@@ -110,5 +110,5 @@ def test_what_gathers_while_a_sync_stalls_is_bounded(
 def test_the_status_is_answered_while_a_sync_stalls(host: Any) -> None:
     host.subscribe("orders")
     host.send(*host.putting("orders", b"a"))
-    token = host.send(Status())
+    token = host.send(StatusRequest())
     assert list(host.replies()) == [token]

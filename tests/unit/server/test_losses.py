@@ -9,17 +9,32 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import MessagesLost, Retention
-from oncemq.core.replies import CommitDone, Lost, Messages, Refused, Staged, TopicShown
-from oncemq.core.requests import Commit, CreateTopic, Piece, Read, ShowTopic, StagePut, Start
+from oncemq.broker.state import snapshot
 from oncemq.errors import Corrupt
-from oncemq.server import examination, inventory
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, TopicId
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import MessagesLost, Retention
+from oncemq.protocol.replies import (
+    CommitDone,
+    LostMessages,
+    Messages,
+    RefusedReply,
+    StagedReply,
+    TopicShown,
+)
+from oncemq.protocol.requests import (
+    CommitRequest,
+    CreateTopic,
+    Piece,
+    Read,
+    ShowTopic,
+    StagePut,
+    Start,
+)
+from oncemq.server import completeness, examination
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import Hole
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.layout import FormatHole
 from oncemq.wire import batch
 
 SMALL = LogOptions(segment_bytes=4096, allocate_bytes=2048, reserve_bytes=256)
@@ -41,13 +56,13 @@ def stage(host, *payloads: bytes) -> None:
     body = batch.encode_payloads(payloads)
     checksum = batch.checksum(body, batch.seed("", name, 1, len(payloads)))
     put = StagePut(ME, Epoch(0), name, Number(1), len(payloads), 0, checksum)
-    assert isinstance(host.ask(put, body), Staged)
+    assert isinstance(host.ask(put, body), StagedReply)
 
 
 def commit(host, topic: str, count: int):
     piece = Piece(topic, ProducerId(b"s" * 16), Offset(0), count)
     host.now += 1_000_000
-    return host.ask(Commit(ME, Epoch(0), "job", 1, True, (piece,), closing=True))
+    return host.ask(CommitRequest(ME, Epoch(0), "job", 1, True, (piece,), closing=True))
 
 
 def filled(make_host):
@@ -68,10 +83,10 @@ def agree(host) -> examination.Examination:
     )
 
 
-def start(host) -> list[inventory.Missing]:
+def start(host) -> list[completeness.Missing]:
     """As the assembly does."""
     host.start()
-    missing = inventory.take(host.broker.shard, host.log, agreed=host.log.agreed)
+    missing = completeness.take(host.broker.shard, host.log, agreed=host.log.agreed)
     host.driver.lose([each.record for each in missing], Micros(host.now))
     host.commit()
     return missing
@@ -136,12 +151,12 @@ def test_the_circle_ends(make_host, damage: str, number: int) -> None:
     assert got == sorted(expected, key=lambda text: int(text[2:].partition("=")[0]))
 
     host.restart()  # agreed to once, it is so for good: nobody has to agree again
-    assert inventory.take(host.broker.shard, host.log, agreed=()) == []
+    assert completeness.take(host.broker.shard, host.log, agreed=()) == []
     host.put("a", b"it goes on")
     assert host.get("a", start=30) == ["a@30=it goes on"]
     host.compact()
     host.restart()
-    inventory.check(host.broker.shard, host.log)
+    completeness.check(host.broker.shard, host.log)
     shown = host.ask(ShowTopic("a"))
     assert isinstance(shown, TopicShown)
     assert shown.topic.lost == tuple(holes)
@@ -184,18 +199,18 @@ def test_what_goes_missing_after_a_person_agreed_is_refused(make_host) -> None:
     ("agreed", "expected"),
     [
         ([], 3),
-        ([Hole(7, 3, 9)], None),
-        ([Hole(7, 0, 20)], None),
-        ([Hole(8, 3, 9)], 3),
-        ([Hole(7, 4, 9)], 3),
-        ([Hole(7, 3, 8)], 8),
-        ([Hole(7, 6, 9), Hole(7, 3, 6)], None),
-        ([Hole(7, 3, 5), Hole(7, 6, 9)], 5),
+        ([FormatHole(7, 3, 9)], None),
+        ([FormatHole(7, 0, 20)], None),
+        ([FormatHole(8, 3, 9)], 3),
+        ([FormatHole(7, 4, 9)], 3),
+        ([FormatHole(7, 3, 8)], 8),
+        ([FormatHole(7, 6, 9), FormatHole(7, 3, 6)], None),
+        ([FormatHole(7, 3, 5), FormatHole(7, 6, 9)], 5),
     ],
 )
-def test_beyond_what_was_agreed(agreed: list[Hole], expected: int | None) -> None:
+def test_beyond_what_was_agreed(agreed: list[FormatHole], expected: int | None) -> None:
     lost = MessagesLost(TopicId(7), Offset(3), Offset(9))
-    assert inventory.beyond(lost, agreed) == expected
+    assert completeness.beyond(lost, agreed) == expected
 
 
 def test_readers_are_told_of_the_hole_they_stand_in(make_host) -> None:
@@ -206,7 +221,7 @@ def test_readers_are_told_of_the_hole_they_stand_in(make_host) -> None:
     agree(host)
     (hole,) = start(host)
     first, end = hole.record.first_offset, hole.record.end_offset
-    lost = (Lost("a", hole.record.topic_id, first, end),)
+    lost = (LostMessages("a", hole.record.topic_id, first, end),)
     reply, _ = host.ask_all(Read("a", Offset(first + 1), 5, 1 << 20))
     assert isinstance(reply, Messages)
     assert reply.lost == lost
@@ -266,14 +281,14 @@ def test_a_lost_stage_is_a_hole_in_the_topics_it_was_published_to(staged) -> Non
     lose_stage(staged)
     staged.start()
     with pytest.raises(Corrupt):
-        inventory.check(staged.broker.shard, staged.log)
+        completeness.check(staged.broker.shard, staged.log)
     staged.log.close()
     agree(staged)
     missing = start(staged)
     spans = {(each.record.first_offset, each.record.end_offset) for each in missing}
     assert (5, 7) in spans, "the commit stands behind five puts"
     staged.restart()
-    inventory.check(staged.broker.shard, staged.log)
+    completeness.check(staged.broker.shard, staged.log)
     reply, _ = staged.ask_all(Read("a", Offset(5), 100, 1 << 20))
     assert isinstance(reply, Messages)
     assert [(each.first_offset, each.end_offset) for each in reply.lost] == [(5, 7)]
@@ -285,7 +300,7 @@ def test_a_lost_stage_is_not_published_any_more(staged) -> None:
     agree(staged)
     assert start(staged)
     answer = commit(staged, "a", 2)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedReply)
     assert answer.code == "stage_unknown"
     staged.restart()
-    inventory.check(staged.broker.shard, staged.log)
+    completeness.check(staged.broker.shard, staged.log)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.server.conftest import messages
 
-from oncemq.core.names import Micros, TopicId
-from oncemq.core.replies import Messages
-from oncemq.core.requests import DeleteTopic
-from oncemq.server import pushes as module
+from oncemq.protocol.names import Micros, TopicId
+from oncemq.protocol.replies import Messages
+from oncemq.protocol.requests import DeleteTopic
+from oncemq.server import feed as module
 from oncemq.wire import codec
+from tests.unit.server.conftest import messages
 
 
 class Audience:

@@ -5,18 +5,18 @@
 
 import msgspec
 import pytest
-from tests.unit.server.conftest import GUEST
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, SubscriptionId, TopicId
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import MessagesStored, Run
-from oncemq.core.replies import Messages
-from oncemq.core.requests import Read, Settled, Start, Subscribe, Unsubscribe
-from oncemq.core.step import Deliver, Span
 from oncemq.errors import Corrupt
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, SubscriptionId, TopicId
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import MessagesStored, Run
+from oncemq.protocol.replies import Messages
+from oncemq.protocol.requests import Read, Settled, Start, Subscribe, Unsubscribe
+from oncemq.protocol.step import Deliver, Span
 from oncemq.server.reader import BODIES_MAX, READ_FACTOR, Reader, cut_runs
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch
+from tests.unit.server.conftest import GUEST
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core import snapshot
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, owner_producer
-from oncemq.core.names import Sequence as Number
-from oncemq.core.records import Retention
-from oncemq.core.replies import CommitDone, Messages, Refused, Staged
-from oncemq.core.requests import (
-    Commit,
+from oncemq.broker.state import snapshot
+from oncemq.errors import Corrupt
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, owner_producer
+from oncemq.protocol.names import Sequence as Number
+from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import CommitDone, Messages, RefusedReply, StagedReply
+from oncemq.protocol.requests import (
+    CommitRequest,
     CreateTopic,
     DeleteTopic,
     Piece,
@@ -26,11 +27,10 @@ from oncemq.core.requests import (
     StagePut,
     Start,
 )
-from oncemq.errors import Corrupt
-from oncemq.server import inventory
-from oncemq.storage import repair
+from oncemq.server import completeness
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair import repair
 from oncemq.wire import batch
 
 SMALL = LogOptions(segment_bytes=4096, allocate_bytes=2048, reserve_bytes=256)
@@ -45,7 +45,7 @@ def stage(host, name: bytes, *payloads: bytes, first: int = 1) -> None:
     body = batch.encode_payloads(payloads)
     checksum = batch.checksum(body, batch.seed("", stage, first, len(payloads)))
     put = StagePut(ME, Epoch(0), stage, Number(first), len(payloads), 0, checksum)
-    assert isinstance(host.ask(put, body), Staged)
+    assert isinstance(host.ask(put, body), StagedReply)
 
 
 def commit(host, *pieces: tuple[str, bytes, int, int], closing: bool = True) -> CommitDone:
@@ -55,7 +55,7 @@ def commit(host, *pieces: tuple[str, bytes, int, int], closing: bool = True) -> 
     ]
     host.now += 1_000_000
     answer = host.ask(
-        Commit(ME, Epoch(0), "job", next(_numbers), True, tuple(named), closing=closing)
+        CommitRequest(ME, Epoch(0), "job", next(_numbers), True, tuple(named), closing=closing)
     )
     assert isinstance(answer, CommitDone), answer
     return answer
@@ -142,7 +142,7 @@ def test_they_are_read_after_a_restart_and_after_compactions(small) -> None:
     assert any(".cold" in segment.name for segment in small.log._catalog.segments)
     assert {name: small.read(name) for name in read} == read
     small.restart()
-    inventory.check(small.broker.shard, small.log)
+    completeness.check(small.broker.shard, small.log)
     assert {name: small.read(name) for name in read} == read
     small.compact()
     assert {name: small.read(name) for name in read} == read
@@ -172,7 +172,7 @@ def test_what_everyone_settled_is_freed_and_the_rest_stays(make_host) -> None:
     host.compact()
     assert held(host) < 4000
     host.restart()
-    inventory.check(host.broker.shard, host.log)
+    completeness.check(host.broker.shard, host.log)
     assert host.read("a") == [b"9" * 900]
 
 
@@ -228,7 +228,7 @@ def test_a_damaged_stage_is_refused_to_the_readers_of_its_topics(small) -> None:
     data[place.position + place.size - 3] ^= 1
     path.write_bytes(data)
     answer = small.ask(Read("a", Offset(0), 10, 1 << 20))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedReply)
     assert answer.code == "corrupt"
 
 
@@ -248,7 +248,7 @@ def test_a_log_that_lacks_a_stage_is_refused_at_the_start(small) -> None:
     Path(place.segment.path).with_suffix(".idx").unlink()
     small.start()
     with pytest.raises(Corrupt, match="stage"):
-        inventory.check(small.broker.shard, small.log)
+        completeness.check(small.broker.shard, small.log)
 
 
 def test_a_commit_with_very_many_parts_is_read_in_order(make_host) -> None:
@@ -276,7 +276,7 @@ def test_a_bound_that_became_coarser_is_no_missing_file(make_host) -> None:
     held = host.log.extents(known.id)[0].first_offset
     assert bound < held <= 87, "the bound must be below what is left, or this shows nothing"
     host.restart()
-    inventory.check(host.broker.shard, host.log)
+    completeness.check(host.broker.shard, host.log)
     assert host.read("a") == [
         b"%d" % number * (40 if number < 90 else 1) for number in range(87, 135)
     ]

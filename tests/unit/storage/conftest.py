@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import CursorMoved, MessagesStored, Record, Run
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import CursorMoved, MessagesStored, Record, Run
+from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.disk import Buffer, LocalDisk, LocalFile, LocalLock
-from oncemq.storage.log import Log, LogOptions
-from oncemq.storage.planning import Live
-from oncemq.storage.recovery import Opened, open_log
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.recovery import OpenedLog, open_log
 from oncemq.wire import batch
 
 PRODUCER = ProducerId(b"p" * 16)
@@ -104,7 +104,7 @@ class Scribe:
         self.options = options
         self.topics: dict[int, list[bytes]] = {}
         self.sequence = 0
-        self.opened: Opened = self.open()
+        self.opened: OpenedLog = self.open()
 
     @property
     def log(self) -> Log:
@@ -114,7 +114,7 @@ class Scribe:
     def segments(self) -> list[Path]:
         return sorted(self.directory.glob("log/*.log"))
 
-    def open(self) -> Opened:
+    def open(self) -> OpenedLog:
         self.opened = open_log(
             self.disk, str(self.directory), self.options, random_bytes=lambda n: self.identity * n
         )
@@ -125,7 +125,7 @@ class Scribe:
         self.log._writer._failed = True
         self.log.close()
 
-    def reopen(self) -> Opened:
+    def reopen(self) -> OpenedLog:
         self.log.close()
         return self.open()
 
@@ -170,9 +170,9 @@ class Scribe:
     def compact(self, low: Callable[[int], int | None]) -> int:
         """Compact until nothing is left to do; how many jobs that took."""
 
-        def live(topic_id: int) -> Live | None:
+        def live(topic_id: int) -> LiveShare | None:
             found = low(topic_id)
-            return None if found is None else Live(f"t{topic_id}", found)
+            return None if found is None else LiveShare(f"t{topic_id}", found)
 
         jobs = 0
         while (job := self.log.plan(live)) is not None:
@@ -204,7 +204,7 @@ def read_payloads(log: Log, topic: int, start: int = 0) -> dict[int, bytes]:
     return {at: payload for at, payload in found.items() if at >= start}
 
 
-def replayed(opened: Opened) -> list[tuple[int, Record]]:
+def replayed(opened: OpenedLog) -> list[tuple[int, Record]]:
     return list(opened.replay)
 
 

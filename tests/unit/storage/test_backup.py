@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
-from oncemq.storage.backup import Report, back_up
+from oncemq.storage.backup.backup import BackupReport, back_up
+from oncemq.storage.backup.manifest import read_manifest
+from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalFile
-from oncemq.storage.findings import Diagnosis
-from oncemq.storage.manifest import read_manifest
-from oncemq.storage.repair import diagnose
-from oncemq.storage.restore import restore
+from oncemq.storage.repair.findings import Diagnosis
+from oncemq.storage.repair.repair import diagnose
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 
@@ -24,7 +24,7 @@ from oncemq.testing.faulty_disk import FaultyDisk
 def nothing(_: str, __: int) -> None: ...
 
 
-def save(scribe: Any, backup: Path) -> Report:
+def save(scribe: Any, backup: Path) -> BackupReport:
     return back_up(
         scribe.disk,
         str(scribe.directory),
@@ -115,7 +115,7 @@ def test_a_segment_that_is_about_to_be_begun_is_not_restored(
 def test_files_that_vanish_meanwhile_are_copied_or_begin_another_pass(
     held: int, scribe: Any, make_scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncemq.storage.backup.HELD_MAX", held)
+    monkeypatch.setattr("oncemq.storage.backup.backup.HELD_MAX", held)
     fill(scribe)
     for number in range(2):
         scribe.fact(number)
@@ -613,7 +613,7 @@ class Racing(LocalFile):
 def test_a_segment_that_is_written_faster_than_it_is_copied_is_no_backup(
     scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncemq.storage.backup.PASSES_MAX", 3)
+    monkeypatch.setattr("oncemq.storage.backup.backup.PASSES_MAX", 3)
     Racing.gaps[:] = [durable_frame(scribe) for _ in range(3)]
     path, opened = str(scribe.segments[-1]), scribe.disk.open
 

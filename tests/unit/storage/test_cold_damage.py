@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt
-from oncemq.storage.backup import back_up
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.catalog.batch_places import BatchPlace
+from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.disk import LocalFile
-from oncemq.storage.findings import Damage, Diagnosis
-from oncemq.storage.places import Place
-from oncemq.storage.planning import Live
-from oncemq.storage.repair import accept_loss, diagnose
+from oncemq.storage.repair.findings import Damage, Diagnosis
+from oncemq.storage.repair.repair import accept_loss, diagnose
 
 KEPT, SETTLED, DAMAGED = 1, 2, 3  # topics, in the order in which a cold segment has them
 
 
-def live(topic: int) -> Live | None:
-    return None if topic == SETTLED else Live(f"t{topic}", 0)
+def live(topic: int) -> LiveShare | None:
+    return None if topic == SETTLED else LiveShare(f"t{topic}", 0)
 
 
 @pytest.fixture
-def place(scribe: Any) -> Place:
+def place(scribe: Any) -> BatchPlace:
     """The last batch of the only cold segment, in a log that was closed."""
     for number in range(20):
         scribe.put(KEPT, b"kept %d" % number)
@@ -44,7 +44,7 @@ def place(scribe: Any) -> Place:
     return place
 
 
-def flip(place: Place, position: int) -> None:
+def flip(place: BatchPlace, position: int) -> None:
     path = Path(place.segment.path)
     data = bytearray(path.read_bytes())
     data[position] ^= 0x41
@@ -63,7 +63,7 @@ def mended(scribe: Any) -> tuple[list[int], list[int]]:
     return list(found[0]), list(found[1])
 
 
-def test_a_cold_segment_is_looked_at_with_the_others(scribe: Any, place: Place) -> None:
+def test_a_cold_segment_is_looked_at_with_the_others(scribe: Any, place: BatchPlace) -> None:
     found = diagnose(scribe.disk, str(scribe.directory))
     assert found.healthy
     assert found.contents is not None
@@ -71,7 +71,9 @@ def test_a_cold_segment_is_looked_at_with_the_others(scribe: Any, place: Place) 
     assert [each.name for each in found.contents.catalog.segments] == [place.segment.name, *logs]
 
 
-def test_a_damaged_batch_of_a_cold_segment_is_all_that_is_lost(scribe: Any, place: Place) -> None:
+def test_a_damaged_batch_of_a_cold_segment_is_all_that_is_lost(
+    scribe: Any, place: BatchPlace
+) -> None:
     flip(place, place.position + place.size - 1)
     why = "the body of serial 3 does not hold"
     found = diagnose(scribe.disk, str(scribe.directory))
@@ -81,7 +83,7 @@ def test_a_damaged_batch_of_a_cold_segment_is_all_that_is_lost(scribe: Any, plac
     assert mended(scribe) == (list(range(20)), list(range(place.count, 20)))
 
 
-def test_without_its_header_a_cold_segment_loses_nothing(scribe: Any, place: Place) -> None:
+def test_without_its_header_a_cold_segment_loses_nothing(scribe: Any, place: BatchPlace) -> None:
     flip(place, 20)
     found = diagnose(scribe.disk, str(scribe.directory))
     why = "the header does not hold"
@@ -102,7 +104,7 @@ class Sick(LocalFile):
 
 
 def test_a_cold_segment_that_was_hard_to_read_is_written_anew(
-    scribe: Any, place: Place, monkeypatch: pytest.MonkeyPatch
+    scribe: Any, place: BatchPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = scribe.disk.open
 
@@ -124,7 +126,9 @@ def test_a_cold_segment_that_was_hard_to_read_is_written_anew(
     assert not Path(place.segment.path).exists()
 
 
-def test_a_damaged_cold_segment_without_its_index_is_refused(scribe: Any, place: Place) -> None:
+def test_a_damaged_cold_segment_without_its_index_is_refused(
+    scribe: Any, place: BatchPlace
+) -> None:
     flip(place, place.position + place.size - 1)
     Path(place.segment.path).with_suffix(".idx").unlink()
     with pytest.raises(Corrupt) as refused:
@@ -137,7 +141,7 @@ def test_a_damaged_cold_segment_without_its_index_is_refused(scribe: Any, place:
 
 @pytest.mark.parametrize("of", ["body", "header"])
 def test_a_damaged_cold_segment_is_not_backed_up(
-    scribe: Any, place: Place, tmp_path: Path, of: str
+    scribe: Any, place: BatchPlace, tmp_path: Path, of: str
 ) -> None:
     flip(place, 20 if of == "header" else place.position + place.size - 1)
     with pytest.raises(Corrupt) as refused:

@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Epoch, Micros, ProducerId, Sequence
-from oncemq.core.records import Run
 from oncemq.errors import Corrupt
-from oncemq.storage import catalog, index
-from oncemq.storage.compaction import join_runs
-from oncemq.storage.planning import Live
+from oncemq.protocol.names import Epoch, Micros, ProducerId, Sequence
+from oncemq.protocol.records import Run
+from oncemq.storage.catalog import catalog
+from oncemq.storage.compaction.compaction import join_runs
+from oncemq.storage.compaction.plan import LiveShare
+from oncemq.storage.segments import index
 
 
 def fill(scribe: Any) -> None:
@@ -123,13 +124,13 @@ def test_a_damaged_source_is_left_alone(scribe: Any) -> None:
         file.seek(place.position + place.size - 1)
         file.write(b"\xff")
     before = sorted(scribe.directory.glob("log/*"))
-    job = scribe.log.plan(lambda topic: Live("t1", 5) if topic == 1 else None)
+    job = scribe.log.plan(lambda topic: LiveShare("t1", 5) if topic == 1 else None)
     while job is not None and not job._plan.rewrite:
         job.run()
         scribe.log.complete(job)
         job.clean()
         before = sorted(scribe.directory.glob("log/*"))
-        job = scribe.log.plan(lambda topic: Live("t1", 5) if topic == 1 else None)
+        job = scribe.log.plan(lambda topic: LiveShare("t1", 5) if topic == 1 else None)
     assert job is not None
     with pytest.raises(Corrupt, match="not what was written"):
         job.run()

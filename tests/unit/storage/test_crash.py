@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.storage.segment import read_header
+from oncemq.storage.segments.segment import read_header
 
 Work = Callable[[Any], None]
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt, StorageFull
-from oncemq.storage.backup import back_up
-from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.end import End, read_end
-from oncemq.storage.findings import Diagnosis
-from oncemq.storage.index import BlockCache
-from oncemq.storage.log import LogOptions
-from oncemq.storage.manifest import read_manifest
-from oncemq.storage.planning import Live, Plan
-from oncemq.storage.restore import restore
-from oncemq.storage.segment import index_path, save_index
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.manifest import read_manifest
+from oncemq.storage.backup.restore import restore
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import CompactionPlan, LiveShare
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair.findings import Diagnosis
+from oncemq.storage.segments.end import End, read_end
+from oncemq.storage.segments.index import BlockCache
+from oncemq.storage.segments.segment import index_path, save_index
 from oncemq.testing.faulty_disk import FaultyDisk
 
 FULL = [errno.ENOSPC, errno.EDQUOT]
@@ -201,7 +201,7 @@ def test_a_source_is_damaged_where_it_cannot_be_read_and_not_for_want_of_files(
 ) -> None:
     scribe.store(1, b"a")
     source = scribe.log._current
-    plan = Plan((source,), {1: Live("t1", 0)}, rewrite=True)
+    plan = CompactionPlan((source,), {1: LiveShare("t1", 0)}, rewrite=True)
     job = CompactionJob(disk, "/data/log", scribe.log.identity, BlockCache(), plan)
     opened, trouble = disk.open, OSError(number, "planned")
 

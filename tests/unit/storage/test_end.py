@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt
-from oncemq.storage.end import End, EndNote, read_end
-from oncemq.storage.repair import accept_loss, diagnose
+from oncemq.storage.repair.repair import accept_loss, diagnose
+from oncemq.storage.segments.end import End, EndNote, read_end
 from oncemq.testing.faulty_disk import FaultyDisk
 
 

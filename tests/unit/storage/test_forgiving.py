@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.forgiving import BLOCK_BYTES, ForgivingFile
+from oncemq.storage.repair.forgiving import BLOCK_BYTES, ForgivingFile
 
 
 class BadBlock(LocalFile):

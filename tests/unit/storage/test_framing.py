@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.core.names import ClientId, Offset, Sequence, TopicId
-from oncemq.core.outbox_records import OutboxPut
-from oncemq.core.records import CursorMoved, Record
 from oncemq.errors import StorageRefused
+from oncemq.protocol.names import ClientId, Offset, Sequence, TopicId
+from oncemq.protocol.outbox_records import OutboxPut
+from oncemq.protocol.records import CursorMoved, Record
 from oncemq.storage.disk import File, LocalDisk
-from oncemq.storage.framing import (
+from oncemq.storage.segments.framing import (
     HEADER_BYTES,
     META_BYTES_MAX,
     STRETCH_BYTES,

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.records import Marked
 from oncemq.errors import Corrupt
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.records import Marked
+from oncemq.storage.log.log import LogOptions
 
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=512, reserve_bytes=64)
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import MessagesStored, Run
-from oncemq.storage import index as index_module
-from oncemq.storage.index import (
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import MessagesStored, Run
+from oncemq.storage.segments import index as index_module
+from oncemq.storage.segments.index import (
     BlockCache,
     Covered,
     DamagedIndex,

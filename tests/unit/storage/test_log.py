@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
-from oncemq.core.records import MessagesStored, Run
 from oncemq.errors import StorageRefused
-from oncemq.storage.log import LogOptions
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
+from oncemq.protocol.records import MessagesStored, Run
+from oncemq.storage.log.log import LogOptions
 
 
 def test_nothing_is_durable_before_its_group_is_finished(scribe: Any) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from oncemq.storage.disk import LocalDisk, LocalFile
-from oncemq.storage.layout import ensure_format, remove_log
-from oncemq.storage.log import LogOptions
-from oncemq.storage.repair import accept_loss
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair.repair import accept_loss
+from oncemq.storage.segments.layout import ensure_format, remove_log
 
 Event = tuple[str, str]
 

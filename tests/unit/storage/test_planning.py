@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.core.names import ClientId, Offset, TopicId
-from oncemq.core.records import CursorMoved
 from oncemq.errors import Corrupt
-from oncemq.storage import compaction, planning
-from oncemq.storage.compaction import ColdWriter
-from oncemq.storage.log import LogOptions
-from oncemq.storage.planning import Live, weight_of
-from oncemq.storage.segment import COLD
+from oncemq.protocol.names import ClientId, Offset, TopicId
+from oncemq.protocol.records import CursorMoved
+from oncemq.storage.compaction import compaction, plan
+from oncemq.storage.compaction.compaction import ColdWriter
+from oncemq.storage.compaction.plan import LiveShare, weight_of
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.segment import COLD
 
 JOBS_MAX = 50
 
@@ -29,8 +29,8 @@ def cover(scribe: Any) -> None:
 def compact(scribe: Any, lows: dict[int, int]) -> int:
     """Compact until there is rest; how many jobs that took."""
 
-    def live(topic_id: int) -> Live | None:
-        return Live(f"t{topic_id}", lows[topic_id]) if topic_id in lows else None
+    def live(topic_id: int) -> LiveShare | None:
+        return LiveShare(f"t{topic_id}", lows[topic_id]) if topic_id in lows else None
 
     jobs = 0
     while (job := scribe.log.plan(live)) is not None:
@@ -73,13 +73,13 @@ def test_of_a_cold_segment_the_bytes_that_stay_are_known_exactly(
     (segment,) = cold(roomy)
     total = segment.end - segment.header.size
     for low in range(8):
-        before = weight_of(segment, lambda _, low=low: Live("t1", low))[0]
+        before = weight_of(segment, lambda _, low=low: LiveShare("t1", low))[0]
         assert before == total - sum(
             entry.size
             for entry in segment.index.entries_from(1, 0)
             if entry.first_offset + entry.count <= low
         )
-    assert weight_of(segment, lambda _: Live("t1", 8)) == (0, 0)
+    assert weight_of(segment, lambda _: LiveShare("t1", 8)) == (0, 0)
     assert weight_of(segment, lambda _: None) == (0, 0)
     assert segment.weights == {}
 
@@ -138,7 +138,7 @@ def test_a_damaged_source_is_not_tried_again_and_holds_up_no_other(roomy: Any) -
     with open(place.segment.path, "r+b") as file:
         file.seek(place.position + place.size - 1)
         file.write(b"\xff")
-    lows = {1: Live("t1", 0), 2: Live("t2", 0)}
+    lows = {1: LiveShare("t1", 0), 2: LiveShare("t2", 0)}
     job = roomy.log.plan(lows.get)
     assert [source.name for source in job.sources][:1] == [place.segment.name]
     with pytest.raises(Corrupt):
@@ -195,13 +195,13 @@ def test_a_look_is_short_and_all_of_them_together_see_everything(
     scribe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many topics there are, a plan looks at some segments only, the others in turn."""
-    monkeypatch.setattr(planning, "ROWS_A_LOOK", 1)
+    monkeypatch.setattr(plan, "ROWS_A_LOOK", 1)
     asked: list[int] = []
     low = 0
 
-    def live(topic: int) -> Live | None:
+    def live(topic: int) -> LiveShare | None:
         asked.append(topic)
-        return Live("t1", low)
+        return LiveShare("t1", low)
 
     for _ in range(6):
         scribe.store(1, b"x" * 1500)
@@ -225,19 +225,19 @@ def test_segments_are_looked_at_in_turn_again_and_again(
     scribe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What died since the last look is found, wherever it lies."""
-    monkeypatch.setattr(planning, "ROWS_A_LOOK", 1)
+    monkeypatch.setattr(plan, "ROWS_A_LOOK", 1)
     asked: list[int] = []
 
-    def live(topic: int) -> Live | None:
+    def live(topic: int) -> LiveShare | None:
         asked.append(topic)
-        return Live(f"t{topic}", 0)
+        return LiveShare(f"t{topic}", 0)
 
     for topic in (1, 2, 3):
         scribe.store(topic, b"x" * 1500)
     cover(scribe)
     segments, serial = scribe.log._catalog.segments[:3], scribe.log.last_serial
     assert [list(each.index.topics()) for each in segments] == [[1], [2], [3]]
-    scales = planning.Scales()
+    scales = plan.Scales()
     for _ in range(7):
         scales.weigh(segments, serial, live, serial)
     assert asked == [1, 2, 3, 1, 2, 3, 1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
-from oncemq.storage.log import LogOptions
+from oncemq.storage.log.log import LogOptions
 
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=512, reserve_bytes=64)
 

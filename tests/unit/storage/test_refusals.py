@@ -6,17 +6,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.storage.conftest import still_open
 
-from oncemq.core.names import Micros, Serial
-from oncemq.core.records import ClockNoted
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.storage import catalog, framing, segment
-from oncemq.storage.backup import back_up
-from oncemq.storage.framing import decode_record, encode, frame_key, parse
-from oncemq.storage.layout import read_format
-from oncemq.storage.manifest import Copied, holds, read_manifest
-from oncemq.storage.segment import Header, read_header
+from oncemq.protocol.names import Micros, Serial
+from oncemq.protocol.records import ClockNoted
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.manifest import Copied, holds, read_manifest
+from oncemq.storage.catalog import catalog
+from oncemq.storage.segments import framing, segment
+from oncemq.storage.segments.framing import decode_record, encode, frame_key, parse
+from oncemq.storage.segments.layout import read_format
+from oncemq.storage.segments.segment import Header, read_header
+from tests.unit.storage.conftest import still_open
 
 
 def test_a_segment_of_a_newer_format_is_refused(

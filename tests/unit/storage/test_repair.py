@@ -8,16 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from oncemq.core.generations import NAME_BITS, continued
-from oncemq.core.names import Micros, TopicId
-from oncemq.core.records import Retention, TopicCreated
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.findings import Diagnosis, Lost
-from oncemq.storage.index import BlockCache
-from oncemq.storage.layout import raise_generation, read_format
-from oncemq.storage.planning import Live, Plan
-from oncemq.storage.repair import accept_loss, diagnose
+from oncemq.protocol.generations import NAME_BITS, continued
+from oncemq.protocol.names import Micros, TopicId
+from oncemq.protocol.records import Retention, TopicCreated
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import CompactionPlan, LiveShare
+from oncemq.storage.repair.findings import DamagedMessages, Diagnosis
+from oncemq.storage.repair.repair import accept_loss, diagnose
+from oncemq.storage.segments.index import BlockCache
+from oncemq.storage.segments.layout import raise_generation, read_format
 
 
 def damage(path: Path, position: int) -> None:
@@ -98,7 +98,7 @@ def test_damage_in_the_chain_is_named_and_cut_when_accepted(scribe: Any) -> None
     assert tree(scribe.directory) == before
     (only,) = found.damages
     assert (only.path, only.position, only.first_serial) == (place.segment.path, place.position, 7)
-    assert only.lost == [Lost(1, 3, 15), Lost(2, 3, 15)]
+    assert only.lost == [DamagedMessages(1, 3, 15), DamagedMessages(2, 3, 15)]
     assert found.mendable
 
     mend(scribe)
@@ -140,7 +140,9 @@ def test_a_covered_segment_is_salvaged_around_the_damage(scribe: Any) -> None:
         f"{scribe.directory}/log",
         scribe.log.identity,
         BlockCache(),
-        Plan(tuple(scribe.log._catalog.segments[:2]), {1: Live("t1", 0)}, rewrite=True),
+        CompactionPlan(
+            tuple(scribe.log._catalog.segments[:2]), {1: LiveShare("t1", 0)}, rewrite=True
+        ),
     )
     rewritten.run()
     scribe.log.complete(rewritten)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from oncemq.storage.backup import back_up
-from oncemq.storage.findings import Diagnosis
-from oncemq.storage.log import LogOptions
-from oncemq.storage.restore import restore
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.restore import restore
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair.findings import Diagnosis
 
 KIBIBYTE = 1 << 10
 OPTIONS = LogOptions(

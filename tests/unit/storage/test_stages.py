@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from tests.unit.storage.conftest import PRODUCER
 
-from oncemq.core.commit_records import Committed, Part, PartKept
-from oncemq.core.names import Epoch, Micros, Offset, Sequence, TopicId
-from oncemq.core.records import MessagesStaged, Run
-from oncemq.core.replies import NO_OFFSET
 from oncemq.errors import Corrupt
-from oncemq.storage.compaction import CompactionJob
-from oncemq.storage.gaps import gaps
-from oncemq.storage.index import BlockCache, MemoryIndex
-from oncemq.storage.log import LogOptions
-from oncemq.storage.planning import Live, Plan
-from oncemq.storage.repair import accept_loss, diagnose
+from oncemq.protocol.commit_records import Committed, Part, PartKept
+from oncemq.protocol.names import Epoch, Micros, Offset, Sequence, TopicId
+from oncemq.protocol.records import MessagesStaged, Run
+from oncemq.protocol.replies import NO_OFFSET
+from oncemq.storage.catalog.gaps import gaps
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import CompactionPlan, LiveShare
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair.repair import accept_loss, diagnose
+from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.wire import batch
+from tests.unit.storage.conftest import PRODUCER
 
 TOPIC, OTHER, STAGE = TopicId(1), TopicId(2), TopicId(9)
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 12, reserve_bytes=64)
@@ -63,9 +63,9 @@ def read(scribe: Any, topic: TopicId, offset: int) -> dict[int, bytes]:
 
 
 def rewriting(scribe: Any, *, dissolved: bool, low: int = 0) -> CompactionJob:
-    live = {int(TOPIC): Live("t1", low)}
+    live = {int(TOPIC): LiveShare("t1", low)}
     ended = frozenset({int(STAGE)}) if dissolved else frozenset[int]()
-    plan = Plan((scribe.log._current,), live, rewrite=True, dissolved=ended)
+    plan = CompactionPlan((scribe.log._current,), live, rewrite=True, dissolved=ended)
     return CompactionJob(
         scribe.disk, f"{scribe.directory}/log", scribe.log.identity, BlockCache(), plan
     )

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from oncemq.core.record import Record
 from oncemq.errors import Corrupt, StorageRefused
+from oncemq.protocol.record import Record
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.layout import read_format, remove_log
-from oncemq.storage.repair import diagnose
+from oncemq.storage.repair.repair import diagnose
+from oncemq.storage.segments.layout import read_format, remove_log
 
 
 class FromTheFuture(Record, frozen=True, array_like=True):

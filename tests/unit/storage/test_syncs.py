@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from oncemq.storage.backup import back_up
-from oncemq.storage.findings import Diagnosis
-from oncemq.storage.framing import frame_key
-from oncemq.storage.log import LogOptions
-from oncemq.storage.recovery import open_log
-from oncemq.storage.restore import restore
-from oncemq.storage.segment import COLD, LOG, Header, log_name, remove_segment
-from oncemq.storage.shelf import load_shelf
+from oncemq.storage.backup.backup import back_up
+from oncemq.storage.backup.restore import restore
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.log.recovery import open_log
+from oncemq.storage.repair.findings import Diagnosis
+from oncemq.storage.segments.framing import frame_key
+from oncemq.storage.segments.segment import COLD, LOG, Header, log_name, remove_segment
+from oncemq.storage.segments.segment_files import load_shelf
 from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
 

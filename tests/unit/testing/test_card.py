@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from oncemq.testing import card, proof
-from oncemq.testing.proof import Proof
+from simulator import proof, reliability_card
+from simulator.proof import Proof
 
 GUARANTEES = """
 | | promise | holds when | does not cover | shown by |
@@ -61,18 +61,22 @@ def test_a_damaged_result_is_an_error_and_not_a_missing_one(tmp_path: Path) -> N
 
 
 def test_a_number_without_a_result_is_not_run_and_has_its_command() -> None:
-    text = card.numbers([])
-    lines = [line for line in card.LINES if line.command == "make test"]
+    text = reliability_card.numbers([])
+    lines = [line for line in reliability_card.LINES if line.command == "make test"]
     assert {the_row(text, line.what)[1] for line in lines} == {"not run"}
     assert all(the_row(text, line.what)[3] == "`make test`" for line in lines)
 
 
 def test_what_only_its_own_command_runs_is_named_when_nobody_ran_it() -> None:
-    assert "soak" not in card.numbers([])
-    assert card.unasked([]) == ["Not part of `make test`, and not run: `make fuzz`, `make soak`."]
+    assert "soak" not in reliability_card.numbers([])
+    assert reliability_card.unasked([]) == [
+        "Not part of `make test`, and not run: `make fuzz`, `make soak`."
+    ]
     soak = a_proof("soak", minutes=5, messages=7)
-    assert the_row(card.numbers([soak]), "minutes of soak")[1] == "5"
-    assert card.unasked([soak]) == ["Not part of `make test`, and not run: `make fuzz`."]
+    assert the_row(reliability_card.numbers([soak]), "minutes of soak")[1] == "5"
+    assert reliability_card.unasked([soak]) == [
+        "Not part of `make test`, and not run: `make fuzz`."
+    ]
 
 
 def test_a_campaign_records_what_it_counted_and_whether_it_failed(
@@ -114,13 +118,13 @@ def test_counts_of_one_kind_are_added_up() -> None:
         a_proof("model-a", held=1, models=1, planted=3, caught=3),
         a_proof("model-b", held=0, models=1, planted=4, caught=2),
     ]
-    text = card.numbers([*models, a_proof("modelling", held=9, models=9)])
+    text = reliability_card.numbers([*models, a_proof("modelling", held=9, models=9)])
     assert the_row(text, "Spin models that hold")[1] == "1 of 2"
     assert the_row(text, "planted bugs caught by the models")[1] == "5 of 7"
 
 
 def test_no_failure_in_n_histories_bounds_their_probability_by_3_over_n() -> None:
-    text = card.numbers([a_proof("simulation", histories=6000, simulated_seconds=5400)])
+    text = reliability_card.numbers([a_proof("simulation", histories=6000, simulated_seconds=5400)])
     assert the_row(text, "simulated histories")[1:3] == ["6,000", "0 (p < 0.0005)"]
     assert the_row(text, "simulated hours")[1] == "1.50"
     assert the_row(text, "simulated histories")[4] == "2030-01-02, abc"
@@ -133,11 +137,15 @@ def test_several_commands_are_shown_as_the_one_that_runs_them_all() -> None:
         )
         for name in "ab"
     ]
-    assert the_row(card.numbers(proofs), "fuzzed inputs")[1:4] == ["2", "0", "`make fuzz`"]
+    assert the_row(reliability_card.numbers(proofs), "fuzzed inputs")[1:4] == [
+        "2",
+        "0",
+        "`make fuzz`",
+    ]
 
 
 def test_failures_are_shown_without_a_bound_and_listed() -> None:
-    text = card.card(
+    text = reliability_card.card(
         [a_proof("simulation", failures=2, histories=10)], GUARANTEES, commit="abc", date="today"
     )
     assert the_row(text, "simulated histories")[2] == "**2**"
@@ -146,35 +154,37 @@ def test_failures_are_shown_without_a_bound_and_listed() -> None:
 
 def test_promises_come_with_what_they_do_not_cover() -> None:
     row = "| G1 durable | It is synced. | Always. | A lying disk. |"
-    assert card.promises(GUARANTEES).splitlines()[2:] == [row]
+    assert reliability_card.promises(GUARANTEES).splitlines()[2:] == [row]
     with pytest.raises(ValueError, match="GUARANTEES"):
-        card.promises("no table")
+        reliability_card.promises("no table")
 
 
 def test_faults_that_were_never_injected_are_named() -> None:
     counts = {"fault: bit flip": 3, "fault: moon phase": 1, "cuts": 9}
     proofs = [msgspec.structs.replace(a_proof("power"), counts=counts)] * 2
-    text = card.faults(proofs)
+    text = reliability_card.faults(proofs)
     assert the_row(text, "bit flip") == ["bit flip", "6"]
     assert the_row(text, "moon phase") == ["moon phase", "2"]
     assert "clock jump" not in text
-    (never,) = card.uninjected(proofs)
+    (never,) = reliability_card.uninjected(proofs)
     assert "clock jump" in never
     assert "bit flip" not in never
-    assert card.faults([]) == "Not run."
+    assert reliability_card.faults([]) == "Not run."
 
 
 def test_the_longest_outage_of_each_cause_is_shown() -> None:
     outages = ({"kill -9": 1.5}, {"kill -9": 0.5, "power cut": 2})
     proofs = [msgspec.structs.replace(a_proof("kills"), worst=each) for each in outages]
-    text = card.worst(proofs)
+    text = reliability_card.worst(proofs)
     assert the_row(text, "kill -9")[1] == "1.50 s"
     assert the_row(text, "power cut")[1] == "2.00 s"
-    assert card.worst([]) == "Not run."
+    assert reliability_card.worst([]) == "Not run."
 
 
 def test_a_campaign_the_card_does_not_know_is_shown_all_the_same() -> None:
-    text = card.card([a_proof("new-thing", tries=4)], GUARANTEES, commit="abc", date="today")
+    text = reliability_card.card(
+        [a_proof("new-thing", tries=4)], GUARANTEES, commit="abc", date="today"
+    )
     assert "## Also run\n\n- new-thing: 4 tries" in text
 
 
@@ -182,6 +192,6 @@ def test_the_card_is_written_beside_the_guarantees(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/GUARANTEES.md").write_text(GUARANTEES)
     proof.record("power", "make test", {"cuts": 60}, directory=tmp_path / proof.DIRECTORY)
-    text = card.main(tmp_path).read_text("utf-8")
+    text = reliability_card.main(tmp_path).read_text("utf-8")
     assert the_row(text, "real power cuts")[1] == "60"
     assert the_row(text, "real processes killed")[1] == "not run"

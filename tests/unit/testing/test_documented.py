@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import oncemq.testing
-from oncemq.core.audit.findings import KINDS
+from oncemq.audit.findings import KINDS
 
 TEXT = (Path(__file__).parents[3] / "docs/TESTING.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tools.mutants import AREAS, files_of, mutants_of
 
 ROOT = Path(__file__).parents[3]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+
 from tools.covering import Covered
 from tools.covers import SECONDS_OF_TESTS, Coverage, moved_lines
 from tools.mutants import Mutant, mutants_of

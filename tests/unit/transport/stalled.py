@@ -9,12 +9,11 @@ import sys
 import time
 from collections.abc import Callable
 
+from oncemq.transport.dealer import DealerSocket
+from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.transport.feed_subscriber import FeedSubscriber
+from oncemq.transport.router import RouterSocket
 from tests.unit.transport.patience import until
-
-from oncemq.transport.door import Door
-from oncemq.transport.ear import Ear
-from oncemq.transport.feed import Feed
-from oncemq.transport.link import Link
 
 SUBJECT = b"\0" * 8
 TIMERS = 12.0  # seconds: two heartbeats; the first is answered by a reset, the second was the end
@@ -41,7 +40,7 @@ def fill(send: Callable[[], object]) -> None:
 
 
 def ear() -> None:
-    feed, listener = Feed("tcp://127.0.0.1:*"), Ear()
+    feed, listener = FeedPublisher("tcp://127.0.0.1:*"), FeedSubscriber()
     address = feed.address
     listener.tune({SUBJECT})
     listener.connect(address)
@@ -50,7 +49,7 @@ def ear() -> None:
     fill(lambda: feed.send([SUBJECT, bytes(20_000)]))
     feed.close()
     time.sleep(TIMERS)
-    feed = Feed(address)
+    feed = FeedPublisher(address)
     everything(listener.receive)
     assert until(listener.news) is False
     assert until(listener.news) is True
@@ -60,7 +59,7 @@ def ear() -> None:
 
 
 def link() -> None:
-    door, client = Door("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), Link()
+    door, client = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), DealerSocket()
     address = door.address
     client.connect(address)
     assert until(client.news) is True
@@ -69,7 +68,7 @@ def link() -> None:
     fill(lambda: door.send(route, [bytes(20_000)]))
     door.close()
     time.sleep(TIMERS)
-    door = Door(address, frame_bytes_max=1 << 20)
+    door = RouterSocket(address, frame_bytes_max=1 << 20)
     everything(client.receive)
     assert until(client.news) is False
     assert until(client.news) is True
@@ -78,14 +77,14 @@ def link() -> None:
 
 
 def door() -> None:
-    server, client = Door("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), Link()
+    server, client = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), DealerSocket()
     client.connect(server.address)
     assert until(client.news) is True
     fill(lambda: client.send([bytes(20_000)]))
     client.close()
     time.sleep(TIMERS)
     assert everything(server.receive) > 0
-    client = Link()
+    client = DealerSocket()
     client.connect(server.address)
     assert until(client.news) is True
     assert client.send([b"again"])

@@ -2,15 +2,15 @@
 
 import select
 
-from oncemq.transport.bell import Bell
+from oncemq.transport.wakeup import Wakeup
 
 
-def rings(bell: Bell) -> bool:
+def rings(bell: Wakeup) -> bool:
     return bool(select.select([bell.descriptor], [], [], 0)[0])
 
 
 def test_it_rings_until_it_is_silenced() -> None:
-    bell = Bell()
+    bell = Wakeup()
     bell.ring()
     bell.ring()
     assert rings(bell)
@@ -21,6 +21,6 @@ def test_it_rings_until_it_is_silenced() -> None:
 
 def test_one_that_was_put_away_may_be_rung() -> None:
     """A server that is asked to stop may have ended before the bell is rung for it."""
-    bell = Bell()
+    bell = Wakeup()
     bell.close()
     bell.ring()

@@ -3,25 +3,25 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.transport.patience import until
 
-from oncemq.transport.door import Door
-from oncemq.transport.link import Link
+from oncemq.transport.dealer import DealerSocket
+from oncemq.transport.router import RouterSocket
+from tests.unit.transport.patience import until
 
 PROBE = [b"are you there?"]
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
+def door() -> Iterator[RouterSocket]:
+    door = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
     yield door
     door.close()
 
 
 def test_a_peer_is_reached_as_long_as_it_is_connected_also_when_it_reads_nothing(
-    door: Door,
+    door: RouterSocket,
 ) -> None:
-    link = Link()
+    link = DealerSocket()
     link.connect(door.address)
     until(lambda: link.send([b"hello"]) or None)
     route, _ = until(door.receive)
@@ -30,6 +30,6 @@ def test_a_peer_is_reached_as_long_as_it_is_connected_also_when_it_reads_nothing
     until(lambda: not door.reaches(route, PROBE) or None)
 
 
-def test_who_was_never_there_is_not_reached(door: Door) -> None:
+def test_who_was_never_there_is_not_reached(door: RouterSocket) -> None:
     assert not door.reaches(b"", PROBE)
     assert not door.reaches(b"nobody", PROBE)

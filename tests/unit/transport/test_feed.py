@@ -4,28 +4,28 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.unit.transport.patience import PATIENCE, until
 
 from oncemq.errors import PortInUse
-from oncemq.transport.ear import Ear
-from oncemq.transport.feed import Feed
+from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.transport.feed_subscriber import FeedSubscriber
+from tests.unit.transport.patience import PATIENCE, until
 
 A, B = b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"
 
 
 @pytest.fixture
-def feed() -> Iterator[Feed]:
-    feed = Feed("tcp://127.0.0.1:*")
+def feed() -> Iterator[FeedPublisher]:
+    feed = FeedPublisher("tcp://127.0.0.1:*")
     yield feed
     feed.close()
 
 
 @pytest.fixture
-def ears() -> Iterator[Callable[[], Ear]]:
-    made: list[Ear] = []
+def ears() -> Iterator[Callable[[], FeedSubscriber]]:
+    made: list[FeedSubscriber] = []
 
-    def make() -> Ear:
-        made.append(Ear())
+    def make() -> FeedSubscriber:
+        made.append(FeedSubscriber())
         return made[-1]
 
     yield make
@@ -33,7 +33,7 @@ def ears() -> Iterator[Callable[[], Ear]]:
         ear.close()
 
 
-def tuned(feed: Feed, ear: Ear, *subjects: bytes) -> Ear:
+def tuned(feed: FeedPublisher, ear: FeedSubscriber, *subjects: bytes) -> FeedSubscriber:
     """Connected, and known to the feed."""
     ear.tune(set(subjects))
     ear.connect(feed.address)
@@ -79,4 +79,4 @@ def test_a_send_waits_for_nobody(feed, ears) -> None:
 
 def test_an_address_that_is_taken_is_refused_with_a_way_out(feed) -> None:
     with pytest.raises(PortInUse, match="--feed"):
-        Feed(feed.address)
+        FeedPublisher(feed.address)

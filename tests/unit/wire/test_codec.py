@@ -8,11 +8,11 @@ import struct
 import msgspec
 import pytest
 
-from oncemq.core.client_replies import ClientInfo, LostCursor, LostNumbers
-from oncemq.core.client_requests import Compare, ForgetClient, ListClients, Numbers
-from oncemq.core.names import Generation, Offset, SubscriptionId, TopicId
-from oncemq.core.records import Retention, Run
-from oncemq.core.replies import (
+from oncemq.protocol.client_replies import ClientInfo, LostCursor, LostNumbers
+from oncemq.protocol.client_requests import Compare, ForgetClient, KnownNumbers, ListClients
+from oncemq.protocol.names import Generation, Offset, SubscriptionId, TopicId
+from oncemq.protocol.records import Retention, Run
+from oncemq.protocol.replies import (
     REPLIES,
     BatchHead,
     ClientList,
@@ -20,31 +20,31 @@ from oncemq.core.replies import (
     Compared,
     Done,
     Ends,
-    Heard,
-    Limits,
-    Listening,
+    ListenedAnswer,
+    ListeningAnswer,
     Messages,
     Pushed,
     PutAccepted,
-    Refused,
+    RefusedReply,
     Result,
     Resumed,
-    Staged,
+    StagedReply,
     StatusReport,
     Subscribed,
     SubscriptionInfo,
     SubscriptionList,
-    Taken,
+    TakenReply,
     TopicEnd,
     TopicInfo,
     TopicList,
     TopicShown,
     Unsubscribed,
     Welcome,
+    WelcomeLimits,
 )
-from oncemq.core.requests import (
+from oncemq.protocol.requests import (
     REQUESTS,
-    Commit,
+    CommitRequest,
     ConfigureTopic,
     CreateTopic,
     DeleteTopic,
@@ -66,10 +66,10 @@ from oncemq.core.requests import (
     ShowTopic,
     StagePut,
     Start,
-    Status,
+    StatusRequest,
     Subscribe,
     Unsubscribe,
-    Watch,
+    WatchEnds,
 )
 from oncemq.wire import codec
 
@@ -95,10 +95,10 @@ ALL_REQUESTS = [
     ListTopics("a", 5),
     ShowTopic("orders"),
     ListSubscriptions("orders", "me", ("a", "b"), 5),
-    Status(),
+    StatusRequest(),
     Read("orders", Offset(3), 4, 5, True),
     STAGE_PUT,
-    Commit(
+    CommitRequest(
         "me",
         1,
         "owner",
@@ -114,16 +114,16 @@ ALL_REQUESTS = [
     DropStage("me", 1, b"s" * 16),
     Listen("me", 1, ("orders",), SETTLED, 6, 7, 8),
     Leave("me", 1, 8),
-    Watch((("orders", Offset(3)),), 500, Generation(2)),
-    Compare("me", Generation(2), 3, SETTLED, (Numbers("a", TopicId(5), b"p" * 16, 7),)),
+    WatchEnds((("orders", Offset(3)),), 500, Generation(2)),
+    Compare("me", Generation(2), 3, SETTLED, (KnownNumbers("a", TopicId(5), b"p" * 16, 7),)),
     ForgetClient("me", True),
     ListClients("me", 10),
     Lease("me", 1, 60_000, "mine", 3),
 ]
 
 ALL_REPLIES = [
-    Refused("code", "detail"),
-    Welcome(3, Limits(1, 2, 3), b"log", Generation(2)),
+    RefusedReply("code", "detail"),
+    Welcome(3, WelcomeLimits(1, 2, 3), b"log", Generation(2)),
     Resumed(TopicId(5), 3, 4, True),
     PutAccepted(TopicId(5), Offset(-1), 2, False, True, 50),
     Messages((HEAD, HEAD), True),
@@ -134,11 +134,11 @@ ALL_REPLIES = [
     TopicShown(TOPIC, "because", (SUBSCRIPTION,)),
     SubscriptionList((SUBSCRIPTION,), False),
     StatusReport({"a": 1, "b": "two", "c": 0.5, "d": True}),
-    Staged(Offset(4), True, 50, 1000),
+    StagedReply(Offset(4), True, 50, 1000),
     CommitDone(True, (Result("orders", TopicId(5), Offset(-1), 2),), 50, 6, 7),
-    Listening("tcp://127.0.0.1:5557", (Heard("orders", 1, 2, 3, 4),), 5),
+    ListeningAnswer("tcp://127.0.0.1:5557", (ListenedAnswer("orders", 1, 2, 3, 4),), 5),
     Pushed(TopicId(5), Offset(9), (HEAD, HEAD)),
-    Taken(3),
+    TakenReply(3),
     Ends((TopicEnd("orders", TopicId(5), Offset(1), Offset(3), Offset(2)),), b"log", Generation(2)),
     Compared(
         b"log",
@@ -187,7 +187,7 @@ def test_a_reply_is_what_it_was_after_the_way(reply) -> None:
 
 
 def test_the_head_is_magic_version_opcode_and_token() -> None:
-    (head,) = codec.encode_request(0x0102030405060708, Status())
+    (head,) = codec.encode_request(0x0102030405060708, StatusRequest())
     assert head == b"OQ\x01\x0e\x01\x02\x03\x04\x05\x06\x07\x08\x90"
 
 

@@ -3,17 +3,17 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
-from oncemq.spark.launch import require
+from oncemq.spark.runtime.session import require
 
 require()
 
-from oncemq.spark.pipelines.archiving import Archived, archive  # noqa: E402
-from oncemq.spark.pipelines.audit_report import Report  # noqa: E402
-from oncemq.spark.pipelines.auditing import audit  # noqa: E402
-from oncemq.spark.pipelines.replaying import Replayed, replay  # noqa: E402
-from oncemq.spark.pipelines.transform_definition import Definition, Source, Target  # noqa: E402
-from oncemq.spark.pipelines.transform_files import pipeline  # noqa: E402
-from oncemq.spark.pipelines.transforming import Transformed, transform  # noqa: E402
+from oncemq.spark.pipelines.archive.archive import Archived, archive  # noqa: E402
+from oncemq.spark.pipelines.audit.audit import audit  # noqa: E402
+from oncemq.spark.pipelines.audit.report import Report  # noqa: E402
+from oncemq.spark.pipelines.replay.replay import Replayed, replay  # noqa: E402
+from oncemq.spark.pipelines.transform.definition import Definition, Source, Target  # noqa: E402
+from oncemq.spark.pipelines.transform.files import pipeline  # noqa: E402
+from oncemq.spark.pipelines.transform.transform import Transformed, transform  # noqa: E402
 
 __all__ = [
     "Archived",

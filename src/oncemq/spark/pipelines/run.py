@@ -18,11 +18,18 @@ from functools import cached_property
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from oncemq.client.blocking import Client
+from oncemq.client.blocking.client import Client
 from oncemq.client.settings import DEFAULT_SERVER, servers_from
-from oncemq.spark.launch import log_file, register, session, stderr_into
-from oncemq.spark.options import TIMEOUT_SECONDS
-from oncemq.spark.pipeline_status import PERIOD_SECONDS, Board, Facts, State, Status, moment
+from oncemq.spark.options.reader import TIMEOUT_SECONDS
+from oncemq.spark.pipelines.status import (
+    PERIOD_SECONDS,
+    Facts,
+    PipelineStatus,
+    State,
+    StatusBoard,
+    moment,
+)
+from oncemq.spark.runtime.session import log_file, register, session, stderr_into
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +56,7 @@ class Blank:
         """Nothing."""
 
 
-class Run:
+class PipelineRun:
     """A pipeline from its start to its end."""
 
     def __init__(
@@ -77,7 +84,7 @@ class Run:
         self._master, self._config, self._given = master, dict(config or {}), spark
         self._mine: SparkSession | None = None
         self._log = log_file() if quiet else None  # what Spark itself has to say
-        self._board = Board(self.server)
+        self._board = StatusBoard(self.server)
         self._told = told
         self._count, self._part = 0, None
         self._next = 0.0
@@ -161,7 +168,7 @@ class Run:
         if not self._told:
             return
         self._board.tell(
-            Status(
+            PipelineStatus(
                 pipeline=self._pipeline,
                 name=self._name,
                 run=self._id,
@@ -176,7 +183,7 @@ class Run:
 
 
 @contextmanager
-def stopped_by_signals(run: Run, *, gently: bool) -> Generator[None]:
+def stopped_by_signals(run: PipelineRun, *, gently: bool) -> Generator[None]:
     """SIGTERM and Ctrl-C end the run: now, or (`gently`) by asking, and now when asked twice."""
 
     first = 0.0

@@ -4,27 +4,27 @@ from collections.abc import Callable
 
 import pytest
 
-from oncemq.core.audit.checker import check
-from oncemq.core.audit.facts import (
+from oncemq.audit.checker import check
+from oncemq.audit.facts import (
     DISCARDED,
     NEVER,
     OPEN,
     RECORDED,
     REFUSED,
     Fact,
-    Given,
+    GivenFact,
     Held,
     Joined,
     Joining,
     Leaving,
     Left,
-    Opened,
-    Put,
-    Stored,
+    OpenedFact,
+    PutFact,
+    StoredFact,
     Tainted,
 )
-from oncemq.core.audit.findings import KINDS, Finding
-from oncemq.core.names import Micros, Offset, Sequence
+from oncemq.audit.findings import KINDS, Finding
+from oncemq.protocol.names import Micros, Offset, Sequence
 
 
 class Story:
@@ -46,7 +46,7 @@ class Story:
     ) -> "Story":  # fmt: skip
         begun = self.now()
         self._puts.append(
-            Put(
+            PutFact(
                 topic="t", count=len(names), told=told, why=why,
                 offset=None if at is None else Offset(at),
                 messages=tuple(name.encode() for name in names),
@@ -78,7 +78,7 @@ class Story:
             when = self.now() if asked is None else asked
             digest = b"other bytes" if changed else b"bytes of " + name.encode()
             self._lives.append(
-                Given(
+                GivenFact(
                     "s", "t", Offset(offset), digest, name.encode(), subscription, process, when,
                     self.now(), allowed,
                 )
@@ -86,7 +86,7 @@ class Story:
         return self
 
     def opens(self, client: str, process: int) -> "Story":
-        self._lives.append(Opened(client, process, process, self.now()))
+        self._lives.append(OpenedFact(client, process, process, self.now()))
         return self
 
     def taints(self, client: str) -> "Story":
@@ -101,7 +101,7 @@ class Story:
         self._logs.append(Held("t", Offset(low), Offset(high), replica))
         for place, name in enumerate(named):
             self._logs.append(
-                Stored(
+                StoredFact(
                     "t", Offset(low + place), "producer",
                     Sequence(numbers[place] if numbers else place + 1),
                     Micros(times[place] if times else place), b"bytes of " + name.encode(),

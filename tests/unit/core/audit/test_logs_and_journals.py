@@ -6,12 +6,12 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from oncemq.core.audit.checker import Audit
-from oncemq.core.audit.course import Extent
-from oncemq.core.audit.facts import Fact, Given, Held, Put, Settled, Skipped, Stored
-from oncemq.core.audit.findings import FINDINGS_KEPT, KINDS
-from oncemq.core.audit.log import FORGOTTEN_AFTER
-from oncemq.core.names import Micros, Offset, Sequence
+from oncemq.audit.checker import Audit
+from oncemq.audit.course import SeenOffsets
+from oncemq.audit.facts import Fact, GivenFact, Held, PutFact, SettledFact, Skipped, StoredFact
+from oncemq.audit.findings import FINDINGS_KEPT, KINDS
+from oncemq.audit.log import FORGOTTEN_AFTER
+from oncemq.protocol.names import Micros, Offset, Sequence
 
 SECOND = 1_000_000
 
@@ -23,14 +23,14 @@ def held(low: int, end: int, topic: str = "t") -> Held:
 def stored(
     offset: int, sequence: int | None = None, *, producer: str = "p", at: int | None = None,
     digest: bytes = b"",
-) -> Stored:  # fmt: skip
+) -> StoredFact:  # fmt: skip
     number = offset + 1 if sequence is None else sequence
     time = Micros(offset * SECOND if at is None else at)
-    return Stored("t", Offset(offset), producer, Sequence(number), time, digest)
+    return StoredFact("t", Offset(offset), producer, Sequence(number), time, digest)
 
 
-def given(offset: int, *, topic: str = "t", digest: bytes = b"") -> Given:
-    return Given("ledger", topic, Offset(offset), digest)
+def given(offset: int, *, topic: str = "t", digest: bytes = b"") -> GivenFact:
+    return GivenFact("ledger", topic, Offset(offset), digest)
 
 
 def log_of(low: int, end: int) -> list[Fact]:
@@ -138,19 +138,23 @@ def test_an_offset_that_comes_late_says_behind_which() -> None:
 def test_a_promise_that_was_not_kept_is_found() -> None:
     facts = [
         held(0, 1),
-        Put(topic="t", offset=Offset(0)),
-        Put(topic="t", offset=Offset(1)),
+        PutFact(topic="t", offset=Offset(0)),
+        PutFact(topic="t", offset=Offset(1)),
         stored(0),
     ]
     assert found(facts) == [("lost", 1, 1)]
 
 
 def test_a_promise_on_a_topic_that_is_not_there_is_found() -> None:
-    assert found([Put(topic="u", offset=Offset(0))]) == [("lost", 0, 1)]
+    assert found([PutFact(topic="u", offset=Offset(0))]) == [("lost", 0, 1)]
 
 
 def test_a_stored_payload_other_than_the_one_put_is_found() -> None:
-    facts = [held(0, 1), Put(topic="t", offset=Offset(0), digests=(b"a",)), stored(0, digest=b"b")]
+    facts = [
+        held(0, 1),
+        PutFact(topic="t", offset=Offset(0), digests=(b"a",)),
+        stored(0, digest=b"b"),
+    ]
     assert found(facts) == [("corrupt", 0, 1)]
 
 
@@ -160,7 +164,7 @@ def test_damage_is_found_once_and_the_walk_goes_on_behind_it() -> None:
 
 
 def test_what_was_let_go_during_the_walk_is_no_gap() -> None:
-    facts = [held(0, 9), stored(0), Put(topic="t", offset=Offset(3)), Skipped("t", Offset(5))]
+    facts = [held(0, 9), stored(0), PutFact(topic="t", offset=Offset(3)), Skipped("t", Offset(5))]
     assert found([*facts, *(stored(offset) for offset in range(5, 9))]) == []
 
 
@@ -194,7 +198,7 @@ def test_a_journal_that_mentions_nothing_misses_everything() -> None:
 
 
 def test_what_a_killed_process_could_not_note_is_settled_by_its_own_state() -> None:
-    facts = [*log_of(0, 5), given(0), Settled("ledger", "t", Offset(3)), given(3), given(4)]
+    facts = [*log_of(0, 5), given(0), SettledFact("ledger", "t", Offset(3)), given(3), given(4)]
     assert found(facts) == []
     assert found([*facts, given(2)]) == [("redelivered", 2, 1)]
 
@@ -235,7 +239,7 @@ def test_a_finding_names_the_promise_it_breaks() -> None:
 
 @hypothesis.given(st.lists(st.integers(0, 30)))
 def test_an_extent_is_a_set_of_offsets(offsets: list[int]) -> None:
-    extent, model = Extent(), set[int]()
+    extent, model = SeenOffsets(), set[int]()
     for offset in offsets:
         assert extent.add(offset) is (offset not in model)
         model.add(offset)

@@ -1,0 +1,1 @@
+"""Benchmarks: this machine's limits and OnceMQ beside them, in one run. `make bench`."""

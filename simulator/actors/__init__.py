@@ -1,0 +1,1 @@
+"""The simulated clients, servers and databases."""

@@ -1,0 +1,242 @@
+"""Many simulated histories: for a while, from a seed on, with their marks. `make sim SEED=n`.
+
+    python -m simulator.campaign               fresh seeds, for a minute
+    python -m simulator.campaign fresh 10      fresh seeds, for 10 minutes
+    python -m simulator.campaign 7             the history of seed 7, shrunk if it fails
+    python -m simulator.campaign some.json     a schedule that was kept
+    python -m simulator.campaign planted       which planted bugs are caught, and by which seed
+
+Law: what fails is printed with its seed, and that seed alone brings it back.
+"""
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, count, islice
+from pathlib import Path
+
+from simulator import marks, proof
+from simulator.planted.planted import NEEDS, PLANTED
+from simulator.shrink import shrink
+from simulator.world.options import WorldOptions, options_of
+from simulator.world.schedule import Schedule, load, schedule_of
+from simulator.world.simulation import WorldOutcome, run
+
+PLANTED_SEEDS = 300  # within so many worlds each planted bug must be caught
+SLIPS = ("AttributeError", "TypeError", "NameError")  # of the stand-in itself: not what it breaks
+
+# What the reliability card calls the mishaps of a schedule.
+FAULTS = {
+    "kill": "kill -9",
+    "kill_server": "kill -9",
+    "cut": "power cut",
+    "cut_server": "power cut",
+    "trap": "power cut",
+    "trap_server": "power cut",
+    "fail_sync": "failed sync",
+    "fill_disk": "full disk",
+    "slow_disk": "slow disk",
+    "set_clock": "clock jump",
+    "restore": "stale file",
+    "go_back": "backup restored",
+    "damage": "damage taken out",
+    "reset": "reset with unknown delivery",
+    "clog": "delay",
+    "double": "doubled message",
+}
+
+
+@dataclass(slots=True)
+class Campaign:
+    """What many histories added up to."""
+
+    histories: int = 0
+    seconds: float = 0.0
+    simulated: int = 0  # nanoseconds
+    puts: int = 0
+    given: int = 0
+    faults: dict[str, int] = field(default_factory=dict[str, int])
+    marks: dict[str, int] = field(default_factory=dict[str, int])
+    failures: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+
+    def see(self, seed: int, schedule: Schedule, outcome: WorldOutcome) -> None:
+        """Count one history."""
+        self.histories += 1
+        for fault in faults_of(schedule):
+            self.faults[fault] = self.faults.get(fault, 0) + 1
+        self.simulated += outcome.simulated
+        self.puts += outcome.puts
+        self.given += outcome.given
+        marks.add(self.marks, outcome.marks)
+        if outcome.findings:
+            self.failures[seed] = outcome.findings
+
+    @property
+    def unseen(self) -> list[str]:
+        """The marks that never came, if there were histories enough for them to."""
+        return marks.missing(self.marks) if self.histories >= marks.ENOUGH else []
+
+    def record(self, command: str, name: str = "simulation") -> None:
+        """Keep the numbers for the reliability card; runs that are counted apart need two names."""
+        counts: dict[str, float] = {
+            "histories": self.histories,
+            "simulated_seconds": self.simulated / 1e9,
+            "messages": self.given,
+            **{f"fault: {fault}": times for fault, times in self.faults.items()},
+        }
+        proof.record(name, command, counts, failures=len(self.failures))
+
+    def __str__(self) -> str:
+        rate = self.histories / max(self.seconds, 0.001) * 60
+        hours = self.simulated / 3.6e12
+        return (
+            f"{self.histories} histories in {self.seconds:.0f} s ({rate:.0f} a minute), "
+            f"{hours:.2f} simulated hours, {self.puts} puts, {self.given} messages given, "
+            f"{len(self.failures)} failed"
+        )
+
+
+def faults_of(schedule: Schedule) -> Iterator[str]:
+    """What befalls this world, as the reliability card names it."""
+    for step in schedule.steps:
+        if step.do == "silence":
+            both = step.args.get("up") and step.args.get("down")
+            yield "partition" if both else "one-way partition"
+        elif step.args.get("mode") == "TORN":
+            yield "torn write"
+        elif step.do.startswith("trap") and not step.args.get("mode"):
+            yield "kill -9"
+        elif step.do in FAULTS:
+            yield FAULTS[step.do]
+
+
+def campaign(first: int, seconds: float, *, most: int | None = None) -> Campaign:
+    """Run the seeds from `first` on for so long, and no more than `most`."""
+    total = Campaign()
+    begun = time.monotonic()
+    for seed in islice(count(first), most):
+        schedule = schedule_of(seed)
+        total.see(seed, schedule, run(schedule))
+        total.seconds = time.monotonic() - begun
+        if total.seconds >= seconds:
+            break
+    return total
+
+
+def catch(
+    bug: str, *, seeds: int = PLANTED_SEEDS, hint: int | None = None
+) -> tuple[int, str] | None:
+    """The first seed that catches a planted bug, and how; None when none does.
+
+    The same seed without the bug is the control: it must find nothing. `hint` is tried first. What
+    a stand-in breaks because it does not fit the shipped code any more shows nothing.
+    """
+    for seed in chain(() if hint is None else (hint,), islice(_worlds_with(NEEDS[bug]), seeds)):
+        schedule = schedule_of(seed)
+        with PLANTED[bug]():
+            findings = run(schedule).findings
+        if slips := [each for each in findings if is_slip(each)]:
+            raise AssertionError(f"the stand-in for {bug} does not fit: {slips[0]}")
+        if findings and not run(schedule).findings:
+            return seed, findings[0]
+    return None
+
+
+def is_slip(finding: str) -> bool:
+    """Whether it tells of code that cannot run, and not of a promise."""
+    return finding.startswith("broke: ") and any(f" raised {slip}: " in finding for slip in SLIPS)
+
+
+def _worlds_with(faults: tuple[str, ...]) -> Iterator[int]:
+    """The seeds of worlds that have at least one of these."""
+    return (seed for seed in count() if not faults or set(faults) & _kinds(options_of(seed)))
+
+
+def _kinds(options: WorldOptions) -> set[str]:
+    faults = options.faults
+    inbox = ("inbox", *(f"inbox and {fault}" for fault in faults)) if options.inbox else ()
+    wild = ("wild", *(f"wild and {fault}" for fault in faults)) if options.wild else ()
+    sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
+    beside = [*faults, *(name for name in ("deals", "inbox", "wild") if getattr(options, name))]
+    back = ("back", *(f"back and {each}" for each in beside)) if options.back else ()
+    alone = [name for name in ("required", "leases") if getattr(options, name)]
+    return {*faults, *inbox, *wild, *sinks, *back, *alone}
+
+
+def score(*, seeds: int = PLANTED_SEEDS) -> Iterator[tuple[str, tuple[int, str] | None]]:
+    """Every planted bug, and what caught it."""
+    for bug in PLANTED:
+        yield bug, catch(bug, seeds=seeds)
+
+
+# The command
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _show(name: str, schedule: Schedule) -> int:
+    """One history; when it fails, also the smallest one that fails like it."""
+    outcome = run(schedule)
+    _say(f"{name}: {schedule.options}")
+    _say(f"{len(schedule.steps)} steps, {outcome.events} events, trace {outcome.trace}")
+    for mark, times in sorted(outcome.marks.items()):
+        _say(f"  {mark}: {times}")
+    if not outcome.findings:
+        _say(f"{outcome.puts} puts, {outcome.given} messages given, nothing found")
+        return 0
+    for finding in outcome.findings[:10]:
+        _say(f"FOUND {finding}")
+    small = shrink(schedule)
+    path = Path("build") / f"failed-{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    small.save(path)
+    _say(f"the smallest that fails like it has {len(small.steps)} steps; kept as {path}:")
+    for step in small.steps:
+        _say(f"  {step.at_ms} ms {step.do} {step.who} {step.args}")
+    return 1
+
+
+def _score() -> int:
+    caught = 0
+    for bug, found in score():
+        caught += found is not None
+        how = f"seed {found[0]}: {found[1][:90]}" if found else "NOT CAUGHT"
+        _say(f"{bug.replace('_', ' '):55} {how}")
+    _say(f"planted bugs caught: {caught} of {len(PLANTED)}")
+    return 0 if caught == len(PLANTED) else 1
+
+
+def _many(first: int, seconds: float) -> int:
+    _say(f"seeds from {first} on, for {seconds:.0f} s")
+    total = campaign(first, seconds)
+    total.record("make sim")
+    _say(str(total))
+    for mark in marks.SOMETIMES:
+        _say(f"  {mark}: {total.marks.get(mark, 0)}")
+    for seed, findings in total.failures.items():
+        _say(f"FOUND by seed {seed}: {findings[0]}")
+    for mark in total.unseen:
+        _say(f"NEVER SEEN: {mark}")
+    return 1 if total.failures or total.unseen else 0
+
+
+def main(arguments: list[str]) -> int:
+    """What the command line asks for."""
+    logging.disable(logging.CRITICAL)  # servers are meant to complain here
+    what, minutes = [*arguments, *("fresh", "1")[len(arguments) :]][:2]
+    if what == "planted":
+        return _score()
+    if what == "fresh":
+        return _many(time.time_ns() // 1_000_000, float(minutes) * 60)
+    if what.endswith(".json"):
+        return _show(Path(what).stem, load(Path(what)))
+    return _show(f"seed-{what}", schedule_of(int(what)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

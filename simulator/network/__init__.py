@@ -1,0 +1,1 @@
+"""The simulated network and live feed."""

@@ -1,0 +1,305 @@
+"""A simulated network: connections that delay, fall silent, break, and deliver some of it anyway.
+
+Laws: a connection keeps its order, as TCP does. Messages are lost only together with their
+connection, and when that breaks, nobody knows how much of what was under way still arrives, or
+when: it may be after what the next connection carries. A silent direction delivers when it heals,
+and takes no more than ZeroMQ would keep for it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Protocol
+
+from oncemq.protocol.step import Body
+from oncemq.transport.sockets import QUEUE_MESSAGES
+from simulator.network.feed import Airwaves
+from simulator.world.clock import MICROSECOND, MILLISECOND, Clock
+
+RECONNECT = 50 * MILLISECOND
+
+Frames = list[bytes]
+
+
+class Host(Protocol):
+    """The server's end."""
+
+    def arrived(self, route: bytes, frames: Frames) -> None: ...
+    def heard(self, *, joined: bool, subject: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class Weather:
+    """What the network does to one client; changed by faults, cleared when they heal."""
+
+    silent_up: bool = False
+    silent_down: bool = False
+    clogged_until: int = 0
+    doubles: deque[int] = field(default_factory=deque[int])  # delays of second copies to come
+
+
+@dataclass(slots=True, eq=False)
+class Direction:
+    """One half of a connection: what is under way in it, in order."""
+
+    deliver: Callable[[Frames], None]
+    waiting: deque[Frames] = field(default_factory=deque[Frames])
+    due: int = 0  # the last message under way arrives then, none sent later arrives before
+    broken: bool = False
+
+
+class SimulatedConnection:
+    """One connection between a line and the server, from handshake to reset."""
+
+    def __init__(self, network: "Network", line: "SimulatedLine", number: int) -> None:
+        self.route = b"route-%d" % number
+        self.line = line
+        self.open = True
+        self.up = Direction(lambda frames: network.host_takes(self, frames))
+        self.down = Direction(line.takes)
+
+
+class Network:
+    """Every connection to the one server there is."""
+
+    def __init__(
+        self, clock: Clock, chance: Random, *, delay: int, late: int, air: Random | None = None
+    ) -> None:
+        self.air = Airwaves(clock, air or Random(0), delay=delay, late=late)
+        self.clock = clock
+        self._chance = chance
+        self._delay = delay  # the usual most a message takes
+        self._late = late  # how much later leftovers of a broken connection may arrive
+        self._host: Host | None = None
+        self._life = 0  # of the host: nothing sent to one life reaches another
+        self._era = 0  # grows when the server goes back in time, which takes longer than any delay
+        self._connections: dict[bytes, SimulatedConnection] = {}
+        self._made = 0
+        self.weather: dict[str, Weather] = {}
+        self.resets = 0  # of connections with something under way
+
+    def weather_of(self, client: str) -> Weather:
+        """What the network is like for this client."""
+        return self.weather.setdefault(client, Weather())
+
+    # The server's side
+
+    def listen(self, host: Host) -> None:
+        """A server is up."""
+        self._host = host
+        self._life += 1
+        self.air.opens(host)
+
+    def hang_up(self) -> None:
+        """The server is gone, and what it had not read with it."""
+        self._host = None
+        self._life += 1
+        self.air.closes()
+        for connection in list(self._connections.values()):
+            connection.up.waiting.clear()
+            self.reset(connection)
+
+    def begin_era(self) -> None:
+        """The server is gone for so long that nothing of it is under way any more."""
+        self.hang_up()
+        self._era += 1
+        self.air.begin_era()
+
+    def reply(self, route: bytes, frames: Sequence[Body]) -> None:
+        """The server answers; into the void, if that connection is gone or does not keep up."""
+        connection = self._connections.get(route)
+        if connection is not None:
+            self._send(connection, connection.down, [bytes(frame) for frame in frames])
+
+    def reaches(self, route: bytes, frames: Sequence[Body]) -> bool:
+        """Whether there is such a connection: a word is sent along it."""
+        self.reply(route, frames)
+        return route in self._connections
+
+    def host_takes(self, connection: SimulatedConnection, frames: Frames) -> None:
+        """A request arrives."""
+        if self._host is not None:
+            self.clock.note(f"up {connection.route.decode()} {frames[0].hex()}")
+            self._host.arrived(connection.route, frames)
+
+    # The client's side
+
+    def dial(self, line: "SimulatedLine") -> None:
+        """Try to connect, again and again until it works or the line is closed."""
+        delay = self._chance.randrange(100 * MICROSECOND, RECONNECT)
+        self.clock.after(delay, lambda: self._handshake(line))
+
+    def _handshake(self, line: "SimulatedLine") -> None:
+        if line.closed or line.connection is not None:
+            return
+        weather = self.weather_of(line.client)
+        if self._host is None or weather.silent_up or weather.silent_down:
+            self.dial(line)
+            return
+        self._made += 1
+        connection = SimulatedConnection(self, line, self._made)
+        self._connections[connection.route] = connection
+        line.connected(connection)
+
+    def send(self, connection: SimulatedConnection, frames: Sequence[Body]) -> bool:
+        """A request leaves, unless too much is under way; maybe a second copy of it, later."""
+        copy = [bytes(frame) for frame in frames]
+        if not self._send(connection, connection.up, copy):
+            return False
+        doubles = self.weather_of(connection.line.client).doubles
+        if doubles:
+            life = self._life
+            self.clock.after(doubles.popleft(), lambda: self._double(connection, copy, life))
+        return True
+
+    def _double(self, connection: SimulatedConnection, frames: Frames, life: int) -> None:
+        if life == self._life:
+            self.host_takes(connection, frames)
+
+    # On the way
+
+    def _send(self, connection: SimulatedConnection, direction: Direction, frames: Frames) -> bool:
+        if len(direction.waiting) >= QUEUE_MESSAGES:
+            return False
+        weather = self.weather_of(connection.line.client)
+        delay = self._chance.randrange(self._delay // 20, self._delay)
+        moment = max(self.clock.now + delay, direction.due, weather.clogged_until)
+        direction.due = moment
+        direction.waiting.append(frames)
+        self.clock.at(moment, lambda: self._arrive(connection, direction))
+        return True
+
+    def _arrive(self, connection: SimulatedConnection, direction: Direction) -> None:
+        """What is next in this direction arrives, unless it is silent or broken."""
+        if direction.broken or not direction.waiting:
+            return
+        weather = self.weather_of(connection.line.client)
+        if weather.silent_up if direction is connection.up else weather.silent_down:
+            return  # `heal` delivers it
+        direction.deliver(direction.waiting.popleft())
+
+    def silence(self, client: str, *, up: bool, down: bool) -> None:
+        """Nothing gets through in these directions until `heal`."""
+        weather = self.weather_of(client)
+        weather.silent_up |= up
+        weather.silent_down |= down
+
+    def heal(self, client: str) -> None:
+        """Silence ends: what was held back arrives, in order."""
+        weather = self.weather_of(client)
+        weather.silent_up = weather.silent_down = False
+        for connection in list(self._connections.values()):
+            if connection.line.client == client:
+                for direction in (connection.up, connection.down):
+                    for _ in range(len(direction.waiting)):
+                        self.clock.after(MILLISECOND, self._arrival(connection, direction))
+
+    def _arrival(self, connection: SimulatedConnection, direction: Direction) -> Callable[[], None]:
+        return lambda: self._arrive(connection, direction)
+
+    # Breaking
+
+    def reset_client(self, client: str) -> None:
+        """Break every connection of a client."""
+        self.air.reset_client(client)
+        for connection in list(self._connections.values()):
+            if connection.line.client == client:
+                self.reset(connection)
+
+    def reset(self, connection: SimulatedConnection) -> None:
+        """Break a connection: some of what is under way still arrives, the rest never does."""
+        if not connection.open:
+            return
+        self.resets += bool(connection.up.waiting or connection.down.waiting)
+        connection.open = False
+        del self._connections[connection.route]
+        for direction in (connection.up, connection.down):
+            direction.broken = True
+            kept = self._chance.randint(0, len(direction.waiting))
+            moment = self.clock.now
+            for frames in list(direction.waiting)[:kept]:
+                moment += self._chance.randrange(1, self._late)
+                self.clock.at(moment, self._leftover(connection, direction, frames))
+            direction.waiting.clear()
+        connection.line.disconnected(connection)
+
+    def _leftover(
+        self, connection: SimulatedConnection, direction: Direction, frames: Frames
+    ) -> Callable[[], None]:
+        life, era = self._life, self._era
+
+        def arrive() -> None:
+            if era == self._era and (direction is connection.down or life == self._life):
+                direction.deliver(frames)
+
+        return arrive
+
+
+class SimulatedLine:
+    """A client's end, as `transport.link.Link` is."""
+
+    def __init__(self, network: Network, client: str, wake: Callable[[], None]) -> None:
+        self.descriptors: tuple[int, ...] = ()
+        self.client = client
+        self.closed = False
+        self.connection: SimulatedConnection | None = None
+        self._network = network
+        self._wake = wake
+        self._news: deque[bool] = deque()
+        self._inbox: deque[Frames] = deque()
+
+    def connect(self, address: str) -> None:
+        """Talk to the server from now on."""
+        self._leave()
+        self._network.dial(self)
+
+    def news(self) -> bool | None:
+        """True: connected. False: disconnected. None: nothing happened."""
+        return self._news.popleft() if self._news else None
+
+    def send(self, frames: Sequence[Body]) -> bool:
+        """Send now, or not at all."""
+        return self.connection is not None and self._network.send(self.connection, frames)
+
+    def receive(self) -> Frames | None:
+        """The next reply's frames, or None."""
+        return self._inbox.popleft() if self._inbox else None
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.closed = True
+        self._leave()
+
+    # What the network does
+
+    def connected(self, connection: SimulatedConnection) -> None:
+        """The handshake succeeded."""
+        self.connection = connection
+        self._news.append(True)
+        self._wake()
+
+    def disconnected(self, connection: SimulatedConnection) -> None:
+        """The connection broke; another is tried."""
+        if self.connection is not connection:
+            return
+        self.connection = None
+        if not self.closed:
+            self._news.append(False)
+            self._network.dial(self)
+            self._wake()
+
+    def takes(self, frames: Frames) -> None:
+        """A reply arrives."""
+        if not self.closed:
+            self._network.clock.note(f"down {self.client} {len(frames)} {frames[0][:12].hex()}")
+            self._inbox.append(frames)
+            self._wake()
+
+    def _leave(self) -> None:
+        """The connection is of no interest any more, and what it brought is not either."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self._network.reset(connection)
+        self._news.clear()
+        self._inbox.clear()

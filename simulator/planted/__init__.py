@@ -1,0 +1,1 @@
+"""Bugs planted on purpose, each of which the simulator must catch."""

@@ -1,0 +1,1 @@
+"""What the actors of a world do, by kind of step."""

@@ -1,0 +1,1 @@
+"""One simulated world: its machines, its clock, its faults, its history."""

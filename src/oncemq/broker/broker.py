@@ -1,0 +1,360 @@
+"""The broker decides: a request comes in, a `Step` of facts and answers goes out.
+
+Laws: what is decided is applied at once and returned to be made durable (`Step`); readers
+see a message only after `synced` said so; every request gets exactly one answer.
+The clock and the body's bytes are arguments; nothing here waits or reads.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from oncemq.broker import comparison, expiry, queries
+from oncemq.broker.gets import Gets
+from oncemq.broker.listeners import Listeners
+from oncemq.broker.puts import Puts
+from oncemq.broker.recorder import Recorder
+from oncemq.broker.state.ages import Reading
+from oncemq.broker.state.shard import Shard
+from oncemq.broker.state.topic import Topic
+from oncemq.broker.subscriptions import Subscriptions
+from oncemq.broker.transactions import CommitRules
+from oncemq.protocol.commit_records import StagesEnded
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import (
+    SYSTEM_TOPICS,
+    ClientId,
+    Generation,
+    Micros,
+    Offset,
+    Serial,
+    TopicId,
+    is_anonymous,
+)
+from oncemq.protocol.records import (
+    ClockNoted,
+    Marked,
+    MessagesLost,
+    Retention,
+    TopicConfigured,
+    TopicDeleted,
+)
+from oncemq.protocol.replies import Done, RefusedReply, Reply
+from oncemq.protocol.requests import (
+    CommitRequest,
+    Compare,
+    ConfigureTopic,
+    CreateTopic,
+    DeleteTopic,
+    DropStage,
+    ForgetClient,
+    Get,
+    Hello,
+    Lease,
+    Leave,
+    ListClients,
+    Listen,
+    ListSubscriptions,
+    ListTopics,
+    Put,
+    Read,
+    Request,
+    Resume,
+    Settle,
+    ShowTopic,
+    StagePut,
+    StatusRequest,
+    Subscribe,
+    Unsubscribe,
+    WatchEnds,
+)
+from oncemq.protocol.step import Body, Caller, Owed, Step
+
+STAGES_A_RECORD = 1_000
+# What a client says for itself: a guest that says any of these is there.
+OF_A_CLIENT = (
+    Put,
+    Get,
+    Settle,
+    Listen,
+    Subscribe,
+    Unsubscribe,
+    Resume,
+    StagePut,
+    CommitRequest,
+    Leave,
+)
+
+
+class Broker:
+    """One shard's rules over its state."""
+
+    def __init__(self, shard: Shard, rules: ServerLimits | None = None) -> None:
+        self.shard = shard
+        self.rules = rules or ServerLimits()
+        self.counters = queries.Counters()
+        self._scribe = Recorder(shard, self.rules)
+        self._intake = Puts(self._scribe, self.counters)
+        self._transactions = CommitRules(self._scribe, self.counters)
+        self._delivery = Gets(self._scribe)
+        self.waiting = self._delivery.waiting
+        self.listeners = Listeners(self._scribe, self._delivery)
+        self._membership = Subscriptions(self._scribe, self.waiting)
+        self._upkeep = expiry.Expiry(shard, self.rules)
+        self.calendar = expiry.Calendar()  # as the driver is told
+        self._noted = 0  # of what the calendar passed over: the log has it
+
+    def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
+        """Decide about one request."""
+        self.counters.requests += 1
+        step = Step()
+        stamp = Micros(now + self.calendar.timestamps)
+        match request:
+            case Put():
+                topic = self._intake.put(step, caller, request, body or b"", stamp)
+                if topic is not None:
+                    self._delivery.stored(topic)
+            case CommitRequest():
+                reply, topics = self._transactions.commit(step, request, stamp)
+                for topic in topics:
+                    self._delivery.stored(topic)
+                self._scribe.answer(step, caller, reply)
+            case StagePut():
+                reply = self._transactions.stage_put(step, request, body or b"", stamp)
+                self._scribe.answer(step, caller, reply)
+            case Get():
+                self._delivery.get(step, caller, request, now)
+            case Read():
+                self._delivery.read(step, caller, request)
+            case Listen():
+                self.listeners.listen(step, caller, request, now)
+            case WatchEnds():
+                self._delivery.watching.watch(step, caller, request, now)
+            case StatusRequest():  # about the process, not the log: it waits for no sync
+                step.replies.append(Owed(caller, self._decide(step, request, now, stamp)))
+            case _:
+                reply = self._decide(step, request, now, stamp)
+                self._scribe.answer(step, caller, reply)
+        if isinstance(request, OF_A_CLIENT) and is_anonymous(request.client):
+            self._visited(request.client, caller, now)
+        self.listeners.note(step)
+        for owed in step.replies:
+            self.counters.refused += isinstance(owed.answer, RefusedReply)
+        return step
+
+    def _decide(self, step: Step, request: Request, now: Micros, stamp: Micros) -> Reply:
+        match request:
+            case Settle():
+                return self._delivery.settle(step, request)
+            case Subscribe():
+                return self._membership.subscribe(step, request, now, stamp)
+            case Unsubscribe():
+                return self._membership.unsubscribe(step, request, now)
+            case Lease():
+                return self._membership.lease(step, request, now, stamp)
+            case Hello():
+                return self._membership.hello(step, request)
+            case Resume():
+                return self._intake.resume(request)
+            case DropStage():
+                return self._transactions.drop(step, request)
+            case Leave():
+                return self.listeners.leave(request)
+            case CreateTopic():
+                return self._create_topic(step, request, stamp)
+            case ConfigureTopic():
+                return self._configure_topic(step, request)
+            case DeleteTopic():
+                return self._delete_topic(step, request)
+            case Compare():
+                return comparison.compare(self.shard, request)
+            case ForgetClient():
+                return self._membership.forget(step, request)
+            case ListTopics() | ShowTopic() | ListSubscriptions() | ListClients() | StatusRequest():
+                return queries.answer(self.shard, self.waiting, self.counters, request)
+            case _:
+                raise AssertionError(f"no rule for {request!r}")
+
+    def synced(self, serial: Serial) -> Step:
+        """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
+        return self._delivery.synced(serial)
+
+    def tick(self, now: Micros) -> Step:
+        """Time passed: end the waits that are over, nudge the listeners that lag."""
+        step = Step()
+        self._delivery.expire(step, now)
+        self.listeners.tick(step, now)
+        return step
+
+    def next_deadline(self) -> Micros | None:
+        """When `tick` is worth calling again."""
+        deadlines = self._delivery.next_deadline(), self.listeners.next_deadline()
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def silent_guests(self, now: Micros) -> list[tuple[ClientId, bytes]]:
+        """Guests that may be gone, each with the way back to it."""
+        return self._upkeep.silent(now)
+
+    def guest_is_there(self, client: ClientId, route: bytes, now: Micros) -> None:
+        """Its connection is: it may go on saying nothing."""
+        self._upkeep.visited(client, route, now)
+
+    def forget_guests(self, now: Micros, room: int = expiry.UPKEEP_BYTES) -> Step:
+        """Drop the anonymous guests that are gone, and what had its time: what `room` holds."""
+        step = Step()
+        left = room - expiry.FACT_BYTES_MAX
+        for record in self._upkeep.due(now, self._ages(now)):
+            self._scribe.write(step, record)
+            left -= expiry.size_of(record)
+            if left <= 0:
+                break
+        self.listeners.note(step)
+        return step
+
+    def end_stages(self, stage_ids: Sequence[TopicId]) -> Step:
+        """Compaction has copied what topics keep of these stages into the topics."""
+        step = Step()
+        known = [each for each in stage_ids if each in self.shard.stages.by_id]
+        for start in range(0, len(known), STAGES_A_RECORD):
+            ended = tuple(known[start : start + STAGES_A_RECORD])
+            self._scribe.write(step, StagesEnded(ended))
+        return step
+
+    def stored_before(self, request: Put | StagePut | CommitRequest) -> bool:
+        """Whether a request is a repeat, which writes nothing and needs no room."""
+        match request:
+            case Put():
+                return self._put_before(request)
+            case StagePut():
+                stage = self.shard.stages.by_name.get(request.stage)
+                return bool(stage) and request.first_sequence <= stage.numbers.last_sequence
+            case CommitRequest():
+                return self.shard.owners.used(request.owner, request.number) is not None
+
+    def _put_before(self, put: Put) -> bool:
+        topic = self.shard.by_name.get(put.topic)
+        if topic is not None and put.idempotency_key:
+            return put.producer in self.shard.keys.get(topic.id, ())
+        entry = topic.producers.get(put.producer) if topic else None
+        return entry is not None and put.first_sequence <= entry.last_sequence
+
+    def mark(self) -> Step:
+        """The log has come to rest: let it say so."""
+        step = Step()
+        self._scribe.write(step, Marked())
+        return step
+
+    def lose(self, lost: Iterable[MessagesLost]) -> Step:
+        """A person agreed to go on without these messages."""
+        step = Step()
+        for record in lost:
+            self._scribe.write(step, record)
+        return step
+
+    def retain(
+        self, topic: Topic, extents: Iterable[tuple[Offset, Offset, Micros, int]], now: Micros
+    ) -> Step:
+        """Let go of what a topic's retention no longer keeps."""
+        step = Step()
+        record = expiry.trim(topic, expiry.retained_from(topic, extents, self._ages(now)))
+        if record is not None:
+            self._scribe.write(step, record)
+        return step
+
+    def is_step(self, calendar: expiry.Calendar) -> bool:
+        """Whether the clock was set forward by so much that the log is to know."""
+        return calendar.passed - self._noted >= expiry.NOTED_MICROS
+
+    def keep_time(self, calendar: expiry.Calendar, now: Micros) -> Step:
+        """How the clock stands. A step is noted before anything has a timestamp behind it."""
+        step = Step()
+        if self.is_step(calendar):
+            after, passed = self.shard.last_timestamp, calendar.passed - self._noted
+            stamp = self.shard.next_timestamp(Micros(now + calendar.timestamps))
+            self._scribe.write(step, ClockNoted(after, passed, stamp))
+            self._noted = calendar.passed
+        self.calendar = calendar
+        return step
+
+    def note_time(self, now: Micros) -> Step:
+        """Nothing had a timestamp for long: note the time, so that it counts after a restart."""
+        step = Step()
+        newest, stamp = self.shard.last_timestamp, Micros(now + self.calendar.timestamps)
+        if newest and stamp - newest >= expiry.QUIET_MICROS:
+            self._scribe.write(step, ClockNoted(newest, 0, stamp))
+        return step
+
+    def _ages(self, now: Micros) -> Reading:
+        little = self.calendar.passed - self._noted
+        return self.shard.ages.at(Micros(now + self.calendar.timestamps - little))
+
+    def begin_generation(self, generation: Generation, now: Micros) -> Step:
+        """The server starts on a log of this generation: note it, if that is news."""
+        step = Step()
+        if generation > self.shard.generation:
+            self._membership.begin_generation(step, generation, now)
+        return step
+
+    def recovered(self, now: Micros) -> None:
+        """The log was folded and is durable: begin."""
+        self.shard.recovered()
+        self._upkeep.recovered(now)
+        self._intake.recovered(now)
+
+    def _visited(self, client: ClientId, caller: Caller, now: Micros) -> None:
+        if self.shard.subscribes(client):
+            self._upkeep.visited(client, caller.route, now)
+
+    def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
+        if create.topic in self.shard.by_name:
+            return Done(changed=False)
+        refusal = self._scribe.new_topic_refusal(create.topic, known=SYSTEM_TOPICS)
+        refusal = refusal or _fault(create.retention)
+        if refusal:
+            return refusal
+        if 0 <= create.deleted < self.shard.deleted:
+            return RefusedReply(
+                "outdated", "topics were deleted since: look whether it was one of them"
+            )
+        self._scribe.create(step, create.topic, now, create.retention)
+        return Done(changed=True)
+
+    def _configure_topic(self, step: Step, configure: ConfigureTopic) -> Reply:
+        topic = self.shard.by_name.get(configure.topic)
+        if topic is None:
+            return queries.no_such_topic(self.shard, configure.topic)
+        refusal = _fault(configure.retention)
+        if refusal:
+            return refusal
+        if topic.retention == configure.retention:
+            return Done(changed=False)
+        replaced = configure.topic_id, configure.configured
+        if configure.topic_id and replaced != (topic.id, topic.configured):
+            return RefusedReply(
+                "outdated",
+                f"topic {topic.name!r} was configured by somebody else while this was under way: "
+                "look at it, and configure it again if you still want to",
+            )
+        self._scribe.write(step, TopicConfigured(topic.id, configure.retention))
+        return Done(changed=True)
+
+    def _delete_topic(self, step: Step, delete: DeleteTopic) -> Reply:
+        topic = self.shard.by_name.get(delete.topic)
+        if delete.topic_id and (topic is None or topic.id != delete.topic_id):
+            return Done(changed=False)  # it is gone: what has the name now is another one
+        if topic is None:
+            return queries.no_such_topic(self.shard, delete.topic)
+        self._membership.topic_deleted(topic)
+        self._intake.topic_deleted(topic)
+        self._scribe.write(step, TopicDeleted(topic.id))
+        for waiter in self.waiting.on_topic(topic.name, ()):
+            gone = RefusedReply("not_subscribed", f"topic {topic.name!r} was deleted")
+            self._scribe.answer(step, waiter.caller, gone)
+        self._delivery.watching.moved(step, topic.name)
+        return Done(changed=True)
+
+
+def _fault(retention: Retention) -> RefusedReply | None:
+    if retention.keep_ms < 0 or retention.keep_bytes < 0:
+        return RefusedReply(
+            "malformed", "a topic keeps messages for a time or up to a size, not less"
+        )
+    return None

@@ -1,0 +1,101 @@
+"""Who waits for the end of a topic to move: readers that keep their own cursor, such as Spark.
+
+Law: a connection waits for one such answer at a time; a newer question replaces the older, so
+the number of watchers is bounded by connections, not by requests.
+"""
+
+from typing import NamedTuple
+
+from oncemq.broker.deadlines import Deadlines
+from oncemq.broker.recorder import Recorder
+from oncemq.broker.state.topic import Topic
+from oncemq.protocol.names import Micros, Offset
+from oncemq.protocol.replies import NO_OFFSET, Ends, TopicEnd
+from oncemq.protocol.requests import WatchEnds
+from oncemq.protocol.step import Caller, Step
+
+
+class EndWatch(NamedTuple):
+    """A question whose answer is put off."""
+
+    caller: Caller
+    watch: WatchEnds
+    deadline: Micros
+
+
+class EndWatches:
+    """All watchers of a server."""
+
+    def __init__(self, scribe: Recorder) -> None:
+        self._scribe = scribe
+        self._shard = scribe.shard
+        self._watchers: dict[bytes, EndWatch] = {}  # by the route back
+        self._by_topic: dict[str, dict[bytes, None]] = {}
+        self._deadlines: Deadlines[bytes] = Deadlines()
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def watch(self, step: Step, caller: Caller, watch: WatchEnds, now: Micros) -> None:
+        """Where topics end, now or once that changes."""
+        if caller.route in self._watchers:
+            self._take(caller.route)
+        wait_ms = min(watch.wait_ms, self._scribe.rules.wait_ms_max)
+        if wait_ms <= 0 or self._differs(watch):
+            self._scribe.answer(step, caller, self._ends(watch))
+            return
+        deadline = Micros(now + wait_ms * 1000)
+        self._watchers[caller.route] = EndWatch(caller, watch, deadline)
+        for name, _ in watch.topics:
+            self._by_topic.setdefault(name, {})[caller.route] = None
+        self._deadlines.set(caller.route, deadline)
+
+    def moved(self, step: Step, name: str) -> None:
+        """A topic's end moved, or the topic came or went: tell who watches it."""
+        for route in list(self._by_topic.get(name, ())):
+            self._answer(step, self._take(route))
+
+    def expire(self, step: Step, now: Micros) -> None:
+        """End the waits that are over: the same end is an answer, too."""
+        while (route := self._deadlines.take(now)) is not None:
+            self._answer(step, self._take(route))
+
+    def next_deadline(self) -> Micros | None:
+        """When `expire` is worth calling again."""
+        return self._deadlines.next()
+
+    def _answer(self, step: Step, watcher: EndWatch) -> None:
+        self._scribe.answer(step, watcher.caller, self._ends(watcher.watch))
+
+    def _differs(self, watch: WatchEnds) -> bool:
+        named = ((self._shard.by_name.get(name), end) for name, end in watch.topics)
+        return any(topic is None or topic.visible != end for topic, end in named)
+
+    def _ends(self, watch: WatchEnds) -> Ends:
+        topics = (self._shard.by_name.get(name) for name, _ in watch.topics)
+        return Ends(
+            tuple(
+                TopicEnd(topic.name, topic.id, topic.low, topic.visible, self._agreed(watch, topic))
+                for topic in topics
+                if topic is not None
+            ),
+            self._shard.log_id,
+            self._shard.generation,
+        )
+
+    def _agreed(self, watch: WatchEnds, topic: Topic) -> Offset:
+        if not watch.generation:
+            return NO_OFFSET
+        if self._shard.generations.has(watch.generation):
+            return topic.agreed(watch.generation)
+        return topic.low  # of another branch: nobody can say, so all that is held may be new
+
+    def _take(self, route: bytes) -> EndWatch:
+        watcher = self._watchers.pop(route)
+        self._deadlines.drop(route)
+        for name, _ in watcher.watch.topics:
+            routes = self._by_topic.get(name, {})
+            routes.pop(route, None)
+            if not routes:
+                self._by_topic.pop(name, None)
+        return watcher

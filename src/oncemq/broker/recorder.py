@@ -1,0 +1,97 @@
+"""The one hand that writes facts: applies each to the shard and notes it in the step.
+
+Law: nothing changes the shard but a record that also goes into the log, in the same order.
+"""
+
+from collections.abc import Container
+
+from oncemq.broker.state.identities import COUNT_MAX
+from oncemq.broker.state.shard import Shard
+from oncemq.broker.state.topic import Topic
+from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import Micros, Serial, TopicId, is_system, name_fault
+from oncemq.protocol.patterns import wildcard_fault
+from oncemq.protocol.records import Record, Retention, TopicAwaited, TopicCreated
+from oncemq.protocol.replies import RefusedReply, Reply
+from oncemq.protocol.step import Body, Caller, Owed, Step, Write
+
+
+class Recorder:
+    """Writes for every part of the broker."""
+
+    def __init__(self, shard: Shard, rules: ServerLimits) -> None:
+        self.shard = shard
+        self.rules = rules
+
+    def write(self, step: Step, record: Record, body: Body | None = None) -> Serial:
+        """A fact: true from now on in memory, and on disk before anyone is told."""
+        serial = Serial(self.shard.serial + 1)
+        self.shard.apply(record, serial)
+        step.writes.append(Write(record, body))
+        return serial
+
+    def answer(self, step: Step, caller: Caller, reply: Reply) -> None:
+        """Owe a reply, after everything decided so far is durable.
+
+        Also when this step wrote nothing: "already subscribed", "duplicate", "fenced" rest on
+        facts that may still be on their way to the disk.
+        """
+        step.replies.append(Owed(caller, reply, self.shard.serial))
+
+    def new_topic_refusal(
+        self, name: str, *, more: int = 0, known: Container[str] = ()
+    ) -> RefusedReply | None:
+        """Why a topic of this name cannot be made (beside so many others), or None.
+
+        `known` are the system's names that may be made here: by a create, which says what is
+        kept, and never in passing by a put.
+        """
+        fault = name_fault(name)
+        if fault:
+            return RefusedReply("name_invalid", fault)
+        fault = wildcard_fault(name)
+        if fault:
+            return RefusedReply("name_invalid", fault)
+        if is_system(name) and name not in known:
+            return RefusedReply(
+                "name_invalid", f"{name!r}: names with a leading '_' are the system's"
+            )
+        if len(self.shard.topics) + more >= self.rules.topics_max:
+            return RefusedReply("limit", f"this server has its {self.rules.topics_max} topics")
+        # Each topic, what patterns want of it, and the subscription that it is made for.
+        return self.identity_refusal((more + 1) * (1 + self.shard.patterns.count) + 1)
+
+    def identity_refusal(self, needed: int) -> RefusedReply | None:
+        """Why so many topics, subscriptions and stages cannot be given numbers, or None."""
+        if self.shard.identities.has(needed):
+            return None
+        return RefusedReply(
+            "limit",
+            f"this server's log has numbered {self.shard.identities.given} topics, subscriptions "
+            f"and stages of the {COUNT_MAX} that it can tell apart, and uses no number twice. What "
+            "is there goes on; to number new ones begin a new data directory, or a new generation "
+            "of this log by `once backup` and `once restore`",
+        )
+
+    def unwanted(self, name: str) -> RefusedReply | None:
+        """Why messages for a topic, there or not, would not be stored: nobody would get them."""
+        topic = self.shard.by_name.get(name)
+        if topic.wanted if topic else self.shard.patterns.wanting(name):
+            return None
+        keep = f"once topic {'config' if topic else 'create'} {name} --retain 7d"
+        return RefusedReply(
+            "unwanted",
+            f"nobody would get what is put to {name!r}: it has no subscription and keeps nothing. "
+            f"Nothing was stored. Subscribe first, let the topic keep messages ({keep}), or put "
+            "with required=False",
+        )
+
+    def create(
+        self, step: Step, name: str, now: Micros, retention: Retention | None = None
+    ) -> Topic:
+        """Make a topic, with what patterns want of it; the name was checked."""
+        topic_id = TopicId(self.shard.next_identity())
+        made = topic_id, name, retention or Retention(), self.shard.next_timestamp(now)
+        clients = tuple(self.shard.patterns.wanting(name))
+        self.write(step, TopicAwaited(*made, clients) if clients else TopicCreated(*made))
+        return self.shard.topics[topic_id]

@@ -1,0 +1,1 @@
+"""The state of a shard, as a fold of its log gives it: topics, subscriptions, producers, keys."""

@@ -1,0 +1,83 @@
+"""What a topic remembers of a producer, and the judgement of a put by its sequence.
+
+Laws (G2, G3): sequences of a producer on a topic are 1, 2, 3 … without gap; one that was
+stored is never stored again, however long ago; a repeated one must repeat the same bytes.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
+from oncemq.protocol.names import Micros, Offset, Sequence
+
+
+class Recent(NamedTuple):
+    """A put as it was accepted. `first_offset` is -1 when it was not stored."""
+
+    first_sequence: Sequence
+    messages: int
+    first_offset: Offset
+    checksum: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer on one topic."""
+
+    anonymous: bool
+    last_sequence: Sequence = Sequence(0)
+    seen: Micros = Micros(0)  # when its last put was stored
+    recent: tuple[Recent, ...] = ()
+    seen_before: Micros = Micros(0)  # when the put before that was; 0: none, or it is not known
+
+    def accept(self, recent: Recent, now: Micros) -> None:
+        """Remember a put that the log holds."""
+        self.last_sequence = Sequence(recent.first_sequence + recent.messages - 1)
+        self.seen_before, self.seen = self.seen, now
+        self.recent = (*self.recent[1 - PUTS_UNDER_WAY_MAX :], recent)
+
+
+class New(NamedTuple):
+    """Never seen: store it."""
+
+
+class Duplicate(NamedTuple):
+    """Stored before. `recent` is None when that was too long ago to know its offset."""
+
+    recent: Recent | None
+
+
+class Gap(NamedTuple):
+    """An earlier put is missing."""
+
+    expected: Sequence
+
+
+class Conflict(NamedTuple):
+    """The sequence was used for something else."""
+
+    detail: str
+
+
+Verdict = New | Duplicate | Gap | Conflict
+
+
+def judge(producer: Producer | None, *, first: Sequence, count: int, checksum: int) -> Verdict:
+    """Whether a put of `count` messages from sequence `first` is new."""
+    last = producer.last_sequence if producer else 0
+    if first == last + 1:
+        return New()
+    if first > last + 1 or producer is None:
+        return Gap(Sequence(last + 1))
+    if first + count - 1 > last:
+        return Conflict(
+            f"sequences up to {last} are stored, {first} to {first + count - 1} overlap"
+        )
+    for recent in producer.recent:
+        if recent.first_sequence == first:
+            if (recent.messages, recent.checksum) == (count, checksum):
+                return Duplicate(recent)
+            return Conflict(f"sequence {first} was stored with another payload")
+    if producer.recent and first < producer.recent[0].first_sequence:
+        return Duplicate(None)
+    return Conflict(f"sequence {first} lies inside a batch that was stored as one")

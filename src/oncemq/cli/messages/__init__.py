@@ -1,0 +1,1 @@
+"""Commands about messages: put, get, listen, subscribe."""

@@ -1,0 +1,1 @@
+"""`once pipeline`: a command for each pipeline on Spark."""

@@ -1,0 +1,1 @@
+"""Commands that run programs beside a server: apps, dead letters, the relay."""

@@ -1,0 +1,1 @@
+"""What commands share: the session, output, progress, failures in words."""

@@ -1,0 +1,68 @@
+"""Stored messages in the columns they are stored in, for asyncio; see `columns`."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from oncemq.client.aio.runner import AsyncRunner
+from oncemq.client.blocking.columns import ColumnBatch, RangeRead, leasing, settling, watching
+from oncemq.client.engine.engine import Engine
+from oncemq.protocol.replies import Ends, TopicEnd
+from oncemq.protocol.requests import Settled
+
+
+class AsyncColumnar:
+    """The verbs of the asyncio client for readers that keep their own cursor."""
+
+    _engine: Engine
+    _turns: AsyncRunner
+    _timeout: float
+
+    async def read_columns(
+        self, topic: str, start: int, stop: int
+    ) -> AsyncGenerator[ColumnBatch, None]:
+        """Stored messages from `start` up to `stop` as the batches they are stored in.
+
+        The first and the last are cut to the range. Settles nothing; ends early where the topic
+        does; raises RangeLost at a hole. The next ones come while these are worked on.
+        """
+        wanted = RangeRead(self._engine, topic, start=start, stop=stop)
+        if wanted.is_over:
+            return
+        try:
+            wanted.ask()
+            while not wanted.is_over:
+                ticket = wanted.ticket
+                await self._turns.wait_until(lambda t=ticket: t.done, None, wanted.place)
+                found = wanted.came()
+                if not wanted.is_over:
+                    wanted.ask()
+                    self._turns.pump()
+                for each in found:
+                    yield each
+        finally:
+            wanted.drop()
+
+    async def ends(self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0) -> list[TopicEnd]:
+        """Where these topics begin and end; one that is not there is left out.
+
+        With `wait`, as soon as one of them does not end at the offset given with it.
+        """
+        return list((await self.watch(topics, wait=wait)).topics)
+
+    async def watch(
+        self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0, generation: int = 0
+    ) -> Ends:
+        """As `ends`, with the generation of the server's log, and (`generation`) since when the
+        offsets of a reader that knows that one mean other messages."""
+        verb = watching(self._engine, topics, wait, generation)
+        return await self._turns.run(verb, timeout=self._timeout + wait)
+
+    async def lease(self, seconds: float, about: str = "") -> bool:
+        """End this client's subscriptions when it does not ask so again in time; 0: keep them.
+
+        True when the server wrote it down; a renewal is written now and then only.
+        """
+        return await self._turns.run(leasing(self._engine, seconds, about))
+
+    async def settle_below(self, settled: Sequence[Settled]) -> bool:
+        """Everything below these cursors took effect elsewhere; False when that was known."""
+        return await self._turns.run(settling(self._engine, settled))

@@ -1,0 +1,176 @@
+"""Coroutines taking turns at one engine, moved by the event loop: `client.turns` for asyncio.
+
+The socket's descriptor is watched with `add_reader` and drained without waiting, which costs
+a quarter of `zmq.asyncio`.
+
+The loop keeps a client alive only while puts of it are unsent. One that nobody closed is closed
+when it is collected, or when the process ends, and that waits for nobody.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from oncemq.client.blocking.runner import monotonic_clock
+from oncemq.client.engine.engine import Engine
+from oncemq.client.engine.survival import surviving
+from oncemq.client.shell.abandoned import let_go
+from oncemq.client.shell.forks import tell_of_forks
+from oncemq.client.shell.turn_taking import AsyncGetting
+from oncemq.client.verbs.messages import Verb
+from oncemq.errors import Forked, Unreachable
+
+T = TypeVar("T")
+
+IDLE_SECONDS = 0.2
+
+
+class AsyncRunner:
+    """The waiting of an asyncio client, in the loop it was opened in."""
+
+    def __init__(self, engine: Engine, timeout: float) -> None:
+        self._engine = engine
+        self._timeout = timeout
+        self.closed = False
+        self.getting = AsyncGetting(engine.check_own)
+        self._watch = WatchedDescriptors()
+        self._timer: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+        self._moved = asyncio.Event()
+        tell_of_forks(self)
+        weakref.finalize(self, _close_for_good, engine, self._watch)
+
+    async def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
+        """Carry out a verb, waiting for each ticket it yields."""
+        self._engine.check_own()
+        try:
+            ticket = next(verb)
+            while True:
+                waited = ticket
+                await self.wait_until(lambda t=waited: t.done, timeout, "an answer")
+                ticket = verb.send(None)
+        except StopIteration as end:
+            return end.value
+        finally:
+            verb.close()
+
+    async def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Move the engine until `ready`."""
+        self._engine.check_own()
+        limit = self._timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(limit):
+                while True:
+                    self.pump()
+                    if ready():
+                        return
+                    if self._engine.failure is not None:
+                        raise self._engine.failure
+                    if self.closed:
+                        raise Unreachable("the client is closed")
+                    await self._moved.wait()
+        except TimeoutError:
+            raise self._engine.gave_up(limit, what) from None
+
+    def pump(self) -> None:
+        """Move the engine, wake who waits, and come back when there is reason to."""
+        if self.closed:
+            return
+        self._soon = None
+        self._engine.pump()
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+        self._come_back()
+
+    def pump_alone(self) -> None:
+        """As a callback: nobody waits here, so who asks next must hear of what went wrong."""
+        with surviving(self._engine):
+            self.pump()
+        if self._engine.failure is not None:
+            self._moved.set()
+
+    def pump_soon(self) -> None:
+        """Once for all puts of this turn of the loop."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
+
+    def _come_back(self) -> None:
+        loop = asyncio.get_running_loop()
+        weakly = partial(_pump_if_alive, weakref.ref(self))
+        self._watch.change(loop, self._engine.descriptors, weakly)
+        if self._timer is not None:
+            self._timer.cancel()
+        deadline = self._engine.next_deadline()
+        pause = IDLE_SECONDS
+        if deadline is not None:
+            pause = min(pause, max(0.001, (deadline - monotonic_clock()) / 1_000_000))
+        self._timer = loop.call_later(
+            pause, weakly if self._engine.outflow.idle else self.pump_alone
+        )
+
+    def close(self) -> None:
+        """No pump after this; whoever still waits learns that it is over."""
+        self.closed = True
+        self._moved.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._watch.end()
+
+    def forked(self, error: Forked) -> None:
+        """In a child of a fork: the loop's descriptors are the parent's, too, and not touched."""
+        self.getting = AsyncGetting(self._engine.check_own)
+        self.closed = True
+        self._engine.disown(error)
+
+
+class WatchedDescriptors:
+    """The descriptors that a loop watches for one client."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._descriptors: tuple[int, ...] = ()
+
+    def change(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        descriptors: tuple[int, ...],
+        callback: Callable[[], None],
+    ) -> None:
+        """Watch these, and no others."""
+        if descriptors != self._descriptors:
+            self.end()
+            self.loop = loop
+            for descriptor in descriptors:
+                loop.add_reader(descriptor, callback)
+            self._descriptors = descriptors
+
+    def end(self) -> None:
+        """Watch nothing; before the descriptors are closed, or the loop takes others for them."""
+        if self.loop is not None and not self.loop.is_closed():
+            for descriptor in self._descriptors:
+                self.loop.remove_reader(descriptor)
+        self._descriptors = ()
+
+
+def _pump_if_alive(reference: "weakref.ref[AsyncRunner]") -> None:
+    turns = reference()
+    if turns is not None:
+        turns.pump_alone()
+
+
+def _close_for_good(engine: Engine, watch: WatchedDescriptors) -> None:
+    """Nobody has these turns any more, or the process ends."""
+    if engine.closed:
+        return
+    if watch.loop is not None and watch.loop.is_running():
+        # The collector may run in another thread, or in the middle of the loop's own work.
+        watch.loop.call_soon_threadsafe(_close_now, engine, watch)
+    else:
+        _close_now(engine, watch)
+
+
+def _close_now(engine: Engine, watch: WatchedDescriptors) -> None:
+    watch.end()
+    let_go(engine)

@@ -1,0 +1,207 @@
+"""Threads taking turns at one engine: whoever waits moves it, one of them at the socket.
+
+Laws: the engine is touched only under the lock; one thread waits on the socket and tells the
+others; a put that nobody waits for is seen out by a thread of its own, which ends when it has
+nothing to do for a while. Turns that nobody closed are closed when they are collected, or when the
+process ends, and that waits for nobody.
+"""
+
+import select
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from oncemq.client.engine.engine import Engine
+from oncemq.client.engine.survival import surviving
+from oncemq.client.engine.ticket import Awaited
+from oncemq.client.shell.abandoned import let_go
+from oncemq.client.shell.forks import tell_of_forks
+from oncemq.client.shell.signals import SHIELD, SignalSafeLock
+from oncemq.client.shell.turn_taking import Getting
+from oncemq.client.verbs.messages import Verb
+from oncemq.errors import Forked, Unreachable
+from oncemq.protocol.names import Micros
+from oncemq.transport.wakeup import Wakeup
+
+T = TypeVar("T")
+
+IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
+GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave
+RETRY_SECONDS = 0.05
+REST_SECONDS = 1.0  # the thread that sees puts out waits so long for the next before it ends
+EXIT_SECONDS = 1.0  # at the end of the process, for a thread that is in the middle of something
+
+
+def monotonic_clock() -> Micros:
+    """Microseconds that never go back; for waiting, not for telling the time."""
+    return Micros(time.monotonic_ns() // 1000)
+
+
+class Runner:
+    """The lock of a blocking client, and the waiting under it."""
+
+    def __init__(self, engine: Engine, timeout: float) -> None:
+        self._engine = engine
+        self._timeout = timeout
+        self.lock = SignalSafeLock()
+        self.getting = Getting(partial(_put_back, engine, self.lock))
+        self.closed = False
+        self._at_socket = False  # a thread is in select
+        self._resting = False  # the sender has nothing to do
+        self._news = True  # something happened to the connection
+        self._bell = Wakeup()
+        self._sender: threading.Thread | None = None
+        tell_of_forks(self)
+        weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
+
+    def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
+        """Carry out a verb, waiting for each ticket it yields."""
+        self._engine.check_own()
+        try:
+            with self.lock:
+                ticket = next(verb)
+            while True:
+                waited: Awaited = ticket
+                self.wait_until(lambda t=waited: t.done, timeout, "an answer")
+                with self.lock:
+                    ticket = verb.send(None)
+        except StopIteration as end:
+            return end.value
+        finally:
+            with self.lock:
+                verb.close()
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Move the engine until `ready`, together with other threads that wait."""
+        limit = self._timeout if timeout is None else timeout
+        deadline = time.monotonic() + limit
+        with self.lock:
+            while True:
+                self.pump()
+                if ready():
+                    return
+                if self._engine.failure is not None:
+                    raise self._engine.failure
+                if self.closed:
+                    raise Unreachable("the client is closed")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise self._engine.gave_up(limit, what)
+                self._wait_for_news(left)
+                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+
+    def pump(self) -> None:
+        """Move the engine once; under the lock."""
+        if not self.closed:
+            news, self._news = self._news, False
+            if self._engine.pump(news=news) and self._at_socket:
+                self._bell.ring()  # what came may be what the thread at the socket waits for
+
+    def see_out(self, *, now: bool = False) -> None:
+        """From the first put that nobody waits for, a thread sees to it that it leaves."""
+        if now:
+            with self.lock:
+                self.pump()
+        if self._sender is None:
+            with self.lock:
+                sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
+                sender.start()
+                self._sender = sender
+        elif self._resting:
+            self.lock.notify_all()
+
+    def close(self) -> None:
+        """End the sender; no pump after this."""
+        with self.lock:
+            self.closed = True
+            self.lock.notify_all()
+            self._bell.ring()
+            while self._at_socket:  # nobody may sleep on descriptors that are closed and reused
+                self.lock.wait(IDLE_SECONDS)
+            sender = self._sender
+        if sender is not None:
+            sender.join()
+        self._bell.close()
+
+    def forked(self, error: Forked) -> None:
+        """In a child of a fork: locks that other threads held are held by nobody now."""
+        self.lock = SignalSafeLock()
+        self.getting = Getting(partial(_put_back, self._engine, self.lock))
+        self.closed = True
+        self._sender = None
+        self._engine.disown(error)
+
+    def _wait_for_news(self, left: float) -> None:
+        """One thread waits on the socket, the others for it to tell them."""
+        pause = min(left, IDLE_SECONDS, self._until_deadline())
+        if self._at_socket:
+            self.lock.wait(pause)
+            return
+        self._at_socket = True
+        readable: tuple[int, ...] = ()
+        descriptors = self._engine.descriptors
+        self.lock.release()
+        try:
+            readable = _sleep_on((*descriptors, self._bell.descriptor), pause)
+        finally:
+            self.lock.acquire()
+            self._news = (
+                self._news or not readable or any(each in readable for each in descriptors[1:])
+            )
+            if self._bell.descriptor in readable:
+                self._bell.silence()
+            self._at_socket = False
+            self.lock.notify_all()
+
+    def _until_deadline(self) -> float:
+        deadline = self._engine.next_deadline()
+        if deadline is None:
+            return IDLE_SECONDS
+        return max(0.0, (deadline - monotonic_clock()) / 1_000_000)
+
+    def _send(self) -> None:
+        outflow = self._engine.outflow
+        with self.lock:
+            while not self.closed and self._engine.failure is None:
+                with surviving(self._engine):  # nobody waits here: who asks next must hear of it
+                    self.pump()
+                if not outflow.idle:
+                    self._wait_for_news(GATHER_SECONDS if outflow.gathering else RETRY_SECONDS)
+                    continue
+                self._resting = True
+                told = self.lock.wait(REST_SECONDS)
+                self._resting = False
+                if not told and outflow.idle:
+                    break  # it would keep a client alive that nobody has any more
+            self._sender = None
+
+
+def _close_for_good(engine: Engine, bell: Wakeup, lock: SignalSafeLock) -> None:
+    """Nobody has these turns any more, or the process ends."""
+    if not engine.closed and lock.acquire(timeout=EXIT_SECONDS):
+        try:
+            let_go(engine)
+            bell.close()
+        finally:
+            lock.release()
+
+
+def _put_back(engine: Engine, lock: SignalSafeLock, feeds: tuple[str, ...]) -> None:
+    with lock:
+        for feed in feeds:
+            engine.subscriber.put_back(feed)
+        engine.listening.live.put_back()
+
+
+def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
+    """Until one of them is readable. Not `select`: it knows no descriptor over 1023.
+
+    One that another thread has closed meanwhile counts as news.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return tuple(descriptor for descriptor, _ in poll.poll(seconds * 1000))

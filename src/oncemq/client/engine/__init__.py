@@ -1,0 +1,1 @@
+"""The client's engine: what goes to the server and what comes back, for both shells."""

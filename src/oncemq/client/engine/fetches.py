@@ -1,0 +1,130 @@
+"""Fetches: gets under way for the feeds of a client, one for each feed.
+
+Laws: what a fetch brings goes behind what its feed has; what the server says it lost is told once.
+What came in one generation of the server's log is void in another: the same offsets may be other
+messages there. A get says what is settled as it stands when the get leaves, not when it was asked
+for: between the two the client may have been let in, or connected to a server that was set back.
+A ticket says whether its fetch was answered; one that was given up says no, and whoever waits for
+it asks anew: a ticket is never left open.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from oncemq.client.engine.ticket import Ticket
+from oncemq.client.values import Fetched, verified
+from oncemq.errors import Corrupt
+from oncemq.protocol.names import ANONYMOUS_EPOCH, Offset, SubscriptionId
+from oncemq.protocol.replies import Messages, RefusedReply, Reply
+from oncemq.protocol.requests import Get, Request
+from oncemq.protocol.step import Body
+from oncemq.session.subscriber import is_single
+
+if TYPE_CHECKING:
+    from oncemq.client.engine.engine import Engine
+
+FETCH_BYTES = 4 << 20  # what one get brings at most
+
+
+class Fetches:
+    """All of one engine."""
+
+    def __init__(self, engine: "Engine") -> None:
+        self._engine = engine
+        self._under_way: dict[str, tuple[int, Ticket[bool], int]] = {}
+
+    def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[bool]":
+        """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
+        subscriber = self._engine.subscriber
+        under_way = self._under_way.get(topic)
+        if under_way is not None:
+            token, ticket, waits = under_way
+            if waits <= wait_ms and not subscriber.outdated(topic):
+                return ticket
+            self._engine.drop(token)
+        ticket = Ticket[bool]()
+        feed = subscriber.feed(topic)
+        count = subscriber.want(topic, limit)
+        get = Get(
+            self._engine.client,
+            ANONYMOUS_EPOCH,
+            topic if is_single(topic) else "",
+            start=feed.ahead if is_single(topic) else Offset(-1),
+            limit=count,
+            bytes_max=FETCH_BYTES,
+            wait_ms=wait_ms,
+            only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
+            subscription_id=subscriber.subscription(topic) or SubscriptionId(0),
+        )
+        self._send(topic, get, ticket)
+        return ticket
+
+    def end(self, topic: str) -> None:
+        """What is on its way for a topic (or for any) is not wanted any more (G6)."""
+        for key in list(self._under_way):
+            if key == topic or not is_single(key):
+                self._end(key)
+
+    def end_all(self) -> None:
+        """Nothing that is on its way is wanted any more; who waits asks anew."""
+        for key in list(self._under_way):
+            self._end(key)
+
+    def forget(self, topic: str) -> None:
+        """The listener has the feed now: what is on its way is not wanted, whoever asked for it."""
+        if topic in self._under_way:
+            self._end(topic)
+
+    def _end(self, key: str) -> None:
+        self._drop(key).fill(False)
+
+    def _drop(self, key: str) -> "Ticket[bool]":
+        """Nothing is on its way for this feed any more; who waited for it."""
+        token, ticket, _ = self._under_way.pop(key)
+        self._engine.drop(token)
+        self._engine.subscriber.unasked(key)
+        return ticket
+
+    def _send(self, topic: str, get: Get, ticket: "Ticket[bool]", *, tells: bool = True) -> None:
+        engine = self._engine
+
+        def make() -> tuple[Request, None]:
+            epoch = engine.client_epoch or ANONYMOUS_EPOCH
+            settled = engine.subscriber.untold() if tells else ()
+            return replace(get, client_epoch=epoch, settled=settled), None
+
+        def answered(reply: Reply, bodies: Sequence[Body]) -> None:
+            self._under_way.pop(topic, None)
+            if tells and isinstance(reply, RefusedReply) and reply.code == "storage_full":
+                # No room to note what is settled: that is told later, messages come all the same.
+                self._send(topic, get, ticket, tells=False)
+            else:
+                self._came(topic, ticket, reply, bodies)
+
+        token = engine.begin(make, answered, patience_ms=get.wait_ms)
+        self._under_way[topic] = (token, ticket, get.wait_ms)
+
+    def _came(
+        self, topic: str, ticket: "Ticket[bool]", reply: Reply, bodies: Sequence[Body]
+    ) -> None:
+        subscriber, losses = self._engine.subscriber, self._engine.losses
+        if isinstance(reply, RefusedReply):
+            subscriber.fetch_again(topic)
+            subscriber.unasked(topic)
+            ticket.fail(self._engine.error_of(reply))
+            return
+        assert isinstance(reply, Messages)
+        try:
+            generation = self._engine.generation
+            stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]
+        except Corrupt as damage:
+            subscriber.unasked(topic)
+            ticket.fail(damage)
+            return
+        for lost in reply.lost:
+            if subscriber.before(lost.topic, lost.end_offset):
+                losses.met(lost)
+        subscriber.came(topic, stretches, more=reply.more)
+        ticket.fill(True)

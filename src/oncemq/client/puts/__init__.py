@@ -1,0 +1,1 @@
+"""Puts on their way to the server: gathered into batches, numbered, recorded, sent."""

@@ -1,0 +1,76 @@
+"""Numbers on topics that were deleted: the server is asked about them, and they are forgotten.
+
+A client that makes a topic for every order would keep a lane for each as long as it lives, and
+write it into each new edition of its outbox. So once there are many it asks the server which of
+the topics that nothing is on its way to were deleted, by their ids (`Compare`).
+
+Laws: what may be forgotten is decided by `core.publisher`, from the server's own word; whoever
+forgot some numbers gets no topic that it does not know (`client.producers`); the disk forgets when
+its outbox is written anew, so that a start before that knows more, never less.
+"""
+
+import logging
+from collections.abc import Sequence as Many
+from functools import partial
+from typing import TYPE_CHECKING
+
+from oncemq.client.puts.producers import Producers
+from oncemq.protocol.client_requests import Compare, KnownNumbers
+from oncemq.protocol.replies import Compared, Reply
+from oncemq.protocol.step import Body
+from oncemq.session.publisher import Publisher
+
+if TYPE_CHECKING:
+    from oncemq.client.engine.engine import Engine
+
+PAGE = 1_000  # numbers in one question
+
+logger = logging.getLogger("oncemq.client")
+
+
+class Forgetting:
+    """Keeps the lanes of one publisher few: about twice as many as there are topics for them."""
+
+    def __init__(self, engine: "Engine", publisher: Publisher, producers: Producers) -> None:
+        self._engine = engine
+        self._producers = producers
+        self._publisher = publisher
+        self._most = engine.settings.lanes_kept  # with more lanes than this the server is asked
+        self._asking = False
+
+    def begin(self) -> None:
+        """Ask, if there are many lanes and nothing is asked already."""
+        if not self._asking and len(self._publisher) > self._most:
+            self._asking = True
+            self._ask(self._publisher.idle())
+
+    def _ask(self, known: Many[KnownNumbers]) -> None:
+        if not known:
+            self._end()
+            return
+        engine, page = self._engine, tuple(known[:PAGE])
+        question = Compare(engine.client, engine.generation, numbers=page)
+        engine.begin(lambda: (question, None), partial(self._answered, page, tuple(known[PAGE:])))
+
+    def _answered(
+        self, asked: Many[KnownNumbers], others: Many[KnownNumbers], reply: Reply, _: Many[Body]
+    ) -> None:
+        if self._engine.failure is not None:
+            return
+        if not isinstance(reply, Compared):  # it cannot say: nothing is forgotten
+            self._end()
+            return
+        before = len(self._publisher)
+        # Who has receipts that the deleted topic did not have is to be told with its next put.
+        lost = {(each.topic, each.producer) for each in reply.numbers}
+        known = [each for each in asked if (each.topic, each.producer) not in lost]
+        forgot = self._publisher.forget(known, frozenset(reply.deleted))
+        self._producers.replace(forgot)
+        gone = before - len(self._publisher)
+        logger.debug("numbers forgotten topics=%d: they were deleted", gone)
+        self._ask(others)
+
+    def _end(self) -> None:
+        """Those that are left are asked about when there are twice as many."""
+        self._asking = False
+        self._most = max(self._engine.settings.lanes_kept, 2 * len(self._publisher))

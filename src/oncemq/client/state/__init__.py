@@ -1,0 +1,1 @@
+"""The client's state directory: journal (SQLite), outbox (a log), and their repair."""

@@ -1,0 +1,1 @@
+"""The verbs of a client as generators that both shells run."""

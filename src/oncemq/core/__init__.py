@@ -1,1 +1,0 @@
-"""The rules of exactly-once, pure: no clock, socket, file, thread or randomness."""

@@ -1,0 +1,387 @@
+"""What a client may ask. Any request may be repeated: put is idempotent by sequence,
+get by cursor, the others by their effect."""
+
+import msgspec
+
+from oncemq.protocol.client_requests import Compare, ForgetClient, ListClients
+from oncemq.protocol.names import (
+    ClientId,
+    Epoch,
+    Generation,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    Serial,
+    SubscriptionId,
+    TopicId,
+)
+from oncemq.protocol.records import Retention
+from oncemq.protocol.request import Request, Settled
+
+START_NEW = "new"
+START_EARLIEST = "earliest"
+START_OFFSET = "offset"
+START_TIME = "time"
+
+
+class Hello(Request, frozen=True, array_like=True):
+    """A client with state starts; `nonce` makes a repeated Hello the same start.
+
+    `log_id` and `generation`: of the log that its state is about; empty: it knows of none.
+    `compares`: it will look whether the server has what it knows, when it went back in time.
+    `last_nonce`: that `last_epoch` was granted to; 0: it does not know.
+    """
+
+    opcode = 1
+    client: ClientId
+    last_epoch: Epoch
+    nonce: int
+    log_id: bytes = b""
+    generation: Generation = Generation(1)
+    compares: bool = False  # as clients did not, once
+    last_nonce: int = 0
+
+
+class Resume(Request, frozen=True, array_like=True):
+    """Where did this producer stop on this topic? Copies of its puts from before are void then.
+
+    `number` grows with each Resume of a client's start; a repeated one keeps it. 0: not numbered.
+    `topic_id`: the topic that the producer's numbers are of, as far as it knows.
+    """
+
+    opcode = 2
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    producer: ProducerId
+    number: int = 0
+    topic_id: TopicId = TopicId(0)
+
+
+class Put(Request, frozen=True, array_like=True):
+    """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
+
+    `lasting`: the producer's numbers are on the client's disk; else they end with its process.
+    `permit`: the one that its producer's last Resumed on the topic gave; 0: it never resumed.
+    `idempotency_key`: the key decides whether the put is new, and its producer is the key's.
+    `required`: refused (`unwanted`) where it would not be stored because nobody would get it.
+    `after`: when the producer's put before this one was stored, as its receipt said; refused
+    (`outdated`) where the server has another moment for that put. 0: not said.
+    """
+
+    opcode = 3
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    topic_id: TopicId
+    producer: ProducerId
+    lasting: bool
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+    permit: int = 0
+    idempotency_key: str = ""
+    required: bool = False
+    after: Micros = Micros(0)
+
+
+class Get(Request, frozen=True, array_like=True):
+    """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
+
+    `start` lets a client read ahead of its cursor on one topic; -1 means from the cursor, and so
+    does any when the subscription is not the one named (0: whichever it is).
+    `only` narrows "any" down to these topics.
+    """
+
+    opcode = 4
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    settled: tuple[Settled, ...] = ()
+    start: int = -1
+    limit: int = 1
+    bytes_max: int = 1 << 20
+    wait_ms: int = 0
+    only: tuple[str, ...] = ()
+    subscription_id: SubscriptionId = SubscriptionId(0)
+
+
+class Settle(Request, frozen=True, array_like=True):
+    """Move cursors without asking for messages; answered once that is durable."""
+
+    opcode = 5
+    client: ClientId
+    client_epoch: Epoch
+    settled: tuple[Settled, ...]
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True):
+    """Where a new subscription begins."""
+
+    mode: str = START_NEW
+    value: int = 0  # an offset, or a time in microseconds
+
+
+class Subscribe(Request, frozen=True, array_like=True):
+    """`number` grows with each change a client makes to its subscriptions; 0: not numbered.
+
+    A copy that comes late, after a newer change, is then known as such.
+    """
+
+    opcode = 6
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    start: Start = Start()
+    number: int = 0
+
+
+class Unsubscribe(Request, frozen=True, array_like=True):
+    """`number` as in Subscribe."""
+
+    opcode = 7
+    client: ClientId
+    client_epoch: Epoch
+    topic: str
+    number: int = 0
+
+
+class Lease(Request, frozen=True, array_like=True):
+    """End this client's subscriptions when it does not ask so again for `lease_ms`; 0: keep them.
+
+    `about` says whose they are, for who looks at the list of subscriptions. `number` grows as in
+    Subscribe: a copy that comes late neither renews a lease nor undoes that it was given up.
+    """
+
+    opcode = 31
+    client: ClientId
+    client_epoch: Epoch
+    lease_ms: int
+    about: str = ""
+    number: int = 0
+
+
+class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`deleted`: the newest deletion that was seen; -1: none was looked for.
+
+    A copy that comes late must not make a topic again that was deleted since.
+    """
+
+    opcode = 8
+    topic: str
+    retention: Retention = Retention()
+    deleted: Serial = Serial(-1)
+
+
+class ConfigureTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`topic_id` and `configured`: which topic, and which configuration, is replaced; 0: any.
+
+    A copy that comes late must not undo what was configured since.
+    """
+
+    opcode = 9
+    topic: str
+    retention: Retention
+    topic_id: TopicId = TopicId(0)
+    configured: Serial = Serial(0)
+
+
+class DeleteTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+    """`topic_id`: which of the topics that had the name; 0: whichever has it now.
+
+    A copy that comes late must not delete a topic that was made since.
+    """
+
+    opcode = 10
+    topic: str
+    topic_id: TopicId = TopicId(0)
+
+
+class ListTopics(Request, frozen=True, array_like=True):
+    """Topics by name, a page at a time, from the first name after `after`."""
+
+    opcode = 11
+    after: str = ""
+    limit: int = 100
+
+
+class ShowTopic(Request, frozen=True, array_like=True):
+    opcode = 12
+    topic: str
+
+
+class ListSubscriptions(Request, frozen=True, array_like=True):
+    """Subscriptions of one topic, of one client, or all; a page after (topic, client)."""
+
+    opcode = 13
+    topic: str = ""
+    client: str = ""
+    after: tuple[str, str] = ("", "")
+    limit: int = 100
+
+
+class StatusRequest(Request, frozen=True, array_like=True):
+    opcode = 14
+
+
+class Read(Request, frozen=True, array_like=True):
+    """Stored messages from an offset, without a subscription and settling nothing.
+
+    `whole`: a batch larger than `bytes_max` comes uncut, alone.
+    """
+
+    opcode = 15
+    topic: str
+    offset: Offset
+    limit: int = 100
+    bytes_max: int = 1 << 20
+    whole: bool = False
+
+
+class WatchEnds(Request, frozen=True, array_like=True):
+    """Where do these topics end? Answered once one of them does not end where it is said to.
+
+    For readers that keep their own cursor. A connection waits for one such answer at a time.
+    """
+
+    opcode = 24
+    topics: tuple[tuple[str, Offset], ...]
+    wait_ms: int = 0
+    generation: Generation = Generation(0)  # that the reader's cursors are of; 0: the server's own
+
+
+class Listen(Request, frozen=True, array_like=True):
+    """Where do the topics this client listens to end? (The seeds' hello.)
+
+    Answered at once when `wait_ms` is 0 or `known` is not how its subscriptions stand; else when
+    they change, when it does not settle what it should have (a nudge), or when the wait is over.
+    `topics`: which; none: any. `number` grows with each; a Leave ends those up to its own.
+    """
+
+    opcode = 20
+    client: ClientId
+    client_epoch: Epoch
+    topics: tuple[str, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    known: int = 0
+    wait_ms: int = 0
+    number: int = 0
+
+
+class Leave(Request, frozen=True, array_like=True):
+    """This client listens no longer (the seeds' goodbye); its subscriptions stay."""
+
+    opcode = 21
+    client: ClientId
+    client_epoch: Epoch
+    number: int = 0
+
+
+class StagePut(Request, frozen=True, array_like=True):
+    """Put a batch (the body beside it) into a stage; the first one, with sequence 1, makes it.
+
+    The stage's name is its producer: sequences count its messages, 1, 2, 3 …
+    """
+
+    opcode = 16
+    client: ClientId
+    client_epoch: Epoch
+    stage: ProducerId
+    first_sequence: Sequence
+    count: int
+    columns: int
+    checksum: int
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a topic is to get: `count` messages of a stage, from its offset `start` on."""
+
+    topic: str
+    stage: ProducerId
+    start: Offset
+    count: int
+
+
+class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a commit settles: a subscription's messages from `first` up to, not with, `cursor`."""
+
+    topic: str
+    subscription_id: SubscriptionId
+    first: Offset
+    cursor: Offset
+
+
+class CommitRequest(Request, frozen=True, array_like=True):
+    """Publish pieces in order and settle inputs, all or nothing, once for an owner and a number.
+
+    `lasting`: the owner is remembered for good; else it ends with its process (a leading `_`).
+    `closing`: nothing more of the stages named will be published.
+    `bond`: what the owner's numbers belong to, such as a checkpoint; the first one binds the
+    owner, another is refused, and so is a number below the last. `follows`: so is one that is
+    not the next, and the bond is this owner's alone.
+    `contents`: a sum over the messages (see `wire.contents`); a number that was committed with
+    another is refused. 0: not said.
+    `required`: refused (`unwanted`) where a topic would not store its pieces because nobody would
+    get them.
+    `after`: a number that the owner has committed, as the committer knows, and `after_moment` when
+    (0: it does not know); refused (`history_lost`) where the server does not have that commit.
+    """
+
+    opcode = 17
+    client: ClientId
+    client_epoch: Epoch
+    owner: str
+    number: int
+    lasting: bool
+    pieces: tuple[Piece, ...] = ()
+    inputs: tuple[Input, ...] = ()
+    closing: bool = True
+    bond: str = ""
+    follows: bool = False
+    required: bool = False
+    contents: int = 0
+    after: int = 0
+    after_moment: Micros = Micros(0)
+
+
+class DropStage(Request, frozen=True, array_like=True):
+    """Give up what of a stage is not published."""
+
+    opcode = 18
+    client: ClientId
+    client_epoch: Epoch
+    stage: ProducerId
+
+
+REQUESTS: dict[int, type[Request]] = {
+    request.opcode: request
+    for request in (
+        Hello,
+        Resume,
+        Put,
+        Get,
+        Settle,
+        Subscribe,
+        Unsubscribe,
+        CreateTopic,
+        ConfigureTopic,
+        DeleteTopic,
+        ListTopics,
+        ShowTopic,
+        ListSubscriptions,
+        StatusRequest,
+        Read,
+        StagePut,
+        CommitRequest,
+        DropStage,
+        Listen,
+        Leave,
+        WatchEnds,
+        Compare,
+        ForgetClient,
+        ListClients,
+        Lease,
+    )
+}

@@ -1,0 +1,1 @@
+"""The client's rules, pure: numbering of puts, cursors, the handshake, requests in flight."""

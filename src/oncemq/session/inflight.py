@@ -1,0 +1,101 @@
+"""Requests under way: which token, when to send again, when to try another server.
+
+Laws: a request is sent again under its own token until a reply names it, with growing,
+jittered waits; what was sent earlier is sent again earlier. Time and chance are arguments.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oncemq.protocol.names import Epoch, Micros
+from oncemq.protocol.requests import Request
+from oncemq.protocol.step import Body
+
+FIRST_WAIT = 1_000_000  # microseconds until a request counts as lost on a live connection
+LONGEST_WAIT = 10_000_000
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """A request that waits for its reply. `make` builds it anew for each send: epochs change."""
+
+    token: int
+    make: Callable[[], tuple[Request, Body | None]]
+    patience: Micros  # how long the server may rightly take, beyond FIRST_WAIT
+    attempts: int = 0
+    due: Micros = Micros(0)
+    first_epoch: Epoch | None = None  # of the client when it first left; a copy may still come
+
+
+class InFlight:
+    """All requests of one client that have no reply yet."""
+
+    def __init__(self, chance: Callable[[], float]) -> None:
+        self._chance = chance
+        self._open: dict[int, InFlightRequest] = {}
+        self._last_token = 0
+        self.sends = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, token: int) -> bool:
+        return token in self._open
+
+    def begin(
+        self, make: Callable[[], tuple[Request, Body | None]], *, patience_ms: int = 0
+    ) -> int:
+        """A new request; it is due at once."""
+        self._last_token += 1
+        self._open[self._last_token] = InFlightRequest(
+            self._last_token, make, Micros(patience_ms * 1000)
+        )
+        return self._last_token
+
+    def end(self, token: int) -> bool:
+        """A reply came (or nobody wants it any more); False when it was ended before."""
+        return self._open.pop(token, None) is not None
+
+    def due(self, now: Micros) -> list[InFlightRequest]:
+        """What to send now, oldest first."""
+        return [each for each in self._open.values() if each.due <= now]
+
+    def sent(
+        self, exchange: InFlightRequest, now: Micros, client_epoch: Epoch | None = None
+    ) -> None:
+        """It left: when does it count as lost?"""
+        self.sends += 1
+        if exchange.first_epoch is None:
+            exchange.first_epoch = client_epoch
+        exchange.attempts += 1
+        wait = min(FIRST_WAIT << (exchange.attempts - 1), LONGEST_WAIT)
+        jitter = 0.75 + 0.5 * self._chance()
+        exchange.due = Micros(now + exchange.patience + int(wait * jitter))
+
+    def is_of_before(self, token: int, client_epoch: Epoch | None) -> bool:
+        """Whether a reply may be to a copy from before this client was let in anew.
+
+        Then it is sent again: what is refused for its epoch of now is refused once more.
+        """
+        exchange = self._open[token]
+        if client_epoch is None:
+            return True  # it is being let in: that tells
+        if exchange.first_epoch is None or exchange.first_epoch >= client_epoch:
+            return False
+        exchange.first_epoch, exchange.due = client_epoch, Micros(0)
+        return True
+
+    def retry_all(self) -> None:
+        """A new connection or epoch: nothing that was under way before will be answered."""
+        for each in self._open.values():
+            each.due = Micros(0)
+            each.attempts = 0
+
+    @property
+    def troubled(self) -> bool:
+        """Whether something was sent and not answered in time: try the next server."""
+        return any(each.attempts > 1 for each in self._open.values())
+
+    def next_due(self) -> Micros | None:
+        """When something that was sent counts as lost; what was not sent waits for no clock."""
+        return min((each.due for each in self._open.values() if each.attempts), default=None)

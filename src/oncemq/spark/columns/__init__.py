@@ -1,0 +1,1 @@
+"""Messages as Arrow columns, and Arrow columns as batches of messages."""

@@ -1,0 +1,1 @@
+"""The options of source and sink: what a user may write, checked."""

@@ -1,0 +1,1 @@
+"""Topics kept as Parquet or Delta, each message once."""

@@ -1,0 +1,1 @@
+"""The audit's rules computed by Spark, over whole archives and topics."""

@@ -1,0 +1,1 @@
+"""An archive put back into topics, each message once."""

@@ -1,0 +1,1 @@
+"""Topics made of topics by SQL or by a function."""

@@ -1,0 +1,1 @@
+"""`once backup` and `once restore`: consistent copies of a running server's log."""

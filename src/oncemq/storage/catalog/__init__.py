@@ -1,0 +1,1 @@
+"""Where each topic's batches lie in the segments, and when they were stored."""

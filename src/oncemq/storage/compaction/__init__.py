@@ -1,0 +1,1 @@
+"""Rewriting old segments without the messages that every subscription has settled."""

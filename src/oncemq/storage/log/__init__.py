@@ -1,0 +1,1 @@
+"""The log: appending, syncing, room on the disk, checkpoints, and recovery at the start."""

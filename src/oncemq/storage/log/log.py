@@ -1,0 +1,388 @@
+"""The log of a shard: every fact in one order, gathered, written and synced in groups.
+
+Threads: the loop thread calls everything but `write`, which belongs to one writer thread. A
+`Group` is handed from the one to the other and back; groups are written
+strictly one after the other. Bytes get their place (segment, position) at `append`, in the
+loop thread; the writer only puts them there.
+
+Laws: `finished` comes after write and sync, and only then does anyone learn of the records.
+A segment is synced before the first byte of the next. An OSError in `write` is final: the log
+takes no further write (memory is never believed over disk).
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oncemq.protocol.names import Offset, Serial, TopicId
+from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
+from oncemq.storage.catalog.batch_places import BatchPlace
+from oncemq.storage.catalog.catalog import Catalog
+from oncemq.storage.catalog.commit_parts import StoredBatch
+from oncemq.storage.catalog.gaps import Gap, gaps
+from oncemq.storage.catalog.moments import moments
+from oncemq.storage.compaction.compaction import CompactionJob
+from oncemq.storage.compaction.plan import LiveOf, Scales, plan
+from oncemq.storage.disk import Buffer, Disk, Lock
+from oncemq.storage.log.checkpoint import (
+    KEPT,
+    CheckpointFile,
+    CheckpointJob,
+    CheckpointWriter,
+    Now,
+    keep_newest,
+)
+from oncemq.storage.log.room import Room
+from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
+from oncemq.storage.segments.entries import Extent
+from oncemq.storage.segments.framing import encode, frame_key
+from oncemq.storage.segments.index import BlockCache, MemoryIndex
+from oncemq.storage.segments.layout import Format
+from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
+
+MEBIBYTE = 1 << 20
+STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
+FACT_BYTES = 128  # what a record adds that was there before this start, about
+JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
+
+logger = logging.getLogger("oncemq.storage")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Sizes and limits of a log."""
+
+    segment_bytes: int = 64 * MEBIBYTE
+    segment_share: int = 0  # at most this part (8: an eighth) of the room there is at the opening
+    allocate_bytes: int = 16 * MEBIBYTE
+    reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
+    disk_bytes_max: int | None = None
+    sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
+    checkpoints: bool = True  # False: none is ever taken, and no room is kept for one
+    checkpoint_bytes: int = 32 * MEBIBYTE
+    checkpoint_records: int = 50_000
+    checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
+    segment_stages: int = 10_000  # of one segment; planning looks at all of them in one go
+    stages_kept: int = 1_000  # closed ones of one segment; with more, it is rewritten without them
+
+
+class Log:
+    """One log, open. Made by `recovery.open_log`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        options: LogOptions,
+        *,
+        form: Format,
+        catalog: Catalog,
+        cache: BlockCache,
+        lock: Lock,
+        checkpoints: list[CheckpointFile],
+    ) -> None:
+        self.identity = form.identity
+        self.tag = form.tag
+        self.generation = form.generation
+        self.agreed = form.agreed
+        self.options = options
+        self._disk = disk
+        self._directory = directory
+        self._key = frame_key(form.identity)
+        self._lock = lock
+        self._cache = cache
+        # the loop thread's
+        self._checkpoints = checkpoints
+        self._catalog = catalog
+        self._current = catalog.segments[-1]
+        self._last_serial = self._current.last_serial
+        self._finished = self._last_serial
+        self._gathered: list[GroupPart] = []
+        self._begun_serial = checkpoints[-1].begin if checkpoints else 0
+        self._appended_bytes = 0
+        # What records may have added to the state since the newest checkpoint, and since the
+        # one that is under way began.
+        self._unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
+        self._unsaved_since = 0
+        self._compacting: CompactionJob | None = None
+        self._scales = Scales()
+        self.room = Room(
+            disk,
+            directory,
+            options,
+            catalog,
+            checkpoints=lambda: [one.size for one in self._checkpoints],
+            unsaved=lambda: self._unsaved_bytes,
+            roll=self._roll,
+        )
+        # the writer thread's; the loop only reads its `synced`
+        self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
+
+    # serials
+
+    @property
+    def last_serial(self) -> Serial:
+        """The newest record appended, durable or not."""
+        return Serial(self._last_serial)
+
+    @property
+    def durable_serial(self) -> Serial:
+        """Every record up to here is synced, and `finished` said so."""
+        return Serial(min(self._finished, self._writer.synced))
+
+    # appending: loop thread
+
+    def append(
+        self, record: Record, body: Buffer | None = None, *, seed: int = 0, checksum: int = 0
+    ) -> Serial:
+        """Gather a record; its body is kept as it is, not copied, until the group is written."""
+        current = self._current
+        serial = self._last_serial + 1
+        body_bytes = 0 if body is None else len(body)
+        chain, head = encode(
+            record,
+            key=self._key,
+            serial=serial,
+            previous=current.chain,
+            durable=min(self._finished, self._writer.synced),
+            seed=seed,
+            body_bytes=body_bytes,
+            body_checksum=checksum,
+        )
+        size = len(head) + body_bytes
+        position = current.end
+        if position + size > self.options.segment_bytes and not self._fits(position + size):
+            self._roll()
+            current = self._current
+            position = current.end
+        gathered = self._gathered
+        if not gathered or gathered[-1].segment is not current:
+            gathered.append(GroupPart(current, position, position))
+        part = gathered[-1]
+        if body is None or not body_bytes:
+            part.buffers.append(head)
+        elif body_bytes <= JOINED_BYTES:
+            part.buffers.append(head + body)
+        else:
+            part.buffers.append(head)
+            part.buffers.append(body)
+        if isinstance(record, MessagesStored):
+            index = current.index
+            assert isinstance(index, MemoryIndex)
+            if index.add(record, position, size):
+                self._catalog.hold(record.topic_id, record.first_offset, current)
+                current.stages += isinstance(record, MessagesStaged)
+        elif isinstance(record, Committed):
+            index = current.index
+            assert isinstance(index, MemoryIndex)
+            for first in index.add_parts(record, position, size):
+                self._catalog.hold(first.topic_id, first.first_offset, current)
+        part.end = current.end = position + size
+        current.last_serial = self._last_serial = serial
+        current.chain = chain
+        self._appended_bytes += size
+        grown = len(head) if body is None else STATE_BYTES
+        self._unsaved_bytes += grown
+        self._unsaved_since += grown
+        return Serial(serial)
+
+    def _fits(self, end: int) -> bool:
+        """Whether a frame up to `end` may still go into the segment in use."""
+        return end <= self._current.size or self._is_empty(self._current)
+
+    @staticmethod
+    def _is_empty(segment: Segment) -> bool:
+        return segment.last_serial < segment.first_serial
+
+    def _roll(self, size: int = 0) -> None:
+        """Go on in a new segment: an empty file now, its header when the writer gets there."""
+        self.keep_lock()  # what has the name of the directory now may be another's
+        old = self._current
+        new = new_log_segment(
+            f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
+        )
+        new.file = self._disk.open(new.path, create=True)
+        try:
+            if size:
+                new.file.allocate(size)
+        except OSError:
+            new.file.close()
+            remove_segment(self._disk, new.path)
+            raise
+        new.size = size
+        self._catalog.add(new)
+        self._current = new
+
+    # room: loop thread
+
+    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
+        """Whether a record with `size` bytes of body can be taken; reserves the room.
+
+        Facts may use the reserve. After a failure the disk is asked again once a second.
+        Ask before each append: the answer holds for one.
+        """
+        return self.room.has(size, now_ms=now_ms, fact=fact)
+
+    @property
+    def reserve_bytes(self) -> int:
+        """What puts leave to small facts."""
+        return self.options.reserve_bytes
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes on disk, reserved room included."""
+        return self.room.bytes_used
+
+    # checkpoints and compaction: loop thread
+
+    @property
+    def checkpoint_due(self) -> bool:
+        """Whether enough was appended since the last checkpoint began."""
+        return (
+            self._last_serial - self._begun_serial >= self.options.checkpoint_records
+            or self._appended_bytes >= self.options.checkpoint_bytes
+        )
+
+    def was_full(self, now_ms: int) -> bool:
+        """Whether something was refused for want of room a moment ago."""
+        return self.room.was_refused(now_ms)
+
+    @property
+    def reclaim_waits(self) -> bool:
+        """Whether a full segment cannot be freed only because no two checkpoints cover it."""
+        segments = self._catalog.segments
+        if len(segments) < 2:
+            return False
+        covered = self._checkpoints[0].begin if len(self._checkpoints) >= KEPT else 0
+        return segments[-2].last_serial > covered
+
+    def begin_checkpoint(self) -> CheckpointWriter:
+        """Begin a checkpoint: from here on, add the state piece by piece."""
+        self._begun_serial = self._last_serial
+        self._appended_bytes = 0
+        self._unsaved_since = 0
+        return CheckpointWriter(
+            self._disk,
+            f"{self._directory}/checkpoints",
+            self.identity,
+            self._last_serial,
+            lambda: Now(self._last_serial, self._current.chain, self.durable_serial),
+        )
+
+    def plan(self, live_of: LiveOf) -> CompactionJob | None:
+        """What to compact next; None when nothing is worth it, or a job is not complete yet."""
+        if self._compacting is not None or len(self._checkpoints) < KEPT:
+            return None
+        covered = self._checkpoints[0].begin
+        weighed = self._scales.weigh(self._catalog.segments, covered, live_of, self._last_serial)
+        planned = plan(
+            weighed,
+            live_of,
+            merged_bytes_max=self.options.segment_bytes,
+            stages_max=self.options.stages_kept,
+        )
+        if planned is not None:
+            self._compacting = CompactionJob(
+                self._disk, f"{self._directory}/log", self.identity, self._cache, planned
+            )
+        return self._compacting
+
+    @property
+    def planned_all(self) -> bool:
+        """Whether the plans since the last append have looked at every segment."""
+        return len(self._checkpoints) < KEPT or self._scales.looked_at_all
+
+    def complete(self, job: CheckpointJob | CompactionJob) -> None:
+        """A job has run: take its result in. Its `clean` comes after."""
+        if isinstance(job, CheckpointJob):
+            assert job.result is not None
+            kept = keep_newest(self._checkpoints, job.result)
+            paths = {checkpoint.path for checkpoint in kept}
+            job.replaced = [old for old in self._checkpoints if old.path not in paths]
+            self._checkpoints = kept
+            self._unsaved_bytes = self._unsaved_since
+        else:
+            self._catalog.replace(job.sources, job.result)
+            self._compacting = None
+        self.room.ask_again()
+
+    def abandon(self, job: CompactionJob) -> None:
+        """A compaction that raised: its sources stay, another may be planned."""
+        assert job is self._compacting
+        self._compacting = None
+        if job.damaged is not None:
+            segment, damage = job.damaged
+            segment.damage = damage
+
+    # groups: loop thread
+
+    def take_group(self, *, sync: bool = False) -> Group | None:
+        """What was gathered since the last group, for the writer; `sync`: though it is nothing."""
+        if not self._gathered and not sync:
+            return None
+        group = Group(self._gathered, self._last_serial, sync)
+        self._gathered = []
+        return group
+
+    def finished(self, group: Group) -> Serial:
+        """The writer is done with this group: its records may be told of now."""
+        for segment, index in group.sealed:
+            self._catalog.seal(segment, index)
+        for part in group.parts:
+            part.segment.visible = part.end
+        self._finished = group.last_serial
+        return Serial(group.last_serial)
+
+    # writing: writer thread
+
+    def write(self, group: Group) -> None:
+        """Write the group and sync it (with sync_ms, only one that says so)."""
+        self._writer.write(group)
+
+    # reading: loop thread
+
+    def find(self, topic_id: TopicId, offset: int) -> BatchPlace | None:
+        """The stored batch holding `offset`, or the first one after it."""
+        return next(self._catalog.places(topic_id, offset), None)
+
+    def read(self, place: BatchPlace, *, verify: bool = False) -> StoredBatch:
+        """The batch at a place; the body is verified only when asked (or by its reader)."""
+        return self._catalog.read(place, verify=verify)
+
+    def read_many(
+        self, topic_id: TopicId, offset: int, *, count_max: int, bytes_max: int
+    ) -> list[StoredBatch]:
+        """Consecutive finished batches, up to so many messages and bytes; one at least."""
+        return self._catalog.read_many(topic_id, offset, count_max=count_max, bytes_max=bytes_max)
+
+    def moments(self, topic_id: TopicId, offset: int) -> Iterator[int]:
+        """When the message at `offset` was stored: see `storage/catalog/moments`."""
+        return moments(self._catalog, topic_id, offset)
+
+    def offset_at(self, topic_id: TopicId, timestamp: int) -> Offset | None:
+        """The first offset with a timestamp at or after this one; None when all are older."""
+        offset = self._catalog.offset_at(topic_id, timestamp)
+        return None if offset is None else Offset(offset)
+
+    def staged_from(self, topic_id: TopicId, offset: int) -> dict[int, int]:
+        """Where in each stage the first of a topic's messages from `offset` on lies."""
+        return self._catalog.staged_from(topic_id, offset)
+
+    def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
+        """The offsets from `low` up to `end` that no segment holds; reads every index."""
+        return gaps(self._catalog, topic_id, low, end)
+
+    def extents(self, topic_id: TopicId) -> list[Extent]:
+        """What each segment holds of the topic, oldest first."""
+        return self._catalog.extents(topic_id)
+
+    def keep_lock(self) -> None:
+        """Raise Locked when the directory may be another's by now; ask every second or so."""
+        if self._lock.keep():
+            logger.warning("lock file was removed, and is put back directory=%s", self._directory)
+
+    def close(self) -> None:
+        """Close the files and give the directory free. The writer has stopped before."""
+        self._writer.close()
+        self._catalog.close()
+        self._lock.release()

@@ -1,0 +1,353 @@
+"""Opening a log: what is on the disk, what of it can be believed, and where it goes on.
+
+Laws: nothing is cut that may have been acknowledged. A bad place is a torn tail only when
+nothing valid comes after it and its serial lies beyond every durable mark and the checkpoint;
+else it is corruption and the log is refused. What was recovered is written and synced again
+before anyone is told of it: after a kill it may be only in the page cache, after a failed
+sync even a later sync proves nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from oncemq.errors import Corrupt
+from oncemq.protocol.names import Serial
+from oncemq.protocol.records import Record
+from oncemq.storage.catalog.catalog import Catalog
+from oncemq.storage.disk import Disk, File, Lock, LockingDisk
+from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint
+from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.segments.end import NAME as END
+from oncemq.storage.segments.end import NOTHING, read_end
+from oncemq.storage.segments.framing import STRETCH_BYTES, Frame, frame_key, scan
+from oncemq.storage.segments.index import BlockCache, read_index
+from oncemq.storage.segments.layout import Format, ensure_format, save_copy, tidy
+from oncemq.storage.segments.segment import HEADER_BYTES, Header, Segment, index_path, save_index
+from oncemq.storage.segments.segment_files import SegmentFiles, load_covered, load_shelf
+from oncemq.storage.segments.verify import Verified, verify
+from oncemq.storage.shortage import DISK_FULL
+
+SEGMENT_BYTES_LEAST = 1 << 20
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What opening found and did; for the log line and for `once status`."""
+
+    segments: int = 0
+    replayed: int = 0
+    torn: list[str] = field(default_factory=list[str])  # copies of what was cut off
+    damaged_checkpoints: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])  # leftovers of a crash
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    """An open log, and what its state is to be rebuilt from."""
+
+    log: Log
+    states: list[bytes]  # blobs of the checkpoint, in the order they were added
+    replay: Iterator[tuple[Serial, Record]]  # every record after the checkpoint's begin
+    frames: Iterator[Frame]  # the same with their bodies; each is valid until the next
+    checkpoint_end: Serial  # the blobs hold nothing after this serial
+    report: Recovery
+
+
+def open_log(
+    disk: LockingDisk,
+    directory: str,
+    options: LogOptions,
+    *,
+    random_bytes: Callable[[int], bytes],
+) -> OpenedLog:
+    """Open the log of a directory, or make a new one in it."""
+    disk.make_directory(directory)
+    lock = disk.lock(f"{directory}/lock")
+    try:
+        form = ensure_format(disk, directory, random_bytes)
+        opening = _Opening(disk, directory, form)
+        try:
+            return opening.open(options, lock)
+        except BaseException:
+            for file in opening.files:
+                file.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+
+
+class _Opening:
+    """One opening of one directory."""
+
+    def __init__(self, disk: Disk, directory: str, form: Format) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.form = form
+        self.key = frame_key(form.identity)
+        self.report = Recovery()
+        self.cache = BlockCache()
+        self.files: list[File] = []  # to be closed when the opening fails
+        self.end = NOTHING
+
+    def open(self, options: LogOptions, lock: Lock) -> OpenedLog:
+        if "log" not in self.disk.names(self.directory):
+            raise Corrupt(
+                f"{self.directory} has a FORMAT file but no log/; restore it from a backup"
+            )
+        # Without checkpoints the whole log is replayed; one that does not begin at 1 is refused.
+        self.disk.make_directory(f"{self.directory}/checkpoints")
+        self.report.removed += tidy(self.disk, self.directory)
+        self.end = read_end(self.disk, self.directory)
+        shelf = load_shelf(self.disk, self.directory, self.form.identity, self.end.segment)
+        self.report.removed += shelf.removed
+        checkpoints, states, damaged = self._checkpoints()
+        newest = checkpoints[-1] if checkpoints else None
+        begin = newest.begin if newest else 0
+        start = _replay_start(shelf, begin, self.directory)
+        self._move_away(damaged)  # not before: who refuses a directory leaves it as it is
+        covered = [
+            load_covered(self.disk, self.directory, header, self.cache)
+            for header in (*shelf.cold, *shelf.log[:start])
+        ]
+        tail = self._verify_tail(shelf.log[start:], newest)
+        catalog = Catalog(self.disk, self.key)
+        for segment in sorted([*covered, *tail], key=lambda segment: segment.first_serial):
+            catalog.add(segment)
+        log = Log(
+            self.disk,
+            self.directory,
+            self._fitting(options, catalog),
+            form=self.form,
+            catalog=catalog,
+            cache=self.cache,
+            lock=lock,
+            checkpoints=checkpoints,
+        )
+        self.report.segments = len(catalog.segments)
+        self.report.replayed = log.last_serial - begin
+        ends = [(segment.path, segment.end) for segment in tail]
+        replay = replayed(self.disk, ends, self.key, begin)
+        frames = _frames(self.disk, ends, self.key, begin, bodies=True)
+        end = Serial(newest.end if newest else 0)
+        return OpenedLog(log, states, replay, frames, end, self.report)
+
+    def _fitting(self, options: LogOptions, catalog: Catalog) -> LogOptions:
+        """What is settled is freed a segment at a time: where there is little room, small ones."""
+        if not options.segment_share:
+            return options
+        room = self.disk.free_bytes(self.directory) + catalog.disk_bytes
+        if options.disk_bytes_max is not None:
+            room = min(room, options.disk_bytes_max)
+        size = max(SEGMENT_BYTES_LEAST, room // options.segment_share)
+        return replace(options, segment_bytes=min(options.segment_bytes, size))
+
+    def _checkpoints(self) -> tuple[list[CheckpointFile], list[bytes], list[str]]:
+        """The kept checkpoints that hold, oldest first, the newest one's blobs, the damaged."""
+        folder = f"{self.directory}/checkpoints"
+        names = [name for name in self.disk.names(folder) if name.endswith(".ckpt")]
+        good: list[CheckpointFile] = []
+        states: list[bytes] = []
+        damaged: list[str] = []
+        for name in reversed(names):
+            found = read_checkpoint(self.disk, f"{folder}/{name}", self.form.identity)
+            if found is None:
+                damaged.append(name)
+                continue
+            if not good:
+                states = found[1]
+            good.insert(0, found[0])
+        return good, states, damaged
+
+    def _move_away(self, damaged: list[str]) -> None:
+        """Keep damaged checkpoints for a person to look at."""
+        folder, copies = f"{self.directory}/checkpoints", f"{self.directory}/torn"
+        for name in damaged:
+            self.report.damaged_checkpoints.append(name)
+            self.disk.make_directory(copies)
+            self.disk.rename(f"{folder}/{name}", f"{copies}/{name}")
+            self.disk.sync_directory(folder)
+
+    def _verify_tail(self, headers: list[Header], newest: CheckpointFile | None) -> list[Segment]:
+        """Everything the checkpoint does not cover, each frame checked; the last one mended."""
+        segments: list[Segment] = []
+        prove = newest.end if newest else 0
+        proven = max(prove, self.end.serial)
+        for number, header in enumerate(headers):
+            is_last = number == len(headers) - 1
+            path = f"{self.directory}/log/{header.name}"
+            file = self.disk.open(path)
+            self.files.append(file)
+            found = verify(file, header, self.key, prove=prove)
+            proven = max(proven, found.durable)
+            if not is_last:
+                _must_lead_to(path, found, headers[number + 1])
+            elif found.bad is not None:
+                _must_be_torn(path, found, proven)
+            if newest and found.proof not in (None, newest.chain):
+                raise Corrupt(
+                    f"{path}: the log at serial {prove} is not the one {newest.path} was made "
+                    "of; one of the two comes from another time: run `once repair`"
+                )
+            segment = Segment(
+                path, header, found.index, found.end, found.last_serial, found.chain,
+                file.size(), found.end, file,
+            )  # fmt: skip
+            if is_last:
+                self._mend(segment, found, proven)
+            else:
+                self._seal(segment)
+            segments.append(segment)
+        if newest and segments[-1].last_serial < newest.end:
+            raise Corrupt(
+                f"{self.directory}: the log ends at serial {segments[-1].last_serial} but the "
+                f"checkpoint {newest.path} proves it was durable up to {newest.end}; serials "
+                f"{segments[-1].last_serial + 1} to {newest.end} are lost: run `once repair`"
+            )
+        if segments[-1].last_serial < self.end.serial:
+            raise Corrupt(
+                f"{self.directory}: the log ends at serial {segments[-1].last_serial}, but "
+                f"{self.directory}/{END} says it was durable up to {self.end.serial}: serials "
+                f"{segments[-1].last_serial + 1} to {self.end.serial} are lost: run `once repair`"
+            )
+        return segments
+
+    def _seal(self, segment: Segment) -> None:
+        """Finish what a crash may have left undone when the log went on to the next segment."""
+        file = segment.file
+        assert file is not None
+        if segment.size != segment.end:
+            file.truncate(segment.end)
+            file.sync()
+            segment.size = segment.end
+        file.close()
+        segment.file = None
+        covered = segment.covered
+        kept = read_index(
+            self.disk,
+            index_path(segment.path),
+            self.cache,
+            identity=covered.identity,
+            fingerprint=covered.fingerprint,
+        )
+        if kept is not None and kept[1] == covered:
+            segment.index = kept[0]
+        else:
+            segment.index = save_index(self.disk, segment, self.cache) or segment.index
+
+    def _mend(self, segment: Segment, found: Verified, proven: int) -> None:
+        """Cut a torn tail off, and make durable what no durable mark proves to be so.
+
+        The unproven frames are written again in place, byte for byte, then synced: that makes
+        their pages dirty anew, so a sync that failed before cannot be taken for one that did
+        not. It needs no room, which a full disk may not have.
+        """
+        file = segment.file
+        assert file is not None
+        if found.bad is not None:
+            self.report.torn.append(self._copy_torn(segment, file))
+        if segment.size != segment.end:
+            self._clear_room(segment, file)
+        position = segment.end
+        if proven < segment.first_serial:
+            position = 0
+        elif proven < segment.last_serial:
+            position = found.positions[proven + 1 - segment.first_serial]
+        while position < segment.end:
+            stretch = file.read(position, min(STRETCH_BYTES, segment.end - position))
+            file.write([stretch], position)
+            position += len(stretch)
+        file.sync()
+        self.disk.sync_directory(f"{self.directory}/log")
+
+    def _copy_torn(self, segment: Segment, file: File) -> str:
+        """Keep what is cut off, for a person to look at; a full disk must be able to start."""
+        copy = f"{self.directory}/torn/{segment.name}-{segment.end}.torn"
+        try:
+            save_copy(self.disk, file, segment.end, copy)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self.disk.remove(copy)
+            return f"none: the disk is full; {segment.path} from byte {segment.end} on"
+        return copy
+
+    @staticmethod
+    def _clear_room(segment: Segment, file: File) -> None:
+        """Zeros after the last frame, and the room as it was: the reserve outlives a restart."""
+        file.truncate(segment.end)
+        try:
+            file.allocate(segment.size)  # at once: nobody else on the disk is to have it
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            file.truncate(segment.end)
+        segment.size = file.size()
+
+
+def _replay_start(shelf: SegmentFiles, begin: int, directory: str) -> int:
+    """Which log segment holds the first record to replay."""
+    starts = [n for n, header in enumerate(shelf.log) if header.first_serial <= begin + 1]
+    if not starts:
+        first = shelf.log[0].first_serial if shelf.log else "nowhere"
+        raise Corrupt(
+            f"{directory}: recovery must begin at serial {begin + 1} but the log begins at "
+            f"{first}; the checkpoint or the segments before are missing: run `once repair`"
+        )
+    return starts[-1]
+
+
+def _must_lead_to(path: str, found: Verified, after: Header) -> None:
+    """A segment with another one behind it has to be whole."""
+    lost = f"serials from {found.last_serial + 1} on cannot be read; run `once repair`"
+    if found.bad is not None:
+        raise Corrupt(f"{path} is damaged at byte {found.bad.position}: {found.bad.why}; {lost}")
+    if found.last_serial + 1 != after.first_serial:
+        raise Corrupt(
+            f"{path} ends at byte {found.end} with serial {found.last_serial}, but the next "
+            f"segment begins with serial {after.first_serial}; {lost}"
+        )
+    if found.chain != after.chain:
+        raise Corrupt(f"{path} is not the predecessor {after.name} was written after; {lost}")
+
+
+def _must_be_torn(path: str, found: Verified, proven: int) -> None:
+    """Only what nobody can have been told of may be cut."""
+    assert found.bad is not None
+    expected = found.last_serial + 1
+    where = f"{path} is damaged at byte {found.bad.position}: {found.bad.why}"
+    if found.after is not None:
+        raise Corrupt(
+            f"{where}; a later frame (serial {found.after.serial}, byte {found.after.position}) "
+            f"says it was durable, so this is no torn tail: serials {expected} to "
+            f"{max(expected, found.after.serial - 1)} are lost; run `once repair`"
+        )
+    if expected <= proven:
+        raise Corrupt(
+            f"{where}; serials {expected} to {proven} are lost, which were durable; "
+            "run `once repair`"
+        )
+
+
+def replayed(
+    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int
+) -> Iterator[tuple[Serial, Record]]:
+    """Every record after `begin`, from files just verified."""
+    for frame in _frames(disk, segments, key, begin, bodies=False):
+        yield Serial(frame.serial), frame.record()
+
+
+def _frames(
+    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int, *, bodies: bool
+) -> Iterator[Frame]:
+    """Every record after `begin`, from files just verified."""
+    for path, end in segments:
+        file = disk.open(path)
+        try:
+            for frame in scan(file, HEADER_BYTES, end, key, bodies=bodies):
+                if not isinstance(frame, Frame) or (bodies and not frame.body_holds()):
+                    raise Corrupt(f"{path} changed while it was read, at byte {frame.position}")
+                if frame.serial > begin:
+                    yield frame
+        finally:
+            file.close()

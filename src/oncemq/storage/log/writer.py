@@ -1,0 +1,115 @@
+"""Putting groups on the disk. Everything in `GroupWriter` is owned by the writer thread,
+but for `synced`, which the loop reads (one int, whole under the GIL).
+
+Laws: a segment is synced before the first byte of the next; the next one's header and name
+are durable before its first frame. An OSError is final: pages a failed sync left behind may
+count as clean, so no later sync can be believed, and every further write is refused.
+"""
+
+from dataclasses import dataclass, field
+
+from oncemq.errors import StorageRefused
+from oncemq.storage.disk import Buffer, Disk, File
+from oncemq.storage.segments.end import EndNote
+from oncemq.storage.segments.index import BlockCache, FileIndex
+from oncemq.storage.segments.segment import Segment, save_index
+
+
+@dataclass(slots=True)
+class GroupPart:
+    """The share of a group that goes to one segment, in one piece."""
+
+    segment: Segment
+    position: int
+    end: int
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+
+
+@dataclass(slots=True)
+class Group:
+    """Records gathered to be written and synced together."""
+
+    parts: list[GroupPart]
+    last_serial: int
+    sync: bool = False  # with sync_ms: this one is synced, and all written before it
+    sealed: list[tuple[Segment, FileIndex | None]] = field(
+        default_factory=list[tuple[Segment, FileIndex | None]]
+    )
+
+    @property
+    def size(self) -> int:
+        """Bytes to write."""
+        return sum(part.end - part.position for part in self.parts)
+
+
+class GroupWriter:
+    """Writes one group after the other."""
+
+    def __init__(
+        self, disk: Disk, directory: str, segment: Segment, cache: BlockCache, *, sync_ms: int
+    ) -> None:
+        self.synced = segment.last_serial
+        self._disk = disk
+        self._folder = f"{directory}/log"
+        self._note = EndNote(disk, directory)
+        self._cache = cache
+        self._sync_ms = sync_ms
+        self._segment = segment
+        self._written = segment.last_serial
+        self._failed = False
+
+    def write(self, group: Group) -> None:
+        """Write every part, rolling from segment to segment; then sync (sync_ms: when asked)."""
+        self._enter()
+        for part in group.parts:
+            if part.segment is not self._segment:
+                group.sealed.append((self._segment, self._seal(self._segment)))
+                self._begin(part.segment)
+            _open_file(part.segment).write(part.buffers, part.position)
+            part.buffers = []
+        self._written = group.last_serial
+        if self._sync_ms == 0 or group.sync:
+            self._sync()
+        self._failed = False
+
+    def close(self) -> None:
+        """Sync what sync_ms left waiting."""
+        if self._failed:
+            return
+        if self._written > self.synced:
+            self._enter()
+            self._sync()
+            self._failed = False
+        self._note.write(self._segment.first_serial, self.synced)
+
+    def _enter(self) -> None:
+        if self._failed:
+            raise StorageRefused("an earlier write to the log failed; restart to recover")
+        self._failed = True  # until the caller is through: an OSError leaves it so
+
+    def _sync(self) -> None:
+        _open_file(self._segment).sync()
+        self.synced = self._written
+
+    def _begin(self, segment: Segment) -> None:
+        """The header of a new segment, durable together with its name."""
+        file = _open_file(segment)
+        file.write([segment.header.encode()], 0)
+        file.sync()
+        self._disk.sync_directory(self._folder)
+        self._note.write(segment.first_serial, self.synced)
+        self._segment = segment
+
+    def _seal(self, segment: Segment) -> FileIndex | None:
+        """Make a full segment durable, give back its unused room, write its index."""
+        file = _open_file(segment)
+        file.sync()
+        self._written = self.synced = segment.last_serial
+        file.truncate(segment.end)
+        file.sync()
+        return save_index(self._disk, segment, self._cache)
+
+
+def _open_file(segment: Segment) -> File:
+    assert segment.file is not None
+    return segment.file

@@ -1,0 +1,298 @@
+"""One record as bytes: a frame of header, meta (the record) and body (the payloads).
+
+    magic u32 · checksum u32 · version u8 · kind u8 · zero u16 · meta bytes u32 · body bytes u32
+    seed u32 · body checksum u32 · previous u32 · serial u64 · durable u64 · meta · body
+
+Laws: `checksum` covers everything in the header after it and the meta, starting from a key
+of the log's own, so that a frame of another log (or one inside a payload) is never taken
+for one of this log. It covers the body's checksum too, and the next frame repeats it as
+`previous`: the chain by which stale, lost and swapped blocks are seen. A header of zeros is
+the end; a known checksum with an unknown kind is a newer OnceMQ's and is refused, not skipped.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from oncemq.errors import StorageRefused
+from oncemq.protocol.records import (
+    RECORDS,
+    Committed,
+    ContentsCommitted,
+    MessagesKeyed,
+    MessagesStaged,
+    MessagesStored,
+    PartKept,
+    Record,
+)
+from oncemq.storage.disk import Buffer, File
+
+MAGIC = 0x314D514F  # "OQM1" on disk
+MAGIC_BYTES = MAGIC.to_bytes(4, "little")
+VERSION = 1
+# The kinds an index knows of.
+INDEXED = frozenset(
+    kind.kind
+    for kind in (
+        MessagesStored,
+        MessagesKeyed,
+        MessagesStaged,
+        Committed,
+        ContentsCommitted,
+        PartKept,
+    )
+)
+META_BYTES_MAX = 16 << 20
+STRETCH_BYTES = 2 << 20
+
+_PREFIX = struct.Struct("<II")
+_REST = struct.Struct("<BBHIIIIIQQ")
+_HEADER = struct.Struct("<IIBBHIIIIIQQ")
+HEADER_BYTES = _HEADER.size
+_ZERO_HEADER = bytes(HEADER_BYTES)
+
+_pack_meta = msgspec.msgpack.Encoder().encode
+_prefix = _PREFIX.pack
+_rest = _REST.pack
+_crc32 = zlib.crc32
+_decoders: dict[int, Any] = {
+    kind: msgspec.msgpack.Decoder(record).decode for kind, record in RECORDS.items()
+}
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One whole frame as found in a file; its header and meta hold."""
+
+    position: int
+    size: int
+    serial: int
+    kind: int
+    meta: memoryview
+    body_position: int
+    body_bytes: int
+    seed: int
+    body_checksum: int
+    previous: int
+    durable: int
+    chain: int
+    body: memoryview | None  # None where the scan was told not to look at bodies
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+    def record(self) -> Record:
+        """The record, decoded."""
+        return decode_record(self.kind, self.meta)
+
+    def holds(self, body: Buffer) -> bool:
+        """Whether this is the body the checksum was made of."""
+        return _crc32(body, self.seed) == self.body_checksum
+
+    def body_holds(self) -> bool:
+        """Whether the body at hand is the one the checksum was made of."""
+        return self.body is not None and self.holds(self.body)
+
+
+class Bad(msgspec.Struct, frozen=True):
+    """Where a scan met bytes that are neither a frame nor the end, and what is wrong."""
+
+    position: int
+    why: str
+
+
+def frame_key(identity: bytes) -> int:
+    """What the frame checksums of this log start from."""
+    return _crc32(identity)
+
+
+def encode(
+    record: Record,
+    *,
+    key: int,
+    serial: int,
+    previous: int,
+    durable: int,
+    seed: int = 0,
+    body_bytes: int = 0,
+    body_checksum: int = 0,
+) -> tuple[int, bytes]:
+    """The frame's chain value, and its header and meta; the body follows them as it is."""
+    meta = _pack_meta(record)
+    # What `parse` would take for a torn tail must not be written: large bytes go into the body.
+    assert len(meta) <= META_BYTES_MAX, f"a {type(record).__name__} of {len(meta)} bytes"
+    covered = (
+        _rest(
+            VERSION,
+            record.kind,
+            0,
+            len(meta),
+            body_bytes,
+            seed,
+            body_checksum,
+            previous,
+            serial,
+            durable,
+        )
+        + meta
+    )
+    chain = _crc32(covered, key)
+    return chain, _prefix(MAGIC, chain) + covered
+
+
+def decode_record(kind: int, meta: Buffer) -> Record:
+    """The record of a frame whose checksum holds."""
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        raise StorageRefused(
+            f"the log holds a record of kind {kind}, written by a newer OnceMQ; this one knows "
+            f"kinds up to {max(_decoders)}: run the newer version on this directory",
+            code="format_too_new",
+        )
+    try:
+        return decoder(meta)
+    except msgspec.MsgspecError as error:
+        raise StorageRefused(
+            f"the log holds a record of kind {kind} this OnceMQ cannot read ({error}); "
+            "run the version that wrote it",
+            code="format_too_new",
+        ) from error
+
+
+def parse(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int | None:
+    """The frame at `at` of a view that begins at `base` in its file.
+
+    None: a header of zeros. An int: this many bytes are needed from `at` on to tell.
+    """
+    available = len(view) - at
+    if available < HEADER_BYTES:
+        return HEADER_BYTES
+    (
+        magic,
+        checksum,
+        version,
+        kind,
+        _,
+        meta_bytes,
+        body_bytes,
+        seed,
+        body_checksum,
+        previous,
+        serial,
+        durable,
+    ) = _HEADER.unpack_from(view, at)
+    position = base + at
+    if magic != MAGIC:
+        if bytes(view[at : at + HEADER_BYTES]) == _ZERO_HEADER:
+            return None
+        return Bad(position, "no frame begins here")
+    head = HEADER_BYTES + meta_bytes
+    if meta_bytes > META_BYTES_MAX:
+        return Bad(position, "the header gives a length that cannot be")
+    if available < head:
+        return head
+    meta_end = at + head
+    if _crc32(view[at + 8 : meta_end], key) != checksum:
+        return Bad(position, "the header's checksum does not hold")
+    if version != VERSION:
+        raise StorageRefused(
+            f"the log holds frames of format {version}, written by a newer OnceMQ; this one "
+            f"knows {VERSION}",
+            code="format_too_new",
+        )
+    size = head + body_bytes
+    body = view[meta_end : meta_end + body_bytes] if available >= size else None
+    return Frame(
+        position,
+        size,
+        serial,
+        kind,
+        view[at + HEADER_BYTES : meta_end],
+        base + meta_end,
+        body_bytes,
+        seed,
+        body_checksum,
+        previous,
+        durable,
+        checksum,
+        body,
+    )
+
+
+def scan(
+    file: File, start: int, end: int, key: int, *, bodies: bool = True
+) -> Iterator[Frame | Bad]:
+    """The frames from `start` on, up to the zero header or `end`; last of all the Bad, if any.
+
+    A file that is shorter than `end` ends where it ends. With `bodies`, every frame comes with
+    its body in memory (not yet verified); a body that goes beyond `end` is Bad. Frames must not
+    be kept: they hold the stretch they lie in.
+    """
+    position, want = start, HEADER_BYTES
+    while position < end:
+        asked = min(max(STRETCH_BYTES, want), end - position)
+        stretch = file.read(position, asked)
+        if len(stretch) < asked:
+            end = position + len(stretch)
+        view, at, available, base = memoryview(stretch), 0, len(stretch), position
+        want = HEADER_BYTES
+        while at < available:
+            found = parse(view, at, base, key)
+            if isinstance(found, Frame):
+                if found.body is None:
+                    if base + at + found.size > end:
+                        yield Bad(base + at, "the frame goes beyond the end of the file")
+                        return
+                    if bodies:
+                        want = found.size
+                        break
+                yield found
+                at += found.size
+                continue
+            if isinstance(found, int):
+                want = found
+                break
+            if found is not None:
+                yield found
+            return
+        position = base + at
+        if position < end < position + want:
+            if file.read(position, end - position).strip(b"\0"):
+                yield Bad(position, "a frame is cut off by the end of the file")
+            return
+
+
+def first_frame_after(
+    file: File, start: int, end: int, key: int, *, serial_min: int
+) -> Frame | None:
+    """The first valid frame header anywhere in `start`..`end` with at least that serial."""
+    position = start
+    while position < end:
+        asked = min(STRETCH_BYTES, end - position)
+        stretch = file.read(position, asked)
+        at = stretch.find(MAGIC_BYTES)
+        while at >= 0:
+            found = _frame_at(file, position + at, end, key)
+            if found is not None and found.serial >= serial_min:
+                return found
+            at = stretch.find(MAGIC_BYTES, at + 1)
+        if len(stretch) < asked or position + asked >= end:
+            return None
+        position += len(stretch) - len(MAGIC_BYTES) + 1
+    return None
+
+
+def _frame_at(file: File, position: int, end: int, key: int) -> Frame | None:
+    want = HEADER_BYTES
+    for _ in range(2):
+        data = file.read(position, min(want, end - position))
+        found = parse(memoryview(data), 0, position, key)
+        if isinstance(found, Frame):
+            return found
+        if not isinstance(found, int) or found <= want or position + found > end:
+            return None
+        want = found
+    return None
