@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from oncemq.protocol.step import Body
-from simulator.world.clock import MILLISECOND, Clock
+from simulator.clock import MILLISECOND, Clock
 
 FEED = "feed"  # the address of every server's
 RECONNECT = 100 * MILLISECOND

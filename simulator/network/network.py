@@ -14,8 +14,8 @@ from typing import Protocol
 
 from oncemq.protocol.step import Body
 from oncemq.transport.sockets import QUEUE_MESSAGES
+from simulator.clock import MICROSECOND, MILLISECOND, Clock
 from simulator.network.feed import Airwaves
-from simulator.world.clock import MICROSECOND, MILLISECOND, Clock
 
 RECONNECT = 50 * MILLISECOND
 

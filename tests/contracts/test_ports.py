@@ -28,10 +28,10 @@ class Suite:
     implementations: tuple[str, ...]
 
 
-JOURNALS = ("client/state/journal.Journal", "simulator/actors/memory_journal.MemoryJournal")
+JOURNALS = ("client/state/journal.Journal", "simulator/machines/memory_journal.MemoryJournal")
 DISKS = (
     *("storage/disk.LocalDisk", "testing/faulty_disk.FaultyDisk"),
-    *("testing/chaotic_disk.ChaoticDisk", "simulator/world/machine.ProcessDisk"),
+    *("testing/chaotic_disk.ChaoticDisk", "simulator/machines/machine.ProcessDisk"),
 )
 VIEWS = (
     *("storage/disk.DiskView", "storage/repair/forgiving.ForgivingDisk"),
@@ -66,7 +66,7 @@ SUITES: dict[str, Suite] = {
         (
             *("databases/with_asyncpg.Asyncpg", "databases/with_psycopg.Psycopg"),
             *("databases/with_sqlalchemy.SqlAlchemy", "databases/with_sqlite3.Sqlite3"),
-            "simulator/actors/fake_database.FakeConnection",
+            "simulator/machines/fake_database.FakeConnection",
         ),
     ),
     "relay/notifications.Watch": Suite(
@@ -95,7 +95,7 @@ SUITES: dict[str, Suite] = {
         ("test_disk.py",),
         (
             *("storage/disk.LocalFile", "testing/faulty_disk.FaultyFile"),
-            *("testing/chaotic_disk.ChaoticFile", "simulator/world/machine.ProcessFile"),
+            *("testing/chaotic_disk.ChaoticFile", "simulator/machines/machine.ProcessFile"),
             "storage/repair/forgiving.ForgivingFile",
         ),
     ),
@@ -118,7 +118,7 @@ ALONE: dict[str, str] = {
     "server/completeness.Extent": "storage/segments/entries.Extent",
     "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",
     "simulator/world/quiesce.Healed": "simulator/world/simulation.Simulation",
-    "simulator/world/history.Several": "simulator/steps/transaction_outcomes.Deal",
+    "simulator/history/history.Several": "simulator/history/transaction_outcomes.Deal",
     "simulator/network/network.Host": "simulator/actors/server.SimulatedServer",
 }
 

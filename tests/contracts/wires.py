@@ -17,9 +17,9 @@ from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
 from oncemq.transport.peers import Connections
 from oncemq.transport.router import RouterSocket
+from simulator.clock import MILLISECOND, SECOND, Clock
 from simulator.network.feed import FEED, SimulatedEar
 from simulator.network.network import Network, SimulatedLine
-from simulator.world.clock import MILLISECOND, SECOND, Clock
 from tests.unit.transport.patience import until
 
 T = TypeVar("T")
