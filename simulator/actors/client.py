@@ -30,8 +30,8 @@ from simulator.history import stories
 from simulator.history.stories import HandedOut, PutStory
 from simulator.machines.client_machine import ClientMachine
 from simulator.machines.machine import Died, ProcessDisk, Trap
-from simulator.network.feed import SimulatedEar
-from simulator.network.network import SimulatedLine
+from simulator.network.feed import SimulatedFeedSubscriber
+from simulator.network.network import SimulatedDealer
 
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
@@ -78,8 +78,8 @@ class Process:
         self.numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
         self.is_let_in = not client.lasting
-        self._line = SimulatedLine(world.network, client.name, self.wake)
-        self._ear = SimulatedEar(world.network.air, client.name, self.wake)
+        self._line = SimulatedDealer(world.network, client.name, self.wake)
+        self._feed_subscriber = SimulatedFeedSubscriber(world.network.air, client.name, self.wake)
         self._alive(self._open)
 
     def _open(self) -> None:
@@ -99,7 +99,7 @@ class Process:
         )  # fmt: skip
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
         settings.lanes_kept = 1 if self.history.lives.mortal else settings.lanes_kept
-        self.engine = Engine(settings, state, self._line, self._now, self._ear)
+        self.engine = Engine(settings, state, self._line, self._now, self._feed_subscriber)
         self.calls = Calls(self.clock, self.engine, self.world.tell)
         if client.database is not None:
             self.inbox = SimulatedInbox(self.engine, client.database, self.world, self.wake)
@@ -110,7 +110,7 @@ class Process:
         self.dead = True
         self.disk.die()
         self._line.close()
-        self._ear.close()
+        self._feed_subscriber.close()
         if hasattr(self, "calls"):
             self.calls.end()
             self.count_marks()
