@@ -19,9 +19,9 @@ from pathlib import Path
 
 from simulator import marks, proof
 from simulator.planted.planted import NEEDS, PLANTED
+from simulator.schedule.options import WorldOptions, options_of
+from simulator.schedule.schedule import Schedule, load, schedule_of
 from simulator.shrink import shrink
-from simulator.world.options import WorldOptions, options_of
-from simulator.world.schedule import Schedule, load, schedule_of
 from simulator.world.simulation import WorldOutcome, run
 
 PLANTED_SEEDS = 300  # within so many worlds each planted bug must be caught

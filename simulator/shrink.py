@@ -5,8 +5,8 @@ Law: what comes out fails in the same way as what went in: with a finding of the
 
 import msgspec
 
-from simulator.world.actors import Value, WorldStep
-from simulator.world.schedule import Schedule
+from simulator.schedule.cast import Value, WorldStep
+from simulator.schedule.schedule import Schedule
 from simulator.world.simulation import run
 
 PLAINER: dict[str, Value] = {

@@ -59,7 +59,8 @@ DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/runtime/cluster.py",
     "spark/runtime/java.py",
-    "spark/runtime/session.py",
+    "spark/runtime/environment.py",
+    "spark/spark_session.py",
 )  # before there is a server or a client
 
 # library: the places that may import it

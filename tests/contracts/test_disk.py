@@ -21,7 +21,7 @@ from oncemq.storage.repair.forgiving import ForgivingDisk, ForgivingFile
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_disk import ChaoticDisk, ChaoticFile, Crashed
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile, FaultyLock
-from simulator.world.machine import Died, Machine, ProcessDisk, ProcessFile
+from simulator.machines.machine import Died, Machine, ProcessDisk, ProcessFile
 
 LOCKING: dict[str, Callable[[], LockingDisk]] = {
     "local": LocalDisk,

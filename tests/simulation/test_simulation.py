@@ -14,9 +14,9 @@ import pytest
 
 from simulator import marks, proof
 from simulator.campaign import campaign
+from simulator.schedule.options import FAULTS, options_of
+from simulator.schedule.schedule import load, schedule_of
 from simulator.shrink import kinds, shrink
-from simulator.world.options import FAULTS, options_of
-from simulator.world.schedule import load, schedule_of
 from simulator.world.simulation import run
 
 SECONDS = float(os.environ.get("SIM_SECONDS", "30"))

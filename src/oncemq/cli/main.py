@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from oncemq.cli.terminal import failures
 from oncemq.cli.terminal.command import OnceGroup
+from oncemq.cli.terminal.guard import guard
 from oncemq.cli.terminal.session import CommandSession
 from oncemq.config import nearest
 
@@ -90,7 +90,7 @@ class Once(OnceGroup):
             with self.make_context("once", words, obj=session, **extra) as context:
                 self.invoke(context)
 
-        sys.exit(failures.guard(run, session))
+        sys.exit(guard(run, session))
 
 
 EXIT_CODES = """

@@ -13,7 +13,7 @@ from oncemq.databases.statements import Step
 from oncemq.errors import Fenced, InboxGap, InvalidRequest, StorageFull
 from oncemq.protocol.names import Micros, Offset, SubscriptionId
 from oncemq.session.inbox_rule import Inbox, Mark
-from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from simulator.machines.fake_database import FakeConnection, FakeDatabase
 from tests.unit.client.conftest import Node, World
 
 

@@ -20,7 +20,7 @@ from oncemq.errors import (
 from oncemq.protocol.limits import ServerLimits
 from oncemq.session.publisher import TopicPuts
 from oncemq.testing.faulty_disk import FaultyDisk
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 from tests.unit.client.conftest import Node, World
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT, errno.EFBIG)

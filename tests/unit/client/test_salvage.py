@@ -24,8 +24,9 @@ from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.segments.segment import HEADER_BYTES, log_name
-from oncemq.testing.crash_points import CrashPoints, PowerCut
+from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
 from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
 from tests.unit.server.test_bad_sectors import SickDisk

@@ -17,8 +17,8 @@ from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalFile
 from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.repair.repair import diagnose
-from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 
 
 def nothing(_: str, __: int) -> None: ...

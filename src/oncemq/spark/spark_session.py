@@ -5,14 +5,9 @@
 import os
 import re
 import sys
-import tempfile
-import zipfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from importlib import util
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oncemq.spark.runtime.environment import package_zip, require
 from oncemq.spark.runtime.java import java_home
 
 if TYPE_CHECKING:
@@ -21,7 +16,6 @@ if TYPE_CHECKING:
 CONNECT_SCHEME = "sc://"
 DAEMON = "oncemq.spark.runtime.daemon"  # where this package is installed: on this machine
 CONNECT = ("grpc", "grpc_status", "pandas", "zstandard")
-PACKAGES = ("oncemq", "pyspark_oncemq")
 SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.pyspark.python": sys.executable,
@@ -71,33 +65,6 @@ def session(
     return spark
 
 
-@contextmanager
-def stderr_into(path: Path) -> Generator[None]:
-    """What is said on stderr meanwhile goes to a file; a process started meanwhile keeps to it.
-
-    Java and Spark greet with a page of warnings and have more to say later, which is of use only
-    when something went wrong.
-    """
-    sys.stderr.flush()
-    before = os.dup(2)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.dup2(file, 2)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(before, 2)
-        os.close(before)
-        os.close(file)
-
-
-def log_file() -> Path:
-    """A new file for what Spark says."""
-    handle, path = tempfile.mkstemp(prefix="oncemq-spark-", suffix=".log")
-    os.close(handle)
-    return Path(path)
-
-
 def register(spark: "SparkSession") -> None:
     """Make `format("oncemq")` known to a session that was made elsewhere.
 
@@ -121,24 +88,3 @@ def _is_found(spark: "SparkSession", name: str) -> bool:
     if inside is None or spark.sparkContext._python_includes:
         return False
     return inside.sessionState().dataSourceManager().dataSourceExists(name)
-
-
-def require(names: Sequence[str] = ("pyspark", "pyarrow"), extra: str = "oncemq[spark]") -> None:
-    """Say what to install when something is not there; Spark is an extra."""
-    for name in names:
-        if util.find_spec(name) is None:
-            raise ImportError(f"oncemq.spark needs {name}: pip install '{extra}'")
-
-
-def package_zip() -> Path:
-    """This package as one file, for executors that do not have it: `spark.addPyFile(...)`."""
-    directory = Path(tempfile.mkdtemp(prefix="oncemq-spark-"))
-    path = directory / "oncemq.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in PACKAGES:
-            spec = util.find_spec(name)
-            assert spec is not None, f"{name} is installed with oncemq"
-            root = Path(spec.origin or "").parent
-            for file in sorted(root.rglob("*.py")):
-                archive.write(file, Path(name) / file.relative_to(root))
-    return path

@@ -12,16 +12,16 @@ from random import Random
 
 import msgspec
 
-from oncemq.testing.crash_points import PowerCut
-from simulator.actors.leasing import lease_deeds
-from simulator.steps.churn import churn_deeds, disk_deeds
-from simulator.steps.pattern_steps import wild_deeds
-from simulator.steps.required import required_deeds
-from simulator.steps.sinks import sink_deeds
-from simulator.world.actors import SETTLING_MS, Cast, Value, WorldStep
-from simulator.world.clock import stream
-from simulator.world.going_back import back_deeds
-from simulator.world.options import LISTENING, WorldOptions, options_of
+from oncemq.testing.unsynced_changes import PowerCut
+from simulator.clock import stream
+from simulator.schedule.cast import SETTLING_MS, Cast, Value, WorldStep
+from simulator.schedule.churn import churn_deeds, disk_deeds
+from simulator.schedule.going_back import back_deeds
+from simulator.schedule.leases import lease_deeds
+from simulator.schedule.options import LISTENING, WorldOptions, options_of
+from simulator.schedule.patterns import wild_deeds
+from simulator.schedule.required import required_deeds
+from simulator.schedule.sinks import sink_deeds
 
 FORMAT = 1
 DAYS_MS = 8 * 86_400_000  # longer than anything is remembered for a time

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from random import Random
 
 from oncemq.storage.disk import Buffer, File, Lock
-from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 
 
 class Died(BaseException):

@@ -4,7 +4,7 @@ from itertools import count
 
 import msgspec
 
-from simulator.world.options import WorldOptions
+from simulator.schedule.options import WorldOptions
 
 WILD_TOPICS = ("x", "x.a", "x.b", "x.a.b", "y.a", "x.v")  # made while watchers watch
 MORTAL = "x.v"  # the one that is deleted and made anew

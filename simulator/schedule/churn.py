@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import count
 from random import Random
 
-from simulator.world.actors import MORTAL, SETTLING_MS, Cast, Value, WorldStep
-from simulator.world.options import CLIENT_DISK
+from simulator.schedule.cast import MORTAL, SETTLING_MS, Cast, Value, WorldStep
+from simulator.schedule.options import CLIENT_DISK
 
 NUMBERS = 40_000  # of the puts
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT)

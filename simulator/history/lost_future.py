@@ -8,16 +8,15 @@ knows of it is told before it goes on; that is judged here, for no other rule wo
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 
 from oncemq.audit.facts import Joined, Left, OpenedFact
 from oncemq.audit.findings import Finding
-
-if TYPE_CHECKING:
-    from simulator.world.history import HandedOut, History, PutStory, Seen, Several
-    from simulator.world.world import SimulatedClient
+from simulator.history.events import SeenEvents
+from simulator.history.stories import HandedOut, PutStory, Seen, Several
+from simulator.machines.client_machine import ClientMachine
 
 MISSED = ("lost_prefix", "lost_middle", "lost_tail")
 AGAIN = ("redelivered", "reordered")
@@ -45,9 +44,9 @@ class LostFuture:
     it agrees with the next, goes on from the server's cursor, and may get again what it had.
     """
 
-    def __init__(self, history: "History") -> None:
+    def __init__(self, history: SeenEvents) -> None:
         self.went_back: WentBack | None = None
-        self.clients: list[SimulatedClient] = []  # of the world
+        self.clients: list[ClientMachine] = []  # of the world
         self._history = history
         self._let_in: set[str] = set()  # clients that the server has let in since
         self._accepted: set[str] = set()  # those for whom a person accepted the loss since
@@ -69,7 +68,7 @@ class LostFuture:
 
     # What is left
 
-    def put(self, story: "PutStory") -> "PutStory":
+    def put(self, story: PutStory) -> PutStory:
         """A put as it is in the history that is left."""
         back = self.went_back
         if back is None or (story.answered or 0) > back.moment:
@@ -92,7 +91,7 @@ class LostFuture:
         lost = [each for each in self._history.given() if not self.stays(each)]
         return self.went_back.puts | {int(each.payload.split(b".", 1)[0]) for each in lost}
 
-    def stays(self, seen: "Seen") -> bool:
+    def stays(self, seen: Seen) -> bool:
         """Whether what somebody saw is in the history that is left."""
         back = self.went_back
         if back is None:
@@ -105,9 +104,9 @@ class LostFuture:
         if isinstance(seen, Left):  # it is there again, if it was there then
             return not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
-        return generation == back.generation or self._is_kept(cast("HandedOut", seen))
+        return generation == back.generation or self._is_kept(cast(HandedOut, seen))
 
-    def joined(self, seen: "Seen") -> "Seen":
+    def joined(self, seen: Seen) -> Seen:
         """What a pattern makes after the log went back may have a lower number than the pattern."""
         if self.went_back is None or not isinstance(seen, Joined):
             return seen
@@ -127,7 +126,7 @@ class LostFuture:
             for each in self._history.seen
         )
 
-    def _is_kept(self, given: "HandedOut") -> bool:
+    def _is_kept(self, given: HandedOut) -> bool:
         """Whether the message, and the subscription that it was given to, are still there."""
         back = self.went_back
         assert back is not None
@@ -136,7 +135,7 @@ class LostFuture:
             return False
         return given.offset < back.ends.get(given.topic, 0)
 
-    def together(self, seen: "Several") -> "list[HandedOut]":
+    def together(self, seen: Several) -> list[HandedOut]:
         """What stays of messages that were handed out in a transaction.
 
         Where the server lost the transaction, they may be handed out again: only the server keeps
@@ -168,7 +167,7 @@ class LostFuture:
 
     # Who knows of it is told
 
-    def let_in(self, client: "SimulatedClient", generation: int, process: int) -> None:
+    def let_in(self, client: ClientMachine, generation: int, process: int) -> None:
         """The server let a client in: for the first time since, it must not know more."""
         back = self.went_back
         if back is None or generation != back.generation:
@@ -197,7 +196,7 @@ class LostFuture:
                     self._history.trouble(f"went on: process {process} had committed {gone}")
                     return
 
-    def accepted(self, story: "PutStory", client: "SimulatedClient") -> None:
+    def accepted(self, story: PutStory, client: ClientMachine) -> None:
         """A put has its receipt: its process must not have lost an earlier one, and not know.
 
         Another process may not have heard of that receipt, and puts it again.
@@ -216,7 +215,7 @@ class LostFuture:
         """Whether an older process may be let in after a newer: all say hello anew then."""
         return self.went_back is not None and client in self._history.twins
 
-    def has_lost(self, story: "PutStory") -> bool:
+    def has_lost(self, story: PutStory) -> bool:
         """Whether the server has stored it, and does not have it any more."""
         back, first = self.went_back, story.first_offset
         if back is None or first is None or (story.answered or 0) > back.moment:
@@ -224,5 +223,5 @@ class LostFuture:
         return first + story.count > back.ends.get(story.topic, 0)
 
 
-def _place(given: "HandedOut") -> tuple[str, str, int, int]:
+def _place(given: HandedOut) -> tuple[str, str, int, int]:
     return given.client, given.topic, given.subscription, given.offset

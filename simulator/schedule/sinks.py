@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from random import Random
 
-from simulator.world.actors import SETTLING_MS, SINKS, Cast, Value, WorldStep
+from simulator.schedule.cast import SETTLING_MS, SINKS, Cast, Value, WorldStep
 
 WHICH = ("own", "own", "own", "backup", "anew", "copied", "behind", "abroad")
 

@@ -5,10 +5,10 @@ from copy import deepcopy
 from simulator.actors.client import Process
 from simulator.actors.sink import Sink, drive
 from simulator.actors.transactions import put_under_key, stage_and_commit, transact
-from simulator.steps.transaction_outcomes import Dealings
-from simulator.world.actors import SINKS, WorldStep
-from simulator.world.history import History
-from simulator.world.world import SimulatedClient
+from simulator.history.history import History
+from simulator.history.transaction_outcomes import Dealings
+from simulator.schedule.cast import SINKS, WorldStep
+from simulator.world.simulated_client import SimulatedClient
 
 DEALS = ("transact", "stage", "keyed", "drive", "backup")
 

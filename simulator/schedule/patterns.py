@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import count
 from random import Random
 
-from simulator.world.actors import MORTAL, SETTLING_MS, Cast, Value, WorldStep
-from simulator.world.options import LISTENING
+from simulator.schedule.cast import MORTAL, SETTLING_MS, Cast, Value, WorldStep
+from simulator.schedule.options import LISTENING
 
 PATTERNS = ("x.*", "x.>", "*.a", ">", "x.*.b", "*")
 NUMBERS = 30_000  # of the puts

@@ -12,7 +12,7 @@ from oncemq.transport.router import Frames, RouterSocket
 Request = tuple[bytes, list[memoryview]]
 
 
-class ChaoticDoor(RouterSocket):
+class ChaoticRouter(RouterSocket):
     """The real door; between it and the loop, requests are held and answers are lost."""
 
     def __init__(

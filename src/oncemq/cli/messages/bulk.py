@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from oncemq.cli.messages.put import not_stored, unreachable
+from oncemq.cli.messages.put_failures import not_stored, unreachable
 from oncemq.cli.terminal import output
 from oncemq.cli.terminal.lines import Lines, LineSource, batches
 from oncemq.cli.terminal.progress import Progress

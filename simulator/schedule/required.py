@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import count
 from random import Random
 
-from simulator.world.actors import LATE, SETTLING_MS, Cast, Value, WorldStep
+from simulator.schedule.cast import LATE, SETTLING_MS, Cast, Value, WorldStep
 
 NUMBERS = 40_000  # of the puts
 

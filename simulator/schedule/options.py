@@ -9,7 +9,7 @@ from random import Random
 import msgspec
 
 from oncemq.storage.log.log import LogOptions
-from simulator.world.clock import stream
+from simulator.clock import stream
 
 # Each is switched on or off as a whole.
 FAULTS = (

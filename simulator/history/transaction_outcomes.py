@@ -11,7 +11,8 @@ from oncemq.broker.state.shard import Shard
 from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.values import Commit
 from oncemq.protocol.names import TopicId
-from simulator.world.history import HandedOut, History, PutStory, name_of
+from simulator.history.history import History
+from simulator.history.stories import HandedOut, PutStory, name_of
 
 NEVER_HAPPENED = "never committed"
 
