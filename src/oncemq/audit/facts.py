@@ -152,6 +152,7 @@ class Tainted(msgspec.Struct, frozen=True):
 
     client: str
     moment: int
+    copied: int = 0  # when the copy was made that it has now; 0: it has none
 
 
 Life = Joining | Joined | Leaving | Left | OpenedFact | Tainted

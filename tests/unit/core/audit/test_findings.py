@@ -89,8 +89,8 @@ class Story:
         self._lives.append(OpenedFact(client, process, process, self.now()))
         return self
 
-    def taints(self, client: str) -> "Story":
-        self._lives.append(Tainted(client, self.now()))
+    def taints(self, client: str, *, copied: int = 0) -> "Story":
+        self._lives.append(Tainted(client, self.now(), copied))
         return self
 
     def log(
@@ -363,6 +363,35 @@ def test_in_a_database_an_older_process_may_go_on_until_its_row_is_taken_over() 
     story = Story().joins().put("a", at=0).opens("s", 2)
     late = story.now()
     assert story.gets("a", at=0, allowed=late).found() == [("not_fenced", 0)]
+
+
+def test_what_was_refused_and_an_old_copy_put_again_has_no_place_in_the_order() -> None:
+    story = Story().joins().put("a", told=REFUSED, why="storage_full").put("b", at=0).taints("p")
+    assert story.gets("b", "a", at=0).found() == []
+
+
+def put_behind_a_refused_one(refused: bool = True) -> tuple[Story, int]:
+    """And the moment when its outbox was copied: both were unsent."""
+    story = Story().joins()
+    if refused:  # heard of after the copy
+        story.put("a", told=REFUSED, why="storage_full", answered=False)
+    return story.put("b", at=0), story.now()
+
+
+def test_an_old_copy_puts_again_what_waited_behind_a_refused_put_and_once_only() -> None:
+    story, copied = put_behind_a_refused_one()
+    story.taints("p", copied=copied)
+    assert story.gets("b", "a", "b", at=0).found() == []
+    assert story.gets("b", at=3).found() == [("duplicate", 3)]
+
+
+def test_what_did_not_wait_behind_a_refused_put_when_it_was_copied_is_put_once() -> None:
+    story, copied = put_behind_a_refused_one(refused=False)
+    assert story.taints("p", copied=copied).gets("b", "b", at=0).found() == [("duplicate", 1)]
+    story, _ = put_behind_a_refused_one()
+    assert story.taints("p", copied=1).gets("b", "b", at=0).found() == [("duplicate", 1)]
+    story, _ = put_behind_a_refused_one()
+    assert story.taints("p").gets("b", "b", at=0).found() == [("duplicate", 1)]
 
 
 def test_a_client_that_lost_its_cursors_still_gets_the_end() -> None:
