@@ -71,7 +71,7 @@ def _unsubscribe(process: Process, asked: str) -> Work[None]:
         held = interests.held(topic, beside=asked, surely=False)
         if by_pattern and held:
             continue  # it has ended, or another pattern has it
-        seen.append(saw.Left(name, topic, done))
+        seen.append(saw.Left(name, topic, done, begun))
         interests.left.discard(topic)
         if held:  # by a pattern: it stays left, unless it is made only now
             interests.left.add(topic)

@@ -135,6 +135,7 @@ class Left(msgspec.Struct, frozen=True):
     client: str
     topic: str
     moment: int
+    asked: int = 0  # when that unsubscribe began; 0: not told, it is the last one
 
 
 class OpenedFact(msgspec.Struct, frozen=True):

@@ -85,6 +85,22 @@ class Story:
             )  # fmt: skip
         return self
 
+    def begins_to_join(self) -> int:
+        self._lives.append(Joining("s", "t", False, asked := self.now()))
+        return asked
+
+    def begins_to_leave(self) -> int:
+        self._lives.append(Leaving("s", "t", asked := self.now()))
+        return asked
+
+    def has_joined(self, subscription: int, *, asked: int, process: int = 1) -> "Story":
+        self._lives.append(Joined("s", "t", subscription, process, asked, self.now()))
+        return self
+
+    def has_left(self, *, asked: int) -> "Story":
+        self._lives.append(Left("s", "t", self.now(), asked))
+        return self
+
     def opens(self, client: str, process: int) -> "Story":
         self._lives.append(OpenedFact(client, process, process, self.now()))
         return self
@@ -408,6 +424,49 @@ def test_a_client_that_lost_its_cursors_is_held_to_what_is_behind_all_it_was_giv
 
 def test_a_client_that_lost_its_cursors_and_subscribes_again_may_get_the_same_again() -> None:
     assert told("a", "b").taints("s").joins(1).gets("b", "c", at=1).found() == []
+
+
+def left_while_another_process_joins() -> tuple[Story, int]:
+    """And when that one began; the answer to the unsubscribe comes after that."""
+    story = told("a", "b", "c")
+    leaving = story.begins_to_leave()
+    joining = story.begins_to_join()
+    return story.has_left(asked=leaving), joining
+
+
+def test_what_began_while_another_process_was_leaving_may_be_there_or_not() -> None:
+    story, joining = left_while_another_process_joins()
+    assert story.has_joined(2, asked=joining, process=2).put("d", at=3).found() == []
+    assert story.gets("d", at=3, subscription=2, process=2).found() == []
+
+
+def test_what_began_while_another_process_was_leaving_is_sure_once_it_is_confirmed_anew() -> None:
+    story, joining = left_while_another_process_joins()
+    story.has_joined(2, asked=joining, process=2)
+    story.joins(2).put("d", told=OPEN, answered=False).put("e", at=4)
+    assert story.found() == [("lost_tail", 4)]
+    assert story.gets("e", at=4, subscription=2).found() == []
+
+
+def test_what_is_asked_for_after_a_leave_was_confirmed_is_not_of_what_was_left() -> None:
+    story, joining = left_while_another_process_joins()
+    story.has_joined(2, asked=joining, process=2).put("d", at=3)
+    assert story.gets("d", at=3, subscription=1).found() == [("boundary", 3)]
+
+
+def test_an_answer_that_comes_after_another_process_has_left_makes_nothing_sure() -> None:
+    story = Story()
+    joining = story.begins_to_join()
+    story.leaves().has_joined(1, asked=joining).put("a", at=0).log("a")
+    assert story.found() == []
+
+
+def test_an_answer_of_before_says_nothing_of_what_began_since() -> None:
+    story = Story()
+    early = story.begins_to_join()
+    story.leaves().begins_to_join()
+    story.has_joined(1, asked=early).put("a", at=0).log("a")
+    assert story.found() == []
 
 
 def test_a_subscription_begins_behind_all_that_the_one_before_it_was_given() -> None:
