@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 
+from oncemq.client.engine.engine import FULL_MICROS
 from oncemq.client.engine.survival import surviving
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.values import Receipt
@@ -788,6 +789,36 @@ def test_what_is_on_its_way_and_wanted_no_more_is_dropped_and_who_waits_asks_ane
     assert len(engine.exchanges) == 1
     engine.forget_fetch("orders")  # who waited is woken, and asks again
     assert (again.done, len(engine.exchanges)) == (True, 0)
+
+
+def test_a_refused_fetch_takes_away_what_was_fetched_before_it(world, shop, reader) -> None:
+    """The subscription ended elsewhere: nothing of it is handed out any more (G6)."""
+    shop.put("orders", *(b"%d" % number for number in range(20)))
+    shop.turn()
+    assert [len(reader.get("orders", limit=2)) for _ in range(3)] == [2, 2, 2]
+    assert reader.engine.subscriber.held("orders")[0] == 4  # and more are being fetched
+    other = world.client()
+    other.run(verbs.delete_topic(other.engine, "orders"))
+    reader.turn()
+    with pytest.raises(NotSubscribed):
+        reader.get("orders", limit=2)
+
+
+def test_what_a_full_connection_did_not_take_goes_first_when_it_takes_again(world, shop) -> None:
+    send, offered = shop.wire.send, []
+
+    def full_once(frames) -> bool:
+        offered.append(frames)
+        return len(offered) > 1 and send(frames)
+
+    shop.wire.send = full_once
+    tickets = [shop.put("orders", payload) for payload in (b"a", b"b")]
+    shop.pump()
+    assert len(offered) == 1  # what is behind it would overtake it
+    assert shop.engine.next_deadline() == world.server.now + FULL_MICROS
+    shop.turn(4)
+    assert [ids(ticket) for ticket in tickets] == [["orders@0"], ["orders@1"]]
+    assert world.server.stored("orders") == [b"a", b"b"]
 
 
 def test_what_nobody_expected_ends_the_client_and_not_its_caller(world, reader) -> None:

@@ -361,6 +361,17 @@ def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None
     assert world.server.driver.broker.shard.stages.by_name[line.name].end == 1
 
 
+def test_who_waits_for_a_stage_waits_no_more_when_it_is_dropped(job, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.engine.stage_puts.FLOW_BYTES", 1)
+    job.wire.cut()
+    line = staged_commits.new_line(job.engine, None)
+    line.put(1, 0, batch.encode_payloads([b"x"]))
+    waits = line.flows, line.idle
+    assert [each.done for each in waits] == [False, False]
+    line.drop()
+    assert [each.done for each in waits] == [True, True]
+
+
 @pytest.mark.parametrize("owner", ["", "_mine", "x" * 256])
 def test_an_owner_that_cannot_be_is_refused(job, owner: str) -> None:
     with pytest.raises(InvalidRequest):
