@@ -54,7 +54,7 @@ class Consumer:
     def _run(self, verb, while_it_waits=lambda: None):
         step = next(verb)
         try:
-            for _ in range(500):
+            for _ in range(2_000):
                 if isinstance(step, Step):
                     step = verb.send(self._connection.perform(step))
                 elif step.done:
