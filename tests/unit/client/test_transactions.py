@@ -221,6 +221,18 @@ def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
     assert world.server.stored("out") == payloads
 
 
+def test_a_transaction_of_large_messages_is_staged_as_it_grows(world, job, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.engine.transactions.STAGE_BYTES", 1_000)
+    work = TransactionWork(job.engine)
+    payloads = [b"%d" % number * 400 for number in range(7)]  # the third of them is over it
+    job.run(work.put(["out"], items(*payloads)))
+    job.turn()
+    (stage,) = world.server.driver.broker.shard.stages.by_id.values()
+    assert stage.end == 6
+    job.run(work.commit())
+    assert world.server.stored("out") == payloads
+
+
 def test_a_large_transaction_that_fails_gives_its_stage_up(world, job) -> None:
     work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(*[b"x"] * STAGE_MESSAGES)))
