@@ -804,6 +804,17 @@ def test_a_refused_fetch_takes_away_what_was_fetched_before_it(world, shop, read
         reader.get("orders", limit=2)
 
 
+def test_what_came_before_the_server_went_back_cannot_be_settled(world, shop, reader) -> None:
+    """The same offsets may be other messages now, which would be passed over."""
+    shop.put("orders", b"a")
+    shop.turn()
+    messages = reader.take("orders")
+    reader.engine.meet(Generation(FIRST + 1))
+    with pytest.raises(HistoryLost, match="orders@0 was worked on: it is not settled"):
+        verbs.settle(reader.engine, messages)
+    assert reader.engine.subscriber.untold() == ()
+
+
 def test_what_a_full_connection_did_not_take_goes_first_when_it_takes_again(world, shop) -> None:
     send, offered = shop.wire.send, []
 
