@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from oncemq.client.engine.engine import FULL_MICROS
+from oncemq.client.engine.engine import CONNECT_PATIENCE, FULL_MICROS
 from oncemq.client.engine.survival import surviving
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.values import Receipt
@@ -25,7 +25,7 @@ from oncemq.errors import (
 from oncemq.protocol.generations import FIRST
 from oncemq.protocol.names import Generation, Micros
 from oncemq.protocol.records import Retention
-from oncemq.protocol.replies import Done
+from oncemq.protocol.replies import Done, Unsubscribed
 from oncemq.protocol.requests import CreateTopic
 from oncemq.wire import batch
 
@@ -883,6 +883,30 @@ def test_the_next_address_is_tried_when_one_does_not_answer(world) -> None:
         node.turn(1)
     assert addresses == ["two", "one", "two"]
     assert node.engine.connected is False
+
+
+def test_a_client_whose_server_stays_away_does_not_look_for_it_without_a_pause(world) -> None:
+    lonely = world.client()
+    lonely.engine.ask(lambda _: CreateTopic("x", Retention()), ticket=Ticket())
+    lonely.pump()  # it leaves, and is due to be sent again some time later
+    lonely.wire.cut()
+    for _ in range(4):
+        world.server.now += 20_000_000
+        lonely.pump()
+        assert lonely.engine.next_deadline() == world.server.now + CONNECT_PATIENCE
+
+
+def test_which_subscriptions_ended_with_a_pattern_is_noted_where_the_pattern_is_unknown(
+    reader,
+) -> None:
+    """Who hears of a pattern's own end hears of what it had made."""
+
+    def ended(own: int) -> list[tuple[str, int]]:
+        reply = Unsubscribed(True, ("a.b", "a.c"), (own, 5, 6))  # type: ignore[arg-type]
+        return verbs._ended(reader.engine, "a.*", reply)  # type: ignore[return-value]
+
+    assert ended(0) == [("a.*", 0), ("a.b", 5), ("a.c", 6)]
+    assert ended(4) == [("a.*", 4), ("a.b", 0), ("a.c", 0)]
 
 
 # ------------------------------------------------------------------ idempotency keys
