@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 AREAS = {
     "core": ("core",),
+    "wire": ("wire",),
     "storage": ("storage",),
+    "server": ("server",),
     "client": ("client",),
     "inbox": ("databases/inbox.py", "databases/statements.py"),
     "relay": ("relay",),
