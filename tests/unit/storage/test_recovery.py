@@ -9,6 +9,7 @@ import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.segment import COLD, LOG, Header
 
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=512, reserve_bytes=64)
 
@@ -387,3 +388,9 @@ def test_the_room_of_a_segment_before_the_last_is_given_back(scribe: Any) -> Non
     assert opened.log.bytes_used == sum(path.stat().st_size for path in first.parent.iterdir())
     assert opened.report.torn == []
     assert scribe.payloads(1) == dict(enumerate(stored))
+
+
+@pytest.mark.parametrize("sources", [(), ("a.log", "b.log")])
+def test_the_first_frame_begins_where_the_header_ends(sources: tuple[str, ...]) -> None:
+    header = Header(COLD if sources else LOG, b"i" * 16, 7, sources=sources)
+    assert header.size == len(header.encode())

@@ -57,9 +57,11 @@ class Story:
         )  # fmt: skip
         return self
 
-    def joins(self, subscription: int = 1, *, confirmed: bool = True, old: bool = False) -> "Story":
+    def joins(
+        self, subscription: int = 1, *, confirmed: bool = True, old: bool = False, above: int = 0
+    ) -> "Story":
         asked = self.now()
-        self._lives.append(Joining("s", "t", old, asked))
+        self._lives.append(Joining("s", "t", old, asked, above))
         if confirmed:
             self._lives.append(Joined("s", "t", subscription, 1, asked, self.now()))
         return self
@@ -292,6 +294,16 @@ def test_a_subscribe_or_unsubscribe_without_an_answer_may_be_either_way() -> Non
     left = Story().joins().leaves(confirmed=False).put("a", at=0)
     assert left.found() == []
     assert left.joins(1).found() == [("lost_tail", 0)]  # it had never ended
+
+
+def test_a_subscribe_makes_no_subscription_with_a_number_below_those_it_can_make() -> None:
+    def unsure() -> Story:
+        return Story().joins(confirmed=False, above=5).put("a", at=0)
+
+    assert unsure().gets("a", at=0, subscription=5).found() == []
+    assert unsure().gets("a", at=0, subscription=4).found() == [("boundary", 0)]
+    again = unsure().joins(confirmed=False, above=7)  # the first of the two may have made one
+    assert again.gets("a", at=0, subscription=5).found() == []
 
 
 def test_what_a_subscription_that_never_ended_was_given_is_given_once() -> None:
