@@ -457,6 +457,17 @@ def test_a_put_refused_by_a_full_disk_is_new_once_there_is_room(full) -> None:
     assert (reply.first_offset, reply.duplicate) == (full.acked, False)
 
 
+def test_that_the_disk_is_full_and_then_is_not_is_noted_once_each(full) -> None:
+    full.ask(*full.putting("orders", b"x" * 4000))  # refused again
+    counts = full.driver.events.counts
+    assert (counts["disk_full"], counts["disk_has_room_again"]) == (1, 0)
+    _free(full)
+    full.now += 2_000_000
+    for first in range(full.acked + 1, full.acked + 4):
+        assert isinstance(full.ask(*full.putting("orders", b"x", first=first)), PutAccepted)
+    assert (counts["disk_full"], counts["disk_has_room_again"]) == (1, 1)
+
+
 def test_a_repeat_of_a_stored_put_needs_no_room(full) -> None:
     """It writes nothing, and its publisher waits for the receipt to free its own disk."""
     again = full.ask(*full.putting("orders", b"x" * 4000, first=full.acked))

@@ -261,6 +261,31 @@ def test_what_was_lent_is_not_taken_back_before_the_job_is_done(
     scribe.log.close()
 
 
+def test_half_of_the_reserve_is_not_lent(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    assert scribe.log.room.lend()
+    kept = scribe.log._current.end + OPTIONS.reserve_bytes // 2
+    assert scribe.segments[-1].stat().st_size == kept
+    scribe.log.close()
+
+
+@pytest.mark.parametrize("seconds", [0, 4])
+def test_that_there_was_no_room_is_known_for_five_seconds(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk, seconds: int
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    assert not scribe.log.was_full(7_000)
+    small.others = small.free_bytes("")
+    assert not scribe.log.has_room(4000, now_ms=7_000)
+    assert not scribe.log.was_full(6_999)  # the clock was set back: nobody knows how long ago
+    assert scribe.log.was_full(7_000 + seconds * 1_000)
+    assert not scribe.log.was_full(12_000)
+    scribe.log.close()
+
+
 def test_room_is_lent_once_for_a_job_that_finds_none_again(
     tmp_path: Path, make_scribe: Any, small: SmallDisk
 ) -> None:
