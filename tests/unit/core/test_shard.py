@@ -284,6 +284,25 @@ def test_no_number_is_given_twice_when_they_are_used_up(desk) -> None:
     assert {identity >> 32 for identity in ids} == {7}
 
 
+@pytest.mark.parametrize("left", [2, 3, 4])
+def test_a_topic_is_made_with_numbers_for_all_that_patterns_want_of_it(desk, left) -> None:
+    for client in ("billing", "shipping"):
+        desk.subscribe("*", client)
+    desk.shard.identities.seen(7 << 32 | COUNT_MAX - left)
+    made = desk.create("a")
+    assert ("a" in desk.shard.by_name) is (left == 4)  # one more is kept for who asks for it
+    assert left == 4 or made.code == "limit"
+    given = 3 if left == 4 else 0  # the topic and two subscriptions
+    assert desk.shard.identities.given == COUNT_MAX - left + given
+
+
+def test_a_topic_that_nobody_awaits_takes_one_number(desk) -> None:
+    desk.create("a")
+    desk.create("b")
+    assert [topic.id for topic in desk.shard.topics.values()] == [7 << 32 | 1, 7 << 32 | 2]
+    assert desk.shard.identities.given == 2
+
+
 def test_a_commit_makes_no_topic_without_a_number_for_it(desk) -> None:
     desk.stage(b"s", b"x", b"y")
     desk.shard.identities.seen(7 << 32 | COUNT_MAX - 2)

@@ -50,6 +50,15 @@ def restored(scribe: Any, make_scribe: Any, backup: Path, directory: Path) -> An
     return make_scribe(directory, scribe.disk, identity=b"\6")
 
 
+def test_a_log_without_a_record_is_backed_up_and_restored(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    assert save(scribe, tmp_path / "backup").last_serial == 0
+    again = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "again")
+    assert again.log.last_serial == 0
+    again.log.close()
+
+
 def test_a_log_at_work_is_backed_up_and_restored(
     scribe: Any, make_scribe: Any, tmp_path: Path
 ) -> None:
