@@ -310,16 +310,19 @@ LocalDisk().lock({str(tmp_path / 'lock')!r}); os._exit(1)"
     LocalDisk().lock(str(tmp_path / "lock")).release()
 
 
+@pytest.mark.parametrize("again", [1, 2, 99])
 @pytest.mark.parametrize("short", [1, 4, 7])
 def test_a_short_write_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int, again: int
 ) -> None:
-    real = disk_module.os.pwritev
+    """Also where those that finish it are short `again`."""
+    write_all, write = disk_module.os.pwritev, disk_module.os.pwrite
 
     def cut(descriptor: int, buffers: list[bytes], position: int) -> int:
-        return real(descriptor, [b"".join(buffers)[:short]], position)
+        return write_all(descriptor, [b"".join(buffers)[:short]], position)
 
     monkeypatch.setattr(disk_module.os, "pwritev", cut)
+    monkeypatch.setattr(disk_module.os, "pwrite", lambda on, data, at: write(on, data[:again], at))
     file = LocalDisk().open(f"{tmp_path}/a", create=True)
     file.write([b"one", b"two", b"three"], 2)
     assert file.read(2, 99) == b"onetwothree"

@@ -120,6 +120,19 @@ def test_identities_of_another_data_directory_are_no_concern_of_this_one() -> No
     assert shard.next_identity() == (8 << 32) | 1
 
 
+def test_what_stands_for_a_clients_subscriptions_changes_also_by_what_a_restart_reads(
+    desk,
+) -> None:
+    """A listener that did not hear of it in time hears of it from the next server."""
+    desk.subscribe("a")
+    captured = list(snapshot.capture(desk.shard))
+    begin = len(desk.records)
+    before = restored(captured, desk.records[:begin], begin=begin, end=begin)
+    desk.subscribe("b")
+    after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+    assert after.change_of(ClientId("billing")) != before.change_of(ClientId("billing"))
+
+
 def test_everything_recovered_is_visible(desk) -> None:
     desk.subscribe("orders")
     desk.put("orders", b"a")

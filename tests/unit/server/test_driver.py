@@ -412,6 +412,19 @@ def test_every_list_of_a_request_has_a_limit(make_host, kind) -> None:
         assert f"{name} of {kind.__name__} has 4 entries, over the limit of 3" in reply.detail
 
 
+# ------------------------------------------------------------------ marks
+
+
+def test_what_is_durable_is_marked_so_once_nothing_else_comes(host) -> None:
+    """Else damage to the last records could be taken for a write that was cut off."""
+    host.ask(CreateTopic("orders"))
+    assert host.log.last_serial == 1
+    for last in (2, 2):  # the mark itself needs none
+        host.driver.upkeep(Micros(host.now))
+        host.commit()
+        assert host.log.last_serial == last
+
+
 # ------------------------------------------------------------------ a full disk
 
 

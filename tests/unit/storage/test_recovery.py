@@ -155,6 +155,17 @@ def test_a_segment_that_was_never_begun_is_dropped(scribe: Any, content: bytes) 
     assert scribe.payloads(1) == {0: b"a", 1: b"b"}
 
 
+def test_the_only_segment_is_not_taken_for_one_that_was_never_begun(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.kill()
+    (only,) = scribe.segments
+    only.write_bytes(bytes(only.stat().st_size))
+    (scribe.directory / "END").unlink(missing_ok=True)  # nothing else says that it was begun
+    with pytest.raises(Corrupt, match="the header does not hold; run `once repair`"):
+        scribe.open()
+    assert scribe.segments == [only]
+
+
 def test_a_torn_tail_before_a_segment_that_was_never_begun_is_still_torn(scribe: Any) -> None:
     scribe.options = WIDE
     scribe.reopen()
