@@ -592,3 +592,19 @@ def test_what_patterns_make_of_a_request_has_to_have_room_as_well(host, monkeypa
     assert asked[0] == alone + 3 * PIECE_BYTES
     host.send(*host.putting("orders.2", b"x", producer=b"q" * 16))  # the topic is there now
     assert asked[1] == alone
+
+
+def test_a_commit_has_to_have_room_for_all_that_it_names(host, monkeypatch) -> None:
+    asked: list[int] = []
+
+    def has_room(size: int, *, now_ms: int, fact: bool = False) -> bool:
+        asked.append(size)
+        return True
+
+    monkeypatch.setattr(host.log, "has_room", has_room)
+    pieces = tuple(Piece("orders", b"s" * 16, Offset(at), 1) for at in range(2))
+    inputs = tuple(Input("orders", 1, Offset(at), Offset(at + 1)) for at in range(3))
+    for each in (((), ()), (pieces, ()), ((), inputs), (pieces, inputs)):
+        owner = {"client": ClientId("_anonymous-1"), "client_epoch": Epoch(0), "owner": "o"}
+        host.send(CommitRequest(**owner, number=1, pieces=each[0], inputs=each[1], lasting=False))
+    assert [size - asked[0] for size in asked] == [each * PIECE_BYTES for each in (0, 2, 3, 5)]

@@ -274,6 +274,11 @@ def test_nothing_comes_after_an_unsubscribe_that_was_confirmed() -> None:
     assert under_way.leaves().gets("a", at=0, asked=asked).found() == []
 
 
+def test_what_is_missing_before_the_last_message_is_lost_though_the_subscription_ended() -> None:
+    assert told("a", "c").leaves().found() == [("lost_middle", 1)]
+    assert told("a", "c").leaves(confirmed=False).found() == [("lost_middle", 1)]
+
+
 def test_a_message_without_any_subscription_is_outside_of_all() -> None:
     assert Story().put("a", at=0).gets("a", at=0).found() == [("boundary", 0)]
 
