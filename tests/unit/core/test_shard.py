@@ -11,7 +11,7 @@ from oncemq.broker.state.shard import Shard
 from oncemq.protocol.names import ClientId, Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxOpened
 from oncemq.protocol.records import Committed, CursorMoved, Retention
-from oncemq.protocol.requests import Lease, Start
+from oncemq.protocol.requests import ForgetClient, Lease, Start
 
 DAY = 86_400_000_000
 
@@ -138,6 +138,15 @@ def test_everything_recovered_is_visible(desk) -> None:
     desk.put("orders", b"a")
     after = restored([], desk.records, begin=0, end=0)
     assert after.by_name["orders"].visible == 1
+
+
+def test_the_epochs_of_forgotten_ids_are_known_after_a_restore(desk) -> None:
+    """Else a new process with such an id could be granted one that an old process still has."""
+    desk.hello("billing", nonce=1)
+    desk.hello("billing", last=1)
+    desk.ask(ForgetClient(ClientId("billing")))
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    assert after.clients.forgotten == desk.shard.clients.forgotten == 2
 
 
 def test_guests_are_the_same_after_a_restore(desk) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
+from tests.unit.storage.conftest import still_open
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.backup.backup import BackupReport, back_up
@@ -48,6 +49,16 @@ def fill(scribe: Any, count: int = 30) -> None:
 def restored(scribe: Any, make_scribe: Any, backup: Path, directory: Path) -> Any:
     bring_back(scribe, backup, directory)
     return make_scribe(directory, scribe.disk, identity=b"\6")
+
+
+def test_neither_a_backup_nor_a_restore_leaves_a_file_open(scribe: Any, tmp_path: Path) -> None:
+    """A log has more files than a process has descriptors."""
+    fill(scribe)
+    save(scribe, tmp_path / "backup")
+    scribe.log.close()
+    assert still_open(tmp_path) == []
+    bring_back(scribe, tmp_path / "backup", tmp_path / "again")
+    assert still_open(tmp_path) == []
 
 
 def test_a_log_without_a_record_is_backed_up_and_restored(
