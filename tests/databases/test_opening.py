@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases.postgres import Postgres
 
 from oncemq.databases.opening import awaitable_opener, opener
 from oncemq.errors import DatabaseRefused
+from tests.databases.postgres import Postgres
 
 OPENERS: list[Callable[[str], Callable[[], Any]]] = [opener, awaitable_opener]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.unit.storage.conftest import still_open
 
 from oncemq.client.admin.accepting import ClientFiles, Loss, loss_of, move, questions
 from oncemq.client.state.journal import Journal
@@ -28,6 +27,7 @@ from oncemq.protocol.replies import Compared
 from oncemq.protocol.request import Settled
 from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
+from tests.unit.storage.conftest import still_open
 
 KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
 

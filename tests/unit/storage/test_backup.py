@@ -9,7 +9,6 @@ from random import Random
 from typing import Any, ClassVar
 
 import pytest
-from tests.unit.storage.conftest import still_open
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.backup.backup import BackupReport, back_up
@@ -20,6 +19,7 @@ from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.repair.repair import diagnose
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.testing.unsynced_changes import PowerCut
+from tests.unit.storage.conftest import still_open
 
 
 def nothing(_: str, __: int) -> None: ...
