@@ -30,7 +30,7 @@ COMMANDS = {
     "flush": ("messages.flush", "Send what the outbox still holds."),
     "relay": ("programs.relay", "Publish what commits in a database's outbox."),
     "pipeline": ("pipeline.group", "Archive topics and more, on Spark."),
-    "topics": ("admin.topics", "List the topics."),
+    "topics": ("admin.topic_list", "List the topics."),
     "topic": ("admin.topic", "Show, create, configure or delete a topic."),
     "subscriptions": ("admin.subscriptions", "List the subscriptions and how far each one is."),
     "client": ("admin.client", "List clients, accept a server's loss, forget an id."),
