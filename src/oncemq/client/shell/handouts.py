@@ -39,8 +39,11 @@ class Handouts:
         handout.messages = messages
         self._open = [each for each in (*self._open, handout) if each.messages]
 
-    def take(self, feed: str, limit: int) -> list[Message]:
-        """Up to `limit` messages of a feed that interrupted gets have left, oldest first."""
+    def take(self, handout: Handout, feed: str, limit: int) -> bool:
+        """Up to `limit` messages of a feed that interrupted gets have left, oldest first.
+
+        What is taken stands before what is left: it comes first as well when it comes back.
+        """
         taken: list[Message] = []
         for each in self._open:
             if each.came_back:
@@ -51,7 +54,9 @@ class Handouts:
             for each in self._open:
                 if each.came_back:
                     each.messages = [left for left in each.messages if left.id not in names]
-        return taken
+            handout.messages = taken
+            self._open = [handout, *(each for each in self._open if each.messages)]
+        return bool(taken)
 
     def one_by_one(self, feed: str) -> Iterator[Message]:
         """The same for a listener: each is had when the next is asked for."""
