@@ -286,7 +286,9 @@ class Client(Publishing, Columnar):
     def _left_over(self, handout: Handout, feed: str, limit: int) -> bool:
         """Whether an interrupted get has left something; it is in the handout then."""
         with self._turns.lock:
-            return self._handouts.take(handout, feed, limit)
+            messages = self._handouts.take(feed, limit)
+            self._handouts.again(handout, messages)
+        return bool(messages)
 
     def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, feed, limit, wait_ms_of(wait))

@@ -39,11 +39,13 @@ class Handouts:
         handout.messages = messages
         self._open = [each for each in (*self._open, handout) if each.messages]
 
-    def take(self, handout: Handout, feed: str, limit: int) -> bool:
-        """Up to `limit` messages of a feed that interrupted gets have left, oldest first.
+    def again(self, handout: Handout, messages: list[Message]) -> None:
+        """The same of what was taken from here: it stays before what was left of it."""
+        handout.messages = messages
+        self._open = [each for each in (handout, *self._open) if each.messages]
 
-        What is taken stands before what is left: it comes first as well when it comes back.
-        """
+    def take(self, feed: str, limit: int) -> list[Message]:
+        """Up to `limit` messages of a feed that interrupted gets have left, oldest first."""
         taken: list[Message] = []
         for each in self._open:
             if each.came_back:
@@ -54,9 +56,7 @@ class Handouts:
             for each in self._open:
                 if each.came_back:
                     each.messages = [left for left in each.messages if left.id not in names]
-            handout.messages = taken
-            self._open = [handout, *(each for each in self._open if each.messages)]
-        return bool(taken)
+        return taken
 
     def one_by_one(self, feed: str) -> Iterator[Message]:
         """The same for a listener: each is had when the next is asked for."""

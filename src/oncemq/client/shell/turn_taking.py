@@ -10,9 +10,10 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 from oncemq.errors import InvalidRequest
 from oncemq.session.subscriber import is_single
@@ -46,7 +47,7 @@ class Getting:
         # Taken with `with lock`, in one step of the interpreter, which no interrupt halves.
         self._lock = threading.RLock()
         self._opened: list[weakref.ref[Block]] = []
-        self._waiting: list[threading.Event] = []
+        self._waiting: list[SimpleQueue[None]] = []
         self._raised: tuple[str, ...] = ()
         self._put_back = put_back
 
@@ -65,17 +66,18 @@ class Getting:
         finally:
             block.over = True
             for turn in tuple(self._waiting):
-                turn.set()
+                turn.put(None)
 
     def _wait(self, block: Block) -> None:
-        turn = threading.Event()
-        self._waiting.append(turn)
+        turn: SimpleQueue[None] = SimpleQueue()  # which no interrupt halves, as it does an Event
         try:
+            self._waiting.append(turn)
             while not self._opens(block):
-                turn.wait(LOOK_SECONDS)
-                turn.clear()
+                with suppress(Empty):
+                    turn.get(timeout=LOOK_SECONDS)
         finally:
-            self._waiting.remove(turn)
+            if turn in self._waiting:
+                self._waiting.remove(turn)
 
     def _opens(self, block: Block) -> bool:
         """Let a block get, unless another thread's is open; refuse one that an open one is of."""
