@@ -59,6 +59,8 @@ def _unsubscribe(process: Process, asked: str) -> Work[None]:
     begun = process.moment()
     seen.extend(saw.Leaving(name, topic, begun) for topic in topics)
     interests.doubt(asked)
+    if not by_pattern and interests.held(asked, beside=asked, surely=False):
+        interests.left.add(asked)  # from now on: its answer may be lost
     known = asked in process.engine.subscriber.patterns
     ended = yield from carry_out(messages.unsubscribe(process.engine, asked))
     interests.ended(asked, surely=ended or known)
@@ -69,7 +71,7 @@ def _unsubscribe(process: Process, asked: str) -> Work[None]:
         held = interests.held(topic, beside=asked, surely=False)
         if by_pattern and held:
             continue  # it has ended, or another pattern has it
-        seen.append(saw.Left(name, topic, done))
+        seen.append(saw.Left(name, topic, done, begun))
         interests.left.discard(topic)
         if held:  # by a pattern: it stays left, unless it is made only now
             interests.left.add(topic)

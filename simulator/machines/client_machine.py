@@ -25,7 +25,7 @@ class ClientMachine:
         self.machine = Machine(random)
         self.journal = SimulatedJournal()
         self.database = database  # where messages take effect, for those with an inbox
-        self.copy: tuple[Machine, SimulatedJournal] | None = None
+        self.copy: tuple[Machine, SimulatedJournal, int] | None = None  # and when it was made
         self.interests = Interests(topics)
         self.tainted = False  # its state was replaced
         self.newest = 0  # the process that was started last

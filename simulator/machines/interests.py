@@ -21,7 +21,8 @@ class Interests:
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = tuple(topics)
         self._asked: dict[str, bool] = {}  # whether it is sure
-        self.left: set[str] = set()  # topics that were left by name, though a pattern has them
+        # Topics that were left by name, or may have been, though a pattern has them.
+        self.left: set[str] = set()
         self.gone: set[str] = set()  # ended for sure, and its state must know which one it was
         self._murky: set[str] = set()  # ended once, and which one it was nobody knows
 

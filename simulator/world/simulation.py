@@ -321,17 +321,17 @@ class Simulation:
 
     def _copy(self, step: WorldStep, client: SimulatedClient) -> None:
         chance = stream(self.schedule.options.seed, f"copy {self.clock.now}")
-        client.copy = (client.machine.copy(chance), client.journal.copy())
+        client.copy = (client.machine.copy(chance), client.journal.copy(), self.history.moment())
 
     def _restore(self, step: WorldStep, client: SimulatedClient) -> None:
         if client.copy is None:
             return
-        (client.machine, client.journal), client.copy = client.copy, None
-        self.taint(client)
+        (client.machine, client.journal, copied), client.copy = client.copy, None
+        self.taint(client, copied)
         self._end(client, 1)
 
-    def taint(self, client: SimulatedClient) -> None:
-        self.history.seen.append(Tainted(client.name, self.history.moment()))
+    def taint(self, client: SimulatedClient, copied: int = 0) -> None:
+        self.history.seen.append(Tainted(client.name, self.history.moment(), copied))
         self.world.tell("state restored")
         client.tainted = True
 

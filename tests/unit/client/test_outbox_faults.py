@@ -238,6 +238,22 @@ def lane_of(client: Node) -> TopicPuts:
     return client.engine.outflow._publisher.lane("orders")
 
 
+def test_an_interrupt_while_a_gathered_put_is_recorded_is_raised_and_the_put_knows(world) -> None:
+    disk = FaultyDisk(Random(7))
+    client = world.on_disk("shop", disk, SimulatedJournal())
+    client.turn()
+    ticket = client.gather("orders", b"x")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    disk.faults.hook = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        client.engine.outflow.seal_all()
+    disk.faults.hook = None
+    assert "not put, because of KeyboardInterrupt" in str(ticket.error)
+
+
 def test_what_could_not_be_recorded_takes_no_share_of_the_outbox(world) -> None:
     full = FullDisk(world, spare=0)
     full.client.turn(12)
