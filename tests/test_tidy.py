@@ -369,6 +369,14 @@ def test_an_exception_is_still_one(modules: list[Module]) -> None:
         assert FOLDER_MODULES_MAX < sum("__init__" not in m.path for m in here) <= allowed
 
 
+def test_the_unit_tests_have_the_folders_of_the_packages() -> None:
+    packages = {path.parent.name for path in (SOURCES / "oncemq").glob("*/__init__.py")}
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.name for path in unit.glob("*/test_*.py")}
+    assert folders - packages == {"simulator", "tools"}  # which stand beside the package
+    assert not list(unit.glob("*/conftest.py"))  # builders are in tests/harness, fixtures above
+
+
 def test_the_median_function_is_short(modules: list[Module]) -> None:
     assert function_lines_median(modules) <= FUNCTION_LINES_MEDIAN_MAX
 

@@ -20,7 +20,7 @@ from oncemq.transport.router import RouterSocket
 from simulator.clock import MILLISECOND, SECOND, Clock
 from simulator.network.feed import FEED, SimulatedFeedSubscriber
 from simulator.network.network import Network, SimulatedDealer
-from tests.unit.transport.patience import until
+from tests.harness.waiting import until
 
 T = TypeVar("T")
 Request = tuple[bytes, list[bytes]]  # the route back, and the frames

@@ -27,7 +27,7 @@ from oncemq.protocol.replies import Compared
 from oncemq.protocol.request import Settled
 from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
-from tests.unit.storage.conftest import still_open
+from tests.harness.storage import still_open
 
 KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
 

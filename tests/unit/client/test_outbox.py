@@ -18,7 +18,7 @@ from oncemq.protocol.outbox_records import OutboxPut
 from oncemq.protocol.records import TopicDeleted
 from oncemq.storage.log.log import JOINED_BYTES, Log
 from oncemq.storage.segments.framing import HEADER_BYTES, STRETCH_BYTES
-from tests.unit.storage.conftest import still_open
+from tests.harness.storage import still_open
 
 ID = TopicId(9)
 NOBODY = ProducerId(b"")  # the slot's own

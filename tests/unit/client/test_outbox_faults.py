@@ -21,7 +21,7 @@ from oncemq.protocol.limits import ServerLimits
 from oncemq.session.publisher import TopicPuts
 from oncemq.testing.faulty_disk import FaultyDisk
 from simulator.machines.memory_journal import SimulatedJournal
-from tests.unit.client.conftest import Node, World
+from tests.harness.client import Node, World
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT, errno.EFBIG)
 MOST_BYTES = 500

@@ -29,7 +29,7 @@ from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
-from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
+from tests.harness.client import Node, QuickDisk, World, random_bytes
 from tests.unit.server.test_bad_sectors import SickDisk
 from tests.unit.storage.conftest import still_open
 

@@ -19,7 +19,7 @@ from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.repair.repair import diagnose
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.testing.unsynced_changes import PowerCut
-from tests.unit.storage.conftest import still_open
+from tests.harness.storage import still_open
 
 
 def nothing(_: str, __: int) -> None: ...

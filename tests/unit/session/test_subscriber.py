@@ -5,7 +5,7 @@ import pytest
 from oncemq.protocol.names import Offset, SubscriptionId
 from oncemq.protocol.requests import Settled
 from oncemq.session.subscriber import FETCH_MAX, TOLD_MAX, Subscriber, is_single, several
-from tests.unit.core.batches import ID, Batch, Note
+from tests.harness.messages import ID, Batch, Note
 
 LATER = SubscriptionId(2)
 

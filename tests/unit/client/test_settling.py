@@ -7,7 +7,7 @@ from oncemq.errors import HistoryLost
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.requests import Get, Settle
 from oncemq.wire import codec
-from tests.unit.client.conftest import Node, World
+from tests.harness.client import Node, World
 
 FEW = 5  # cursors in one request: so many topics are quick
 

@@ -10,7 +10,7 @@ from oncemq.errors import Fenced, Locked, OnceMQError, StorageFull, StorageRefus
 from oncemq.protocol.names import Generation, Micros, Offset
 from oncemq.protocol.replies import RefusedReply
 from oncemq.session.handshake import LogSeen
-from tests.unit.client.conftest import Node, World
+from tests.harness.client import Node, World
 
 ALL = [f"orders@{offset}={letter}" for offset, letter in enumerate("abc")]
 

@@ -31,7 +31,7 @@ from oncemq.protocol.records import (
 )
 from oncemq.protocol.replies import ClientList, Compared, Done, RefusedReply, Resumed, Welcome
 from oncemq.protocol.requests import Hello, Resume, Settle, WatchEnds
-from tests.unit.core.conftest import Desk
+from tests.harness.broker import Desk
 
 BILLING = ClientId("billing")
 P = ProducerId(b"p".ljust(16, b"."))

@@ -14,24 +14,10 @@ from oncemq.storage.disk import Buffer, LocalDisk, LocalFile, LocalLock
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import OpenedLog, open_log
 from oncemq.wire import batch
+from tests.harness.quick_disk import QuickDisk, QuickFile
 
 PRODUCER = ProducerId(b"p" * 16)
 SMALL = LogOptions(segment_bytes=1500, allocate_bytes=700, reserve_bytes=100)
-
-
-class QuickFile(LocalFile):
-    """A file that is not synced: the tests look at order, not at power cuts."""
-
-    def sync(self) -> None: ...
-
-
-class QuickDisk(LocalDisk):
-    def open(self, path: str, create: bool = False) -> LocalFile:
-        file = super().open(path, create)
-        file.__class__ = QuickFile
-        return file
-
-    def sync_directory(self, path: str) -> None: ...
 
 
 class CopyingDisk(QuickDisk):
@@ -227,11 +213,6 @@ def scribe(tmp_path: Path) -> Iterator[Scribe]:
 @pytest.fixture
 def make_scribe() -> type[Scribe]:
     return Scribe
-
-
-@pytest.fixture
-def quick_disk() -> QuickDisk:
-    return QuickDisk()
 
 
 @pytest.fixture

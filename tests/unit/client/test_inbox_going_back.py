@@ -17,7 +17,7 @@ from oncemq.protocol.names import Micros, Offset, SubscriptionId
 from oncemq.protocol.records import Retention
 from oncemq.session.inbox_rule import Inbox, Mark
 from simulator.machines.fake_database import FakeConnection, FakeDatabase
-from tests.unit.client.conftest import Node, World
+from tests.harness.client import Node, World
 
 
 def begin_generation(world: World) -> None:

@@ -7,7 +7,7 @@ from oncemq.protocol.replies import ListenedAnswer
 from oncemq.session import listener_order as module
 from oncemq.session.listener_order import ListenerOrder
 from oncemq.session.subscriber import Subscriber
-from tests.unit.core.batches import ID, Batch, Note
+from tests.harness.messages import ID, Batch, Note
 
 LATER = SubscriptionId(2)
 A, B = TopicId(10), TopicId(11)

@@ -6,7 +6,7 @@ import pytest
 
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.router import RouterSocket
-from tests.unit.transport.patience import until
+from tests.harness.waiting import until
 
 PROBE = [b"are you there?"]
 

@@ -9,8 +9,8 @@ from oncemq.protocol.generations import Generations, continued
 from oncemq.protocol.names import ClientId, Epoch, Generation, Micros, Offset
 from oncemq.protocol.replies import Compared, RefusedReply, Welcome
 from oncemq.protocol.requests import Hello
-from tests.unit.core.conftest import Desk
-from tests.unit.core.test_comparing import gone_back
+from tests.harness.broker import Desk
+from tests.unit.broker.test_comparison import gone_back
 
 BILLING = ClientId("billing")
 RESTORED = continued(1, 9)

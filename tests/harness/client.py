@@ -22,12 +22,12 @@ from oncemq.client.verbs.messages import Verb, settle, take
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Micros
 from oncemq.server.driver import Driver
-from oncemq.storage.disk import LocalDisk, LocalFile
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
 from simulator.machines.memory_journal import SimulatedJournal
+from tests.harness.quick_disk import QuickDisk
 
 _numbers = count(1)
 
@@ -35,21 +35,6 @@ _numbers = count(1)
 def random_bytes(size: int) -> bytes:
     """Never the same twice, and the same in every run of a test."""
     return blake2b(b"%d" % next(_numbers), digest_size=size).digest()
-
-
-class QuickFile(LocalFile):
-    """A file that is not synced: no power is cut here."""
-
-    def sync(self) -> None: ...
-
-
-class QuickDisk(LocalDisk):
-    def open(self, path: str, create: bool = False) -> LocalFile:
-        file = super().open(path, create)
-        file.__class__ = QuickFile
-        return file
-
-    def sync_directory(self, path: str) -> None: ...
 
 
 class Server:
@@ -271,11 +256,6 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     world.close()
-
-
-@pytest.fixture
-def quick_disk() -> QuickDisk:
-    return QuickDisk()
 
 
 @pytest.fixture

@@ -18,30 +18,15 @@ from oncemq.protocol.step import Body
 from oncemq.server.driver import Driver
 from oncemq.storage.compaction.compaction import CompactionJob
 from oncemq.storage.compaction.plan import LiveShare
-from oncemq.storage.disk import LocalDisk, LocalFile
 from oncemq.storage.log.checkpoint import CheckpointJob
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.wire import batch, codec
+from tests.harness.quick_disk import QuickDisk
 
 GUEST = ClientId("_anonymous-1")
 WRITER = ClientId("_anonymous-2")
 PRODUCER = ProducerId(b"p" * 16)
-
-
-class QuickFile(LocalFile):
-    """A file that is not synced: no power is cut here."""
-
-    def sync(self) -> None: ...
-
-
-class QuickDisk(LocalDisk):
-    def open(self, path: str, create: bool = False) -> LocalFile:
-        file = super().open(path, create)
-        file.__class__ = QuickFile
-        return file
-
-    def sync_directory(self, path: str) -> None: ...
 
 
 class Host:
@@ -215,8 +200,3 @@ def make_host(tmp_path: Path) -> Iterator[object]:
     yield make
     for each in hosts:
         each.log.close()
-
-
-@pytest.fixture
-def quick_disk() -> QuickDisk:
-    return QuickDisk()

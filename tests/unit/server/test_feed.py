@@ -9,7 +9,7 @@ from oncemq.protocol.replies import Messages
 from oncemq.protocol.requests import DeleteTopic
 from oncemq.server import feed as module
 from oncemq.wire import codec
-from tests.unit.server.conftest import messages
+from tests.harness.server import messages
 
 
 class Audience:

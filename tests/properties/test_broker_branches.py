@@ -15,8 +15,8 @@ from oncemq.protocol.names import ClientId, Epoch
 from oncemq.protocol.replies import Compared, RefusedReply, TakenReply, Welcome
 from oncemq.session.handshake import Handshake, LogSeen
 from simulator.machines.memory_journal import SimulatedJournal
-from tests.unit.core.conftest import Desk
-from tests.unit.core.test_comparing import gone_back
+from tests.harness.broker import Desk
+from tests.unit.broker.test_comparison import gone_back
 
 ME = ClientId("me")
 
