@@ -122,6 +122,16 @@ async def run_awaitable(connection: Connection, work: Work[T]) -> T:
         work.close()
 
 
+def never_close(connection: object) -> None:
+    """In a child of a fork: let a database's connection be, as SQLite asks of its users.
+
+    Not at the end of the process either, so one reference to it stays for good.
+    """
+    import ctypes  # loaded by those who fork
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
 def make_ready(connection: Connection) -> Work[None]:
     """See that a transaction can begin: end one that only read, refuse one that wrote."""
     if connection.closed:

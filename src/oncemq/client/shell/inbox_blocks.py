@@ -14,10 +14,9 @@ from oncemq.client.blocking.runner import Runner
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Awaited
-from oncemq.client.shell.forks import never_close
 from oncemq.client.values import Message
 from oncemq.client.verbs.inbox_verbs import InboxVerb, close_block, open_block
-from oncemq.databases.connections import Connection, recognize
+from oncemq.databases.connections import Connection, never_close, recognize
 from oncemq.databases.statements import Bound, Step
 from oncemq.session.inbox_rule import Inbox
 
