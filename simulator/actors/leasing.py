@@ -10,7 +10,7 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
-from oncemq.client.blocking.columns import leasing
+from oncemq.client.verbs.columns import leasing
 from simulator.actors.calls import Work, carry_out
 from simulator.world import history as saw
 from simulator.world.actors import SETTLING_MS, Cast, Value, WorldStep

@@ -31,11 +31,12 @@ def test_who_gets_right_after_a_listener_broke_off_gets_what_that_did_not_hand_o
         block, got = mq._turns.getting.block, []
 
         @contextmanager
-        def then_another_thread_gets(feed: str) -> Iterator[None]:
+        def then_another_thread_gets(*arguments: Any, **named: Any) -> Iterator[None]:
             try:
-                with block(feed):
+                with block(*arguments, **named):
                     yield
             finally:
+                mq._turns.getting.block = block  # which a get has, too
                 getting = threading.Thread(target=lambda: got.extend(mq.get("a", limit=5)))
                 getting.start()
                 getting.join()
@@ -44,7 +45,6 @@ def test_who_gets_right_after_a_listener_broke_off_gets_what_that_did_not_hand_o
         for message in mq.listen("a", wait=5):
             if message.offset == 2:
                 break  # two were settled; this one comes again
-        mq._turns.getting.block = block
         while messages := mq.get("a", limit=500):
             got += messages
         assert [each.id for each in got] == offsets("a", 2, 149)

@@ -4,12 +4,13 @@ Law: a connection that was given is never closed here, and one that was lost is 
 where it was opened here.
 """
 
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from oncemq.databases.connections import is_connection, recognize, run, run_awaitable
+from oncemq.databases.aio.work import run as run_awaitable
+from oncemq.databases.blocking.work import run
+from oncemq.databases.connections import awaited, is_connection, recognize
 from oncemq.databases.opening import awaitable_opener, opener
 from oncemq.databases.statements import Ask, Work
 from oncemq.errors import DatabaseRefused
@@ -76,7 +77,7 @@ class AsyncAttachment:
         """The connection, opened if it is not."""
         if self._connection is None:
             assert self._open is not None
-            self._connection = await _awaited(self._open())
+            self._connection = await awaited(self._open())
         return self._connection
 
     async def is_sound(self) -> bool:
@@ -96,12 +97,8 @@ class AsyncAttachment:
         """Close what was opened here."""
         if self._open is not None and self._connection is not None:
             with suppress(Exception):
-                await _awaited(self._connection.close())
+                await awaited(self._connection.close())
             self._connection = None
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _question() -> Work[None]:

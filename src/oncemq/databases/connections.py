@@ -4,12 +4,11 @@ Laws: nothing of the user's own is committed or rolled back by us; a connection 
 have a transaction, or has one of the user's own open, is refused with the way out.
 """
 
-from typing import Any, Protocol, TypeVar
+import inspect
+from typing import Any, Protocol
 
 from oncemq.databases.statements import Ask, Bound, Kind, Step, Work
 from oncemq.errors import DatabaseRefused
-
-T = TypeVar("T")
 
 SUPPORTED = (
     "a sqlite3.Connection, a psycopg.Connection, or a SQLAlchemy Connection or Session "
@@ -86,40 +85,9 @@ def is_connection(candidate: Any) -> bool:
     )
 
 
-def run(connection: Connection, work: Work[T]) -> T:
-    """Carry out work on a blocking connection; what the library raises, the work may catch."""
-    try:
-        step = next(work)
-        while True:
-            try:
-                answer = connection.perform(step)
-            except Exception as error:
-                step = work.throw(error)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        return end.value
-    finally:
-        work.close()
-
-
-async def run_awaitable(connection: Connection, work: Work[T]) -> T:
-    """The same on an awaitable connection (or on SQLite, which answers at once)."""
-    try:
-        step = next(work)
-        while True:
-            try:
-                answer = connection.perform(step)
-                if connection.awaitable:
-                    answer = await answer
-            except Exception as error:
-                step = work.throw(error)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        return end.value
-    finally:
-        work.close()
+async def awaited(answer: Any) -> Any:
+    """What a connection answered, awaited where it must be."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def never_close(connection: object) -> None:

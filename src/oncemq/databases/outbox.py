@@ -10,7 +10,9 @@ from typing import Any, Protocol, overload
 
 import msgspec
 
-from oncemq.databases.connections import Connection, recognize, run, run_awaitable
+from oncemq.databases.aio.work import run as run_awaitable
+from oncemq.databases.blocking.work import run
+from oncemq.databases.connections import Connection, recognize
 from oncemq.databases.outbox_schema import NO_OUTBOX, make_tables
 from oncemq.databases.statements import Tell, TellMany, Work
 from oncemq.errors import DatabaseRefused, InvalidRequest
