@@ -20,7 +20,7 @@ PACKAGE = "src/oncemq"
 # Each pair: the file that is written, and the one that is generated.
 FILES = {
     "client": ("base", "client", "columns", "inbox_blocks", "puts", "transactions"),
-    "databases": ("work",),
+    "databases": ("outbox", "work"),
 }
 PAIRS = {
     f"{package}/aio/{name}.py": f"{package}/blocking/{name}.py"

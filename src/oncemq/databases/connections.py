@@ -5,10 +5,13 @@ have a transaction, or has one of the user's own open, is refused with the way o
 """
 
 import inspect
-from typing import Any, Protocol
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar, cast
 
 from oncemq.databases.statements import Ask, Bound, Kind, Step, Work
 from oncemq.errors import DatabaseRefused
+
+T = TypeVar("T")
 
 SUPPORTED = (
     "a sqlite3.Connection, a psycopg.Connection, or a SQLAlchemy Connection or Session "
@@ -85,9 +88,9 @@ def is_connection(candidate: Any) -> bool:
     )
 
 
-async def awaited(answer: Any) -> Any:
-    """What a connection answered, awaited where it must be."""
-    return await answer if inspect.isawaitable(answer) else answer
+async def awaited(answer: T | Awaitable[T]) -> T:
+    """What a connection (or a client) answered, awaited where it must be."""
+    return await cast("Awaitable[T]", answer) if inspect.isawaitable(answer) else cast("T", answer)
 
 
 def never_close(connection: object) -> None:
