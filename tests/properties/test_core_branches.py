@@ -14,7 +14,7 @@ from oncemq.protocol.generations import continued
 from oncemq.protocol.names import ClientId, Epoch
 from oncemq.protocol.replies import Compared, RefusedReply, TakenReply, Welcome
 from oncemq.session.handshake import Handshake, LogSeen
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 from tests.unit.core.conftest import Desk
 from tests.unit.core.test_comparing import gone_back
 

@@ -6,8 +6,8 @@ from msgspec import structs
 from simulator import proof
 from simulator.campaign import PLANTED_SEEDS, catch
 from simulator.planted.planted import PLANTED, Unsynced
-from simulator.world.options import options_of
-from simulator.world.schedule import schedule_of
+from simulator.schedule.options import options_of
+from simulator.schedule.schedule import schedule_of
 from simulator.world.simulation import run
 
 # A seed that caught each, and in a moment, when we last looked (`python -m simulator.campaign

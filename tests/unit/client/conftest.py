@@ -27,7 +27,7 @@ from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 
 _numbers = count(1)
 

@@ -7,7 +7,7 @@ import pytest
 from oncemq.client.state.journal import Journal
 from oncemq.client.verbs import messages as verbs
 from oncemq.errors import Fenced, Locked, OnceMQError, StorageFull, StorageRefused, Unreachable
-from oncemq.protocol.names import Generation, Offset
+from oncemq.protocol.names import Generation, Micros, Offset
 from oncemq.protocol.replies import RefusedReply
 from oncemq.session.handshake import LogSeen
 from tests.unit.client.conftest import Node, World
@@ -47,6 +47,16 @@ def test_a_client_that_started_while_a_loss_was_accepted_goes_on_where_it_was_ac
     accept(world, 1)
     assert again.get("orders") == ALL[1:]
     assert world.server.driver.broker.shard.by_name["orders"].subscriptions["reader"].cursor <= 1
+
+
+def test_who_was_let_in_knows_the_generation_of_the_log_at_its_next_start(world, reader) -> None:
+    world.server.log.generation = 2  # it has lost nothing that this client knows
+    world.server.driver.begin(Micros(world.server.now))
+    world.server.commit()
+    again = world.client("reader")
+    assert again.state.known().log.generation == 1
+    again.turn()
+    assert world.crashed("reader").state.known().log.generation == 2
 
 
 def test_a_client_that_was_let_in_before_a_loss_was_accepted_must_stop(world, reader) -> None:

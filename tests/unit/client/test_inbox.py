@@ -1,5 +1,6 @@
 """The inbox while the server goes back in time: a row is of the generation it was compared in."""
 
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 from oncemq.client.values import Message
 from oncemq.client.verbs import inbox_verbs as rules
 from oncemq.client.verbs import messages as verbs
+from oncemq.databases import inbox as table
 from oncemq.databases.inbox import InboxRow, SubscriptionPlace, generation_of
-from oncemq.databases.statements import Step
-from oncemq.errors import Fenced, InboxGap, InvalidRequest, StorageFull
+from oncemq.databases.statements import Step, Tell
+from oncemq.errors import DatabaseRefused, Fenced, InboxGap, InvalidRequest, StorageFull
 from oncemq.protocol.names import Micros, Offset, SubscriptionId
+from oncemq.protocol.records import Retention
 from oncemq.session.inbox_rule import Inbox, Mark
-from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from simulator.machines.fake_database import FakeConnection, FakeDatabase
 from tests.unit.client.conftest import Node, World
 
 
@@ -36,9 +39,11 @@ class Consumer:
         self._connection = FakeConnection(self.database)
         self._inbox = Inbox(self.node.engine.losses.over)
 
-    def consume(self, while_it_waits=lambda: None, wait_ms: int = 0) -> list[bytes]:
+    def consume(
+        self, while_it_waits=lambda: None, wait_ms: int = 0, topic: str = "orders"
+    ) -> list[bytes]:
         engine, connection = self.node.engine, self._connection
-        opening = rules.open_block(engine, self._inbox, connection, "orders", 10, wait_ms)
+        opening = rules.open_block(engine, self._inbox, connection, topic, 10, wait_ms)
         messages = self._run(opening, while_it_waits)
         spans = rules.spans_of(messages)
         effects = [(s.topic, s.subscription_id, at) for s in spans for at in range(s.first, s.end)]
@@ -49,7 +54,7 @@ class Consumer:
     def _run(self, verb, while_it_waits=lambda: None):
         step = next(verb)
         try:
-            for _ in range(500):
+            for _ in range(2_000):
                 if isinstance(step, Step):
                     step = verb.send(self._connection.perform(step))
                 elif step.done:
@@ -97,6 +102,55 @@ def consumer(world: World) -> Consumer:
     publisher.put("orders", b"a", lasting=False)
     publisher.turn()
     return shop
+
+
+def test_rows_that_others_change_all_the_time_are_not_taken_over_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = consumer(world)
+    assert shop.consume() == [b"a"]
+    perform, taken = shop._connection.perform, count()
+
+    def overtaken(step: Step) -> Any:
+        if isinstance(step, Tell) and step.sql == table.TAKE:
+            next(taken)
+            ((key, (cursor, fence)),) = shop.database.rows.items()
+            shop.database.rows[key] = (cursor, fence + 1)
+        return perform(step)
+
+    monkeypatch.setattr(shop._connection, "perform", overtaken)
+    shop._inbox = Inbox()  # as another start of the client has it
+    with pytest.raises(DatabaseRefused, match="let one of them run"):
+        shop.consume()
+    assert next(taken) == rules.TAKES_MAX
+
+
+def test_a_subscription_that_is_made_anew_all_the_time_is_not_looked_at_for_ever(
+    world: World,
+) -> None:
+    shop = consumer(world)
+    subscriber, kept = shop.node.engine.subscriber, Retention(forever=True)
+    shop.node.run(verbs.configure_topic(shop.node.engine, "orders", kept))
+
+    def subscribes_again() -> None:
+        mark = shop._inbox.marks.get("orders")
+        if mark is not None and subscriber.subscription("orders") == mark.subscription_id:
+            shop.node.run(verbs.unsubscribe(shop.node.engine, "orders"))
+            shop.node.run(verbs.subscribe(shop.node.engine, "orders", "earliest"))
+
+    with pytest.raises(DatabaseRefused, match="use one or the other"):
+        shop.consume(subscribes_again, wait_ms=60_000)
+
+
+@pytest.mark.parametrize("topic", ["", "eu.*"])
+def test_a_pattern_has_no_row_its_topics_have(world: World, topic: str) -> None:
+    shop, publisher = Consumer(world), world.client()
+    shop.node.run(verbs.subscribe(shop.node.engine, "eu.*", "new"))
+    for each in ("eu.b", "eu.a"):
+        publisher.put(each, b"x", lasting=False)
+        publisher.turn()
+    assert shop.consume(topic=topic) == [b"x", b"x"]
+    assert {key[1] for key in shop.database.rows} == {"eu.a", "eu.b", "orders"}
 
 
 def failing(shop: Consumer, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

@@ -89,6 +89,9 @@ def test_of_several_generations_the_lowest_end_since_counts() -> None:
     topic.end = Offset(100)
     assert [topic.agreed(Generation(each)) for each in (1, 2, 3, 4)] == [20, 20, 70, 100]
     assert topic.ends == ((3, 20), (4, 70))  # the second said no more than the third
+    topic.end = Offset(70)
+    topic.began(Generation(5))
+    assert topic.ends == ((3, 20), (5, 70))  # nothing was put meanwhile
 
 
 def test_what_a_topic_remembers_of_generations_is_bounded_and_errs_to_telling() -> None:

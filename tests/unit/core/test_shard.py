@@ -11,7 +11,7 @@ from oncemq.broker.state.shard import Shard
 from oncemq.protocol.names import ClientId, Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxOpened
 from oncemq.protocol.records import Committed, CursorMoved, Retention
-from oncemq.protocol.requests import Lease, Start
+from oncemq.protocol.requests import ForgetClient, Lease, Start
 
 DAY = 86_400_000_000
 
@@ -120,11 +120,33 @@ def test_identities_of_another_data_directory_are_no_concern_of_this_one() -> No
     assert shard.next_identity() == (8 << 32) | 1
 
 
+def test_what_stands_for_a_clients_subscriptions_changes_also_by_what_a_restart_reads(
+    desk,
+) -> None:
+    """A listener that did not hear of it in time hears of it from the next server."""
+    desk.subscribe("a")
+    captured = list(snapshot.capture(desk.shard))
+    begin = len(desk.records)
+    before = restored(captured, desk.records[:begin], begin=begin, end=begin)
+    desk.subscribe("b")
+    after = restored(captured, desk.records, begin=begin, end=len(desk.records))
+    assert after.change_of(ClientId("billing")) != before.change_of(ClientId("billing"))
+
+
 def test_everything_recovered_is_visible(desk) -> None:
     desk.subscribe("orders")
     desk.put("orders", b"a")
     after = restored([], desk.records, begin=0, end=0)
     assert after.by_name["orders"].visible == 1
+
+
+def test_the_epochs_of_forgotten_ids_are_known_after_a_restore(desk) -> None:
+    """Else a new process with such an id could be granted one that an old process still has."""
+    desk.hello("billing", nonce=1)
+    desk.hello("billing", last=1)
+    desk.ask(ForgetClient(ClientId("billing")))
+    after = restored(list(snapshot.capture(desk.shard)), [], begin=0, end=0)
+    assert after.clients.forgotten == desk.shard.clients.forgotten == 2
 
 
 def test_guests_are_the_same_after_a_restore(desk) -> None:
@@ -282,6 +304,25 @@ def test_no_number_is_given_twice_when_they_are_used_up(desk) -> None:
     ]
     assert len(set(ids)) == len(ids)
     assert {identity >> 32 for identity in ids} == {7}
+
+
+@pytest.mark.parametrize("left", [2, 3, 4])
+def test_a_topic_is_made_with_numbers_for_all_that_patterns_want_of_it(desk, left) -> None:
+    for client in ("billing", "shipping"):
+        desk.subscribe("*", client)
+    desk.shard.identities.seen(7 << 32 | COUNT_MAX - left)
+    made = desk.create("a")
+    assert ("a" in desk.shard.by_name) is (left == 4)  # one more is kept for who asks for it
+    assert left == 4 or made.code == "limit"
+    given = 3 if left == 4 else 0  # the topic and two subscriptions
+    assert desk.shard.identities.given == COUNT_MAX - left + given
+
+
+def test_a_topic_that_nobody_awaits_takes_one_number(desk) -> None:
+    desk.create("a")
+    desk.create("b")
+    assert [topic.id for topic in desk.shard.topics.values()] == [7 << 32 | 1, 7 << 32 | 2]
+    assert desk.shard.identities.given == 2
 
 
 def test_a_commit_makes_no_topic_without_a_number_for_it(desk) -> None:

@@ -1,6 +1,7 @@
 """What is compacted next: what frees room, what merges well, and nothing for ever."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from oncemq.storage.compaction import compaction, plan
 from oncemq.storage.compaction.compaction import ColdWriter
 from oncemq.storage.compaction.plan import LiveShare, weight_of
 from oncemq.storage.log.log import LogOptions
-from oncemq.storage.segments.segment import COLD
+from oncemq.storage.segments.entries import Extent
+from oncemq.storage.segments.segment import COLD, Segment, new_log_segment
 
 JOBS_MAX = 50
 
@@ -241,3 +243,36 @@ def test_segments_are_looked_at_in_turn_again_and_again(
     for _ in range(7):
         scales.weigh(segments, serial, live, serial)
     assert asked == [1, 2, 3, 1, 2, 3, 1]
+
+
+# ------------------------------------------------------------------ stages that end
+
+
+def up_to(*serials: int) -> list[Segment]:
+    """Neighbours that end with these serials."""
+    found: list[Segment] = []
+    for first, last in pairwise((0, *serials)):
+        found.append(new_log_segment("log", b"i" * 16, first + 1, 0))
+        found[-1].last_serial = last
+    return found
+
+
+def offsets(first: int, end: int) -> Extent:
+    return Extent(first, end, 0, 0, 100, 100)
+
+
+def test_a_stage_lies_in_the_segments_that_hold_it_and_the_last_record_that_published_of_it() -> (
+    None
+):
+    stage = LiveShare("stage", low=2, end=8, published=20)
+    assert stage.lies_in(up_to(20), [offsets(2, 8)])
+    assert not stage.lies_in(up_to(19), [offsets(2, 8)])  # parts of it come later
+    assert stage.lies_in(up_to(10, 20), [offsets(2, 5), offsets(5, 8)])
+    assert stage.lies_in(up_to(10, 20), [None, offsets(2, 8)])
+    assert stage.lies_in(up_to(10, 20), [offsets(0, 9), None])
+    assert not stage.lies_in(up_to(10, 20), [offsets(3, 5), offsets(5, 8)])
+    assert not stage.lies_in(up_to(10, 20), [offsets(2, 5), offsets(5, 7)])
+
+
+def test_a_topic_never_lies_in_segments_as_a_whole() -> None:
+    assert not LiveShare("topic", low=2, end=8).lies_in(up_to(20), [offsets(2, 8)])

@@ -2,7 +2,7 @@
 
 from oncemq.databases import inbox as table
 from oncemq.databases.statements import Bound, Tell
-from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from simulator.machines.fake_database import FakeConnection, FakeDatabase
 
 ROW = {"client": "shop", "topic": "orders", "subscription_id": 7}
 UNFENCED = table.MOVE.partition(" AND fence = ")[0]

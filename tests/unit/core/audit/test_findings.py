@@ -57,9 +57,11 @@ class Story:
         )  # fmt: skip
         return self
 
-    def joins(self, subscription: int = 1, *, confirmed: bool = True, old: bool = False) -> "Story":
+    def joins(
+        self, subscription: int = 1, *, confirmed: bool = True, old: bool = False, above: int = 0
+    ) -> "Story":
         asked = self.now()
-        self._lives.append(Joining("s", "t", old, asked))
+        self._lives.append(Joining("s", "t", old, asked, above))
         if confirmed:
             self._lives.append(Joined("s", "t", subscription, 1, asked, self.now()))
         return self
@@ -85,12 +87,28 @@ class Story:
             )  # fmt: skip
         return self
 
+    def begins_to_join(self) -> int:
+        self._lives.append(Joining("s", "t", False, asked := self.now()))
+        return asked
+
+    def begins_to_leave(self) -> int:
+        self._lives.append(Leaving("s", "t", asked := self.now()))
+        return asked
+
+    def has_joined(self, subscription: int, *, asked: int, process: int = 1) -> "Story":
+        self._lives.append(Joined("s", "t", subscription, process, asked, self.now()))
+        return self
+
+    def has_left(self, *, asked: int) -> "Story":
+        self._lives.append(Left("s", "t", self.now(), asked))
+        return self
+
     def opens(self, client: str, process: int) -> "Story":
         self._lives.append(OpenedFact(client, process, process, self.now()))
         return self
 
-    def taints(self, client: str) -> "Story":
-        self._lives.append(Tainted(client, self.now()))
+    def taints(self, client: str, *, copied: int = 0) -> "Story":
+        self._lives.append(Tainted(client, self.now(), copied))
         return self
 
     def log(
@@ -256,6 +274,11 @@ def test_nothing_comes_after_an_unsubscribe_that_was_confirmed() -> None:
     assert under_way.leaves().gets("a", at=0, asked=asked).found() == []
 
 
+def test_what_is_missing_before_the_last_message_is_lost_though_the_subscription_ended() -> None:
+    assert told("a", "c").leaves().found() == [("lost_middle", 1)]
+    assert told("a", "c").leaves(confirmed=False).found() == [("lost_middle", 1)]
+
+
 def test_a_message_without_any_subscription_is_outside_of_all() -> None:
     assert Story().put("a", at=0).gets("a", at=0).found() == [("boundary", 0)]
 
@@ -276,6 +299,16 @@ def test_a_subscribe_or_unsubscribe_without_an_answer_may_be_either_way() -> Non
     left = Story().joins().leaves(confirmed=False).put("a", at=0)
     assert left.found() == []
     assert left.joins(1).found() == [("lost_tail", 0)]  # it had never ended
+
+
+def test_a_subscribe_makes_no_subscription_with_a_number_below_those_it_can_make() -> None:
+    def unsure() -> Story:
+        return Story().joins(confirmed=False, above=5).put("a", at=0)
+
+    assert unsure().gets("a", at=0, subscription=5).found() == []
+    assert unsure().gets("a", at=0, subscription=4).found() == [("boundary", 0)]
+    again = unsure().joins(confirmed=False, above=7)  # the first of the two may have made one
+    assert again.gets("a", at=0, subscription=5).found() == []
 
 
 def test_what_a_subscription_that_never_ended_was_given_is_given_once() -> None:
@@ -365,6 +398,35 @@ def test_in_a_database_an_older_process_may_go_on_until_its_row_is_taken_over() 
     assert story.gets("a", at=0, allowed=late).found() == [("not_fenced", 0)]
 
 
+def test_what_was_refused_and_an_old_copy_put_again_has_no_place_in_the_order() -> None:
+    story = Story().joins().put("a", told=REFUSED, why="storage_full").put("b", at=0).taints("p")
+    assert story.gets("b", "a", at=0).found() == []
+
+
+def put_behind_a_refused_one(refused: bool = True) -> tuple[Story, int]:
+    """And the moment when its outbox was copied: both were unsent."""
+    story = Story().joins()
+    if refused:  # heard of after the copy
+        story.put("a", told=REFUSED, why="storage_full", answered=False)
+    return story.put("b", at=0), story.now()
+
+
+def test_an_old_copy_puts_again_what_waited_behind_a_refused_put_and_once_only() -> None:
+    story, copied = put_behind_a_refused_one()
+    story.taints("p", copied=copied)
+    assert story.gets("b", "a", "b", at=0).found() == []
+    assert story.gets("b", at=3).found() == [("duplicate", 3)]
+
+
+def test_what_did_not_wait_behind_a_refused_put_when_it_was_copied_is_put_once() -> None:
+    story, copied = put_behind_a_refused_one(refused=False)
+    assert story.taints("p", copied=copied).gets("b", "b", at=0).found() == [("duplicate", 1)]
+    story, _ = put_behind_a_refused_one()
+    assert story.taints("p", copied=1).gets("b", "b", at=0).found() == [("duplicate", 1)]
+    story, _ = put_behind_a_refused_one()
+    assert story.taints("p").gets("b", "b", at=0).found() == [("duplicate", 1)]
+
+
 def test_a_client_that_lost_its_cursors_still_gets_the_end() -> None:
     story = told("a", "b").taints("s")
     assert story.found() == [("lost_tail", 2)]
@@ -379,6 +441,49 @@ def test_a_client_that_lost_its_cursors_is_held_to_what_is_behind_all_it_was_giv
 
 def test_a_client_that_lost_its_cursors_and_subscribes_again_may_get_the_same_again() -> None:
     assert told("a", "b").taints("s").joins(1).gets("b", "c", at=1).found() == []
+
+
+def left_while_another_process_joins() -> tuple[Story, int]:
+    """And when that one began; the answer to the unsubscribe comes after that."""
+    story = told("a", "b", "c")
+    leaving = story.begins_to_leave()
+    joining = story.begins_to_join()
+    return story.has_left(asked=leaving), joining
+
+
+def test_what_began_while_another_process_was_leaving_may_be_there_or_not() -> None:
+    story, joining = left_while_another_process_joins()
+    assert story.has_joined(2, asked=joining, process=2).put("d", at=3).found() == []
+    assert story.gets("d", at=3, subscription=2, process=2).found() == []
+
+
+def test_what_began_while_another_process_was_leaving_is_sure_once_it_is_confirmed_anew() -> None:
+    story, joining = left_while_another_process_joins()
+    story.has_joined(2, asked=joining, process=2)
+    story.joins(2).put("d", told=OPEN, answered=False).put("e", at=4)
+    assert story.found() == [("lost_tail", 4)]
+    assert story.gets("e", at=4, subscription=2).found() == []
+
+
+def test_what_is_asked_for_after_a_leave_was_confirmed_is_not_of_what_was_left() -> None:
+    story, joining = left_while_another_process_joins()
+    story.has_joined(2, asked=joining, process=2).put("d", at=3)
+    assert story.gets("d", at=3, subscription=1).found() == [("boundary", 3)]
+
+
+def test_an_answer_that_comes_after_another_process_has_left_makes_nothing_sure() -> None:
+    story = Story()
+    joining = story.begins_to_join()
+    story.leaves().has_joined(1, asked=joining).put("a", at=0).log("a")
+    assert story.found() == []
+
+
+def test_an_answer_of_before_says_nothing_of_what_began_since() -> None:
+    story = Story()
+    early = story.begins_to_join()
+    story.leaves().begins_to_join()
+    story.has_joined(1, asked=early).put("a", at=0).log("a")
+    assert story.found() == []
 
 
 def test_a_subscription_begins_behind_all_that_the_one_before_it_was_given() -> None:

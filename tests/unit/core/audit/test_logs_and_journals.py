@@ -67,6 +67,14 @@ def test_a_log_may_begin_where_retention_left_it() -> None:
     assert found(log_of(1_000, 1_003)) == []
 
 
+def test_effects_of_messages_that_retention_took_are_counted_and_compared_with_nothing() -> None:
+    audit = Audit()
+    for fact in [*log_of(3, 5), *(given(offset) for offset in range(5))]:
+        audit.see(fact)
+    assert audit.finish().kept == []
+    assert [(each.course.count, each.uncompared) for each in audit.journals] == [(5, 3)]
+
+
 def test_producers_take_turns_each_with_its_own_numbers() -> None:
     turns = [stored(0, 1), stored(1, 7, producer="q"), stored(2, 2), stored(3, 8, producer="q")]
     assert found([held(0, 4), *turns]) == []
