@@ -58,6 +58,7 @@ check: lint ## lint, and the fast tests
 lint: $(READY) ## lint, format, types, staircase
 	@$(BIN)/ruff check --quiet . && echo "ruff check    ok"
 	@$(BIN)/ruff format --quiet --check . && echo "ruff format   ok" || { echo "not formatted: run 'make format'" >&2; exit 1; }
+	@$(BIN)/python -m tools.unasync --check && echo "shells        ok"
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 
@@ -108,8 +109,9 @@ mutate: $(READY) ## break COUNT (200) places of the source, one at a time: which
 	@$(BIN)/python -m tools.mutate cover
 	@$(BIN)/python -m tools.mutate run --count $(COUNT) $(if $(SEED),--seed $(SEED))
 
-format: $(READY) ## format the code and mend what ruff can mend
+format: $(READY) ## format the code, mend what ruff can mend, write the blocking shells
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+	@$(BIN)/python -m tools.unasync
 
 lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
 	@$(UV) $(COMPILE) --upgrade pyproject.toml -o requirements.lock
