@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -196,6 +197,8 @@ def test_without_a_database_every_failure_is_the_handlers(crew: Crew) -> None:
 
 def test_a_pause_ends_when_the_app_is_to_stop(crew: Crew) -> None:
     hands = crew.hands()
-    crew.run(hands.pause(0.001))
+    began = time.monotonic()
+    crew.run(hands.pause(0.05))
+    assert time.monotonic() - began >= 0.04  # clocks differ a little
     crew.stop()
     crew.run(hands.pause(600.0))

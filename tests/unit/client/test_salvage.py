@@ -31,6 +31,7 @@ from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
 from tests.harness.client import Node, QuickDisk, World, random_bytes
 from tests.unit.server.test_bad_sectors import SickDisk
+from tests.unit.storage.conftest import still_open
 
 SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)
 UNSENT = [b"unsent%d" % number for number in range(4)]
@@ -250,6 +251,7 @@ def test_a_servers_repair_refuses_an_outbox_in_words(world, state, place, look) 
     with pytest.raises(StorageRefused, match=r"outbox of a client.*once client repair"):
         look(LocalDisk(), str(state / place))
     assert log_of(state).read_bytes() == before
+    assert still_open(state / "outbox") == []
 
 
 @pytest.mark.parametrize("inside", ["1/FORMAT", "1/log/some.log"])
