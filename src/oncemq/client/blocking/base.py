@@ -99,6 +99,8 @@ class BaseClient:
     def _last_words(self, timeout: float) -> OnceMQError | None:
         outflow = self._engine.outflow
         try:
+            with self._turns.lock:
+                outflow.seal_all()  # what was just put is recorded, too
             if not self._engine.connected and not outflow.unrecorded:
                 timeout = min(timeout, AWAY_SECONDS)
             self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
