@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.apps.connecting import AsyncAttachment, Attachment
+from oncemq.apps.connecting import Attachment
 
 
 def is_open(connection: sqlite3.Connection) -> bool:
@@ -19,14 +19,10 @@ def is_open(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def had(attachment: Attachment | AsyncAttachment) -> Any:
+def had(attachment: Attachment) -> Any:
     """Its connection, while it is open and after it was closed."""
 
     async def use() -> tuple[Any, bool, bool]:
-        if isinstance(attachment, Attachment):
-            connection, sound = attachment.get(), attachment.is_sound()
-            attachment.close()
-            return connection, sound, attachment.is_sound()
         connection, sound = await attachment.get(), await attachment.is_sound()
         await attachment.close()
         return connection, sound, await attachment.is_sound()
@@ -34,17 +30,15 @@ def had(attachment: Attachment | AsyncAttachment) -> Any:
     return asyncio.run(use())
 
 
-@pytest.mark.parametrize("kind", [Attachment, AsyncAttachment])
-def test_what_was_opened_for_a_handler_is_closed_after_it(
-    kind: type[Attachment | AsyncAttachment], tmp_path: Path
-) -> None:
-    connection, sound, sound_after = had(kind(f"sqlite:///{tmp_path}/shop.db"))
+@pytest.mark.parametrize("awaitable", [False, True])
+def test_what_was_opened_for_a_handler_is_closed_after_it(awaitable: bool, tmp_path: Path) -> None:
+    made = Attachment(f"sqlite:///{tmp_path}/shop.db", awaitable=awaitable)
+    connection, sound, sound_after = had(made)
     assert (sound, sound_after, is_open(connection)) == (True, False, False)
 
 
-@pytest.mark.parametrize("kind", [Attachment])
-def test_a_connection_that_the_user_gave_stays_open(kind: type[Attachment], tmp_path: Path) -> None:
+def test_a_connection_that_the_user_gave_stays_open(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as own:
-        connection, sound, sound_after = had(kind(own))
+        connection, sound, sound_after = had(Attachment(own, awaitable=False))
         assert connection is own
         assert (sound, sound_after, is_open(own)) == (True, True, True)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from oncemq import AsyncClient, Client
-from oncemq.client.aio import client
-from oncemq.client.blocking import client, runner
+from oncemq.client.aio import base as awaited_base
+from oncemq.client.blocking import base as blocking_base
+from oncemq.client.blocking import runner
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -58,8 +59,8 @@ def test_a_sender_that_rested_for_a_while_ends_and_the_next_put_starts_another(
 def test_a_close_does_not_wait_long_for_a_server_that_is_away_if_all_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "AWAY_SECONDS", 0.01)
-    monkeypatch.setattr(client, "AWAY_SECONDS", 0.01)
+    for base in (awaited_base, blocking_base):
+        monkeypatch.setattr(base, "AWAY_SECONDS", 0.01)
 
     async def awaited() -> None:
         shop = AsyncClient(NOBODY, id="shop", state=tmp_path, timeout=600)

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 from msgspec import structs
-from tests.unit.storage.conftest import still_open
 
 from oncemq.client.admin.accepting import ClientFiles
 from oncemq.client.state import outbox
