@@ -6,6 +6,7 @@ The clock and the body's bytes are arguments; nothing here waits or reads.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from oncemq.broker import comparison, expiry, queries
 from oncemq.broker.gets import Gets
@@ -83,6 +84,28 @@ OF_A_CLIENT = (
     Leave,
 )
 
+# Requests with one answer, which is given as soon as what it rests on is durable.
+Simple = (
+    Settle
+    | Subscribe
+    | Unsubscribe
+    | Lease
+    | Hello
+    | Resume
+    | DropStage
+    | Leave
+    | CreateTopic
+    | ConfigureTopic
+    | DeleteTopic
+    | Compare
+    | ForgetClient
+    | ListTopics
+    | ShowTopic
+    | ListSubscriptions
+    | ListClients
+    | StatusRequest
+)
+
 
 class Broker:
     """One shard's rules over its state."""
@@ -140,7 +163,7 @@ class Broker:
             self.counters.refused += isinstance(owed.answer, RefusedReply)
         return step
 
-    def _decide(self, step: Step, request: Request, now: Micros, stamp: Micros) -> Reply:
+    def _decide(self, step: Step, request: Simple, now: Micros, stamp: Micros) -> Reply:
         match request:
             case Settle():
                 return self._delivery.settle(step, request)
@@ -171,7 +194,7 @@ class Broker:
             case ListTopics() | ShowTopic() | ListSubscriptions() | ListClients() | StatusRequest():
                 return queries.answer(self.shard, self.waiting, self.counters, request)
             case _:
-                raise AssertionError(f"no rule for {request!r}")
+                assert_never(request)
 
     def synced(self, serial: Serial) -> Step:
         """The log is durable up to `serial`: show what it holds, and wake who waits for it."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from oncemq.protocol.names import Offset, Serial, TopicId
+from oncemq.protocol.outbox_records import OutboxRecord
 from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
@@ -133,7 +134,12 @@ class Log:
     # appending: loop thread
 
     def append(
-        self, record: Record, body: Buffer | None = None, *, seed: int = 0, checksum: int = 0
+        self,
+        record: Record | OutboxRecord,
+        body: Buffer | None = None,
+        *,
+        seed: int = 0,
+        checksum: int = 0,
     ) -> Serial:
         """Gather a record; its body is kept as it is, not copied, until the group is written."""
         current = self._current
