@@ -100,7 +100,7 @@ wheel: $(READY) ## build the wheel and try it in an environment of its own
 	@cd build/wheel && bin/python -m oncemq --version && bin/once --help >/dev/null
 	@echo "the wheel works: $$(ls dist/*.whl)"
 
-coverage: $(READY) ## which lines of core, wire and storage the fast tests leave out
+coverage: $(READY) ## which lines of the pure packages and storage the fast tests leave out; fails below 95 %
 	@$(BIN)/coverage run -m pytest -q -m "not slow"
 	@$(BIN)/coverage report
 

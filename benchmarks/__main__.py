@@ -3,9 +3,9 @@
 import sys
 
 from benchmarks.command import benchmarks
-from oncemq.cli.terminal import failures
+from oncemq.cli.terminal.guard import guard
 from oncemq.cli.terminal.session import CommandSession
 
 if __name__ == "__main__":
     session = CommandSession()
-    sys.exit(failures.guard(lambda: benchmarks.main(obj=session, standalone_mode=False), session))
+    sys.exit(guard(lambda: benchmarks.main(obj=session, standalone_mode=False), session))

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from simulator import marks, proof
 from simulator.planted.planted import NEEDS, PLANTED
+from simulator.schedule.options import WorldOptions, options_of
+from simulator.schedule.schedule import Schedule, load, schedule_of
 from simulator.shrink import shrink
-from simulator.world.options import WorldOptions, options_of
-from simulator.world.schedule import Schedule, load, schedule_of
+from simulator.trial import outcome_of
 from simulator.world.simulation import WorldOutcome, run
 
 PLANTED_SEEDS = 300  # within so many worlds each planted bug must be caught
@@ -118,7 +119,7 @@ def campaign(first: int, seconds: float, *, most: int | None = None) -> Campaign
     begun = time.monotonic()
     for seed in islice(count(first), most):
         schedule = schedule_of(seed)
-        total.see(seed, schedule, run(schedule))
+        total.see(seed, schedule, outcome_of(schedule))
         total.seconds = time.monotonic() - begun
         if total.seconds >= seconds:
             break
@@ -181,7 +182,7 @@ def _say(line: str) -> None:
 
 def _show(name: str, schedule: Schedule) -> int:
     """One history; when it fails, also the smallest one that fails like it."""
-    outcome = run(schedule)
+    outcome = outcome_of(schedule)
     _say(f"{name}: {schedule.options}")
     _say(f"{len(schedule.steps)} steps, {outcome.events} events, trace {outcome.trace}")
     for mark, times in sorted(outcome.marks.items()):

@@ -5,9 +5,9 @@ Law: what comes out fails in the same way as what went in: with a finding of the
 
 import msgspec
 
-from simulator.world.actors import Value, WorldStep
-from simulator.world.schedule import Schedule
-from simulator.world.simulation import run
+from simulator.schedule.cast import Value, WorldStep
+from simulator.schedule.schedule import Schedule
+from simulator.trial import outcome_of
 
 PLAINER: dict[str, Value] = {
     "again": 1,
@@ -27,7 +27,7 @@ def kinds(findings: list[str]) -> set[str]:
 
 def shrink(schedule: Schedule, *, tries: int = 400) -> Schedule:
     """A schedule with as few steps as can be found that fails like this one."""
-    wanted = kinds(run(schedule).findings)
+    wanted = kinds(outcome_of(schedule).findings)
     return Shrinking(schedule, wanted, tries).shrunk() if wanted else schedule
 
 
@@ -52,7 +52,7 @@ class Shrinking:
         if self._tries <= 0:
             return False
         self._tries -= 1
-        return bool(kinds(run(self._with(steps)).findings) & self._wanted)
+        return bool(kinds(outcome_of(self._with(steps)).findings) & self._wanted)
 
     def _drop(self, steps: list[WorldStep]) -> list[WorldStep]:
         """ddmin: leave out ever smaller parts, as long as it still fails."""

@@ -1,12 +1,14 @@
 """The house rules as tests: sizes, words, and one door per library.
 
-Each rule is a function from one module to its complaints. Three tests hold them: no rule complains
-about `src`, each rule complains about a planted violation, and none about a near miss, so that no
-rule here is one that cannot fail or one that cries wolf.
+Each rule is a function from one module to its complaints, or from all modules together. Three
+tests hold them: no rule complains about `src` or the simulator, each rule complains about a
+planted violation, and none about a near miss, so that no rule here is one that cannot fail or one
+that complains of what is right.
 """
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +17,15 @@ from statistics import median
 
 import pytest
 
-SOURCES = Path(__file__).parent.parent / "src"
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "src"
+SIMULATOR = ROOT / "simulator"
 
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 FUNCTION_LINES_MEDIAN_MAX = 12
 PORT_METHODS_MAX = 7
+FOLDER_MODULES_MAX = 15  # without __init__
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers"}
 
@@ -52,6 +57,7 @@ FILES = (
     "assembly.py",
     "cli/",
     "testing/",
+    "simulator/",
     "client/state/paths.py",
 )
 FORKS = ("client/shell/forks.py", "transport/open_sockets.py")  # which process this is
@@ -59,7 +65,8 @@ DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/runtime/cluster.py",
     "spark/runtime/java.py",
-    "spark/runtime/session.py",
+    "spark/runtime/environment.py",
+    "spark/spark_session.py",
 )  # before there is a server or a client
 
 # library: the places that may import it
@@ -182,6 +189,16 @@ def a_module_says_what_lives_in_it(module: Module) -> Iterator[str]:
         yield "no docstring"
 
 
+def a_docstring_begins_with_one_line(module: Module) -> Iterator[str]:
+    """That line is what a reader of a listing sees: it says what the module is, and ends."""
+    docstring = ast.get_docstring(ast.parse(module.text)) or "."
+    first, _, rest = docstring.partition("\n")
+    if not first.endswith((".", ":")):
+        yield "the docstring's first line does not end with a period or a colon"
+    elif rest and not rest.startswith("\n"):
+        yield "the docstring's first line is not followed by an empty one"
+
+
 def a_name_says_what_it_is(module: Module) -> Iterator[str]:
     places = module.path.removesuffix(".py").split("/")
     for name in [*places, *(item.name for item in module.classes)]:
@@ -230,13 +247,68 @@ def nothing_is_left_for_later(module: Module) -> Iterator[str]:
             yield f"{found[0]} on line {number}"
 
 
+# ------------------------------------------------------------------ the rules for all modules
+
+
+def a_class_name_is_used_once(modules: list[Module]) -> Iterator[str]:
+    """A reader who meets the name knows which class is meant."""
+    places: dict[str, set[str]] = {}
+    for module in modules:
+        for item in module.classes:
+            if not item.name.startswith("_"):
+                places.setdefault(item.name, set()).add(module.path)
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{name} is a class in {' and '.join(sorted(found))}"
+
+
+def a_folder_has_at_most_15_modules(modules: list[Module]) -> Iterator[str]:
+    folders = Counter(
+        folder
+        for folder, _, name in (module.path.rpartition("/") for module in modules)
+        if name != "__init__.py"
+    )
+    for folder, count in sorted(folders.items()):
+        if count > FOLDER_MODULES_MAX:
+            yield f"{folder} has {count} modules; make a folder of a noun"
+
+
+def neighbours_have_names_that_can_be_told_apart(modules: list[Module]) -> Iterator[str]:
+    """Not a module beside a folder of its name, nor one in the singular and one in the plural."""
+    names: dict[str, set[str]] = {}
+    for module in modules:
+        parts = module.path.removesuffix(".py").removesuffix("/__init__").split("/")
+        for depth in range(len(parts)):
+            is_module = depth == len(parts) - 1 and not module.path.endswith("__init__.py")
+            place = "/".join([*parts[:depth], singular(parts[depth])])
+            names.setdefault(place, set()).add(parts[depth] + ".py" * is_module)
+    for place, found in sorted(names.items()):
+        if len(found) > 1:
+            yield f"{place}: {' beside '.join(sorted(found))}"
+
+
+def singular(name: str) -> str:
+    """`replies` is of `reply`; what looks like a plural and is none does no harm here."""
+    if name.endswith("ies"):
+        return name[:-3] + "y"
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
 Rule = Callable[[Module], Iterator[str]]
+WideRule = Callable[[list[Module]], Iterator[str]]
+
+WIDE_RULES: list[WideRule] = [
+    a_class_name_is_used_once,
+    a_folder_has_at_most_15_modules,
+    neighbours_have_names_that_can_be_told_apart,
+]
 
 RULES: list[Rule] = [
     a_module_has_at_most_400_lines,
     a_function_has_at_most_60_lines,
     a_port_has_at_most_7_methods,
     a_module_says_what_lives_in_it,
+    a_docstring_begins_with_one_line,
     a_name_says_what_it_is,
     a_word_has_one_meaning,
     a_library_has_one_door,
@@ -256,19 +328,39 @@ def function_lines_median(modules: list[Module]) -> float:
 
 @pytest.fixture(scope="module")
 def modules() -> list[Module]:
-    paths = sorted(SOURCES.rglob("*.py"))
-    own = [(p.relative_to(SOURCES).as_posix(), p.read_text("utf-8")) for p in paths]
+    roots = {SOURCES: SOURCES, SIMULATOR: ROOT}  # the simulator's paths begin with its name
+    own = [
+        (path.relative_to(root).as_posix(), path.read_text("utf-8"))
+        for folder, root in roots.items()
+        for path in sorted(folder.rglob("*.py"))
+    ]
     return [Module(path.removeprefix("oncemq/"), text) for path, text in own]
 
 
 def test_the_rules_see_the_package(modules: list[Module]) -> None:
-    assert len(modules) > 20
+    places = {module.path.partition("/")[0] for module in modules}
+    assert len(modules) > 400
+    assert places >= {"broker", "client", "server", "simulator", "pyspark_oncemq"}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_src_keeps_the_rule(rule: Rule, modules: list[Module]) -> None:
     complaints = [f"{module.path}: {said}" for module in modules for said in rule(module)]
     assert not complaints, "\n".join([rule.__name__, *complaints])
+
+
+@pytest.mark.parametrize("rule", WIDE_RULES, ids=lambda rule: rule.__name__)
+def test_src_keeps_the_rule_for_all_modules(rule: WideRule, modules: list[Module]) -> None:
+    complaints = list(rule(modules))
+    assert not complaints, "\n".join([rule.__name__, *complaints])
+
+
+def test_the_unit_tests_have_the_folders_of_the_packages() -> None:
+    packages = {path.parent.name for path in (SOURCES / "oncemq").glob("*/__init__.py")}
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.name for path in unit.glob("*/test_*.py")}
+    assert folders - packages == {"simulator", "tools"}  # which stand beside the package
+    assert not list(unit.glob("*/conftest.py"))  # builders are in tests/harness, fixtures above
 
 
 def test_the_median_function_is_short(modules: list[Module]) -> None:
@@ -294,6 +386,9 @@ PLANTED: list[tuple[Rule, str, str, str]] = [
     (a_port_has_at_most_7_methods, "broker/a.py", port_of(8), "P has 8 methods"),
     (a_port_has_at_most_7_methods, "a.py", port_of(8, base="typing.Protocol[T]"), "8 methods"),
     (a_module_says_what_lives_in_it, "broker/a.py", "x = 1", "no docstring"),
+    (a_docstring_begins_with_one_line, "broker/a.py", '"""Is it?"""', "period or a colon"),
+    (a_docstring_begins_with_one_line, "a.py", '"""The state of\na shard."""', "period or a colon"),
+    (a_docstring_begins_with_one_line, "a.py", '"""A shard.\nIts state."""', "by an empty one"),
     (a_name_says_what_it_is, "broker/utils.py", "", "utils"),
     (a_name_says_what_it_is, "common/topic.py", "", "common"),
     (a_name_says_what_it_is, "broker/a.py", "class TopicManager: ...", "manager"),
@@ -323,6 +418,8 @@ NEAR_MISSES: list[tuple[Rule, str, str]] = [
     (a_port_has_at_most_7_methods, "broker/a.py", port_of(7)),
     (a_port_has_at_most_7_methods, "broker/a.py", port_of(8, base="Client")),
     (a_module_says_what_lives_in_it, "broker/__init__.py", '"""The rules."""'),
+    (a_docstring_begins_with_one_line, "broker/a.py", '"""How it is used:\n\n    x\n"""'),
+    (a_docstring_begins_with_one_line, "broker/a.py", '"""A shard.\n\nIs it whole?"""'),
     (a_name_says_what_it_is, "broker/state/topic.py", "class Commons: ..."),
     (a_word_has_one_meaning, "broker/a.py", "import queue\n\ndef f(sequence, producer_epoch): ..."),
     (a_word_has_one_meaning, "broker/a.py", "def consume(terminal, msg, id): ..."),
@@ -335,6 +432,64 @@ NEAR_MISSES: list[tuple[Rule, str, str]] = [
     (nothing_runs_what_it_was_sent, "wire/codec.py", "import re\nre.compile('x').exec('y')"),
     (nothing_is_left_for_later, "broker/a.py", "mastodon = 'TODOS'"),
 ]
+
+
+def folder_of(count: int, folder: str = "broker") -> dict[str, str]:
+    return {f"{folder}/{name}.py": "" for name in [*map("m{}".format, range(count)), "__init__"]}
+
+
+# rule, sources by path, and what the complaint must say
+WIDELY_PLANTED: list[tuple[WideRule, dict[str, str], str]] = [
+    (
+        a_class_name_is_used_once,
+        {"broker/a.py": "class Topic: ...", "simulator/b.py": "class Topic: ..."},
+        "Topic is a class in broker/a.py and simulator/b.py",
+    ),
+    (a_folder_has_at_most_15_modules, folder_of(16), "broker has 16 modules"),
+    (a_folder_has_at_most_15_modules, folder_of(17, "protocol"), "protocol has 17 modules"),
+    (
+        neighbours_have_names_that_can_be_told_apart,
+        {"broker/topic.py": "", "broker/topics.py": ""},
+        "topic.py beside topics.py",
+    ),
+    (
+        neighbours_have_names_that_can_be_told_apart,
+        {"broker/reply/a.py": "", "broker/reply/b.py": "", "broker/replies.py": ""},
+        "replies.py beside reply",
+    ),
+    (
+        neighbours_have_names_that_can_be_told_apart,
+        {"broker/puts.py": "", "broker/puts/__init__.py": ""},
+        "puts beside puts.py",
+    ),
+]
+
+WIDE_NEAR_MISSES: list[tuple[WideRule, dict[str, str]]] = [
+    (a_class_name_is_used_once, {"a.py": "class _Row: ...", "b.py": "class _Row: ..."}),
+    (a_class_name_is_used_once, {"a.py": "class Row: ...", "b.py": "class Rows: ..."}),
+    (a_folder_has_at_most_15_modules, folder_of(15) | folder_of(15, "broker/state")),
+    (
+        neighbours_have_names_that_can_be_told_apart,
+        {"broker/broker.py": "", "broker/puts.py": "", "client/puts.py": "", "log/log.py": ""},
+    ),
+    (neighbours_have_names_that_can_be_told_apart, {"a/process.py": "", "a/proces.py": ""}),
+]
+
+
+@pytest.mark.parametrize(("rule", "sources", "expected"), WIDELY_PLANTED)
+def test_a_rule_for_all_modules_sees_a_violation(
+    rule: WideRule, sources: dict[str, str], expected: str
+) -> None:
+    complaints = list(rule([Module(path, text) for path, text in sources.items()]))
+    assert len(complaints) == 1
+    assert expected in complaints[0]
+
+
+@pytest.mark.parametrize(("rule", "sources"), WIDE_NEAR_MISSES)
+def test_a_rule_for_all_modules_lets_a_near_miss_pass(
+    rule: WideRule, sources: dict[str, str]
+) -> None:
+    assert list(rule([Module(path, text) for path, text in sources.items()])) == []
 
 
 @pytest.mark.parametrize(("rule", "path", "source", "expected"), PLANTED)
@@ -351,6 +506,7 @@ def test_a_rule_lets_a_near_miss_pass(rule: Rule, path: str, source: str) -> Non
 
 def test_every_rule_has_a_violation_that_it_sees() -> None:
     assert {rule for rule, *_ in PLANTED} == set(RULES)
+    assert {rule for rule, *_ in WIDELY_PLANTED} == set(WIDE_RULES)
 
 
 def test_the_median_sees_long_functions() -> None:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 AREAS = {
     "core": ("core",),
+    "wire": ("wire",),
     "storage": ("storage",),
+    "server": ("server",),
     "client": ("client",),
     "inbox": ("databases/inbox.py", "databases/statements.py"),
     "relay": ("relay",),
@@ -63,10 +65,10 @@ class Mutant(NamedTuple):
 
 
 def files_of(package: Path, areas: tuple[str, ...]) -> list[Path]:
-    """The files of these areas, sorted."""
+    """The files of these areas, sorted; any folder of the package is one, too."""
     found: set[Path] = set()
     for area in areas:
-        for place in AREAS[area]:
+        for place in AREAS.get(area, (area,)):
             path = package / place
             found |= set(path.rglob("*.py")) if path.is_dir() else {path}
     return sorted(found)

@@ -302,7 +302,8 @@ def main() -> int:
     second.add_argument(
         "--trusting", action="store_true", help="all tests are there: begin at once"
     )
-    second.add_argument("--area", action="append", choices=sorted(AREAS))
+    areas = f"one of {', '.join(AREAS)}, or a folder of the package; all of the former unless given"
+    second.add_argument("--area", action="append", help=areas)
     arguments = parser.parse_args()
     return cover(arguments.processes) if arguments.command == "cover" else run(arguments)
 

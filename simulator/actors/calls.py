@@ -14,7 +14,7 @@ from oncemq.client.engine.engine import Engine
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import OnceMQError
 from oncemq.protocol.names import TopicId
-from simulator.world.clock import SECOND, Clock
+from simulator.clock import SECOND, Clock
 
 T = TypeVar("T")
 

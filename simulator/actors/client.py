@@ -1,6 +1,6 @@
 """The shipped client in simulated time: the real engine and verbs, moved by events.
 
-A `SimulatedClient` is what outlives its processes: a machine with a disk, and a journal. A
+A `ClientMachine` is what outlives its processes: a machine with a disk, and a journal. A
 `Process` is one start of it. Its calls run like threads of a blocking client: gets one at a time,
 puts one at a time, subscribing one at a time, the three beside each other.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 
+from oncemq.audit.facts import OpenedFact
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.settings import Settings
@@ -21,16 +22,16 @@ from oncemq.protocol.names import ANONYMOUS, Micros
 from oncemq.session.publisher import PutBatch
 from oncemq.wire import batch
 from simulator.actors.calls import Calls, Work, carry_out, topic_put_to
-from simulator.actors.forgery import forge_last
 from simulator.actors.inbox import SimulatedInbox
-from simulator.actors.listener import marks
-from simulator.network.feed import SimulatedEar
-from simulator.network.network import SimulatedLine
-from simulator.world import history as saw
-from simulator.world.clock import MICROSECOND, MILLISECOND
-from simulator.world.history import PutStory
-from simulator.world.machine import Died, ProcessDisk, Trap
-from simulator.world.world import SimulatedClient, World
+from simulator.actors.listener_marks import listener_marks
+from simulator.actors.shared_world import World
+from simulator.clock import MICROSECOND, MILLISECOND
+from simulator.history import stories
+from simulator.history.stories import HandedOut, PutStory
+from simulator.machines.client_machine import ClientMachine
+from simulator.machines.machine import Died, ProcessDisk, Trap
+from simulator.network.feed import SimulatedFeedSubscriber
+from simulator.network.network import SimulatedDealer
 
 PROMPT = 100 * MICROSECOND  # how long a process takes to notice something
 GATHER = 2 * MILLISECOND  # how long puts gather that nobody waits for
@@ -52,15 +53,16 @@ class Process:
     def __init__(
         self,
         world: World,
-        client: SimulatedClient,
+        client: ClientMachine,
         *,
         sprung: Callable[[Trap], None],
         trap: Trap | None = None,
+        abreast: bool = False,
     ) -> None:
         world.processes += 1
         self.number = client.newest = world.processes
         # Another one is not let in yet: of these two, either may be the first.
-        self._abreast = any(not each.dead and not each._opened for each in client.processes)
+        self._abreast = abreast
         self.client = client
         self.dead = False
         self.failure: OnceMQError | None = None
@@ -75,9 +77,9 @@ class Process:
         self._refused: list[Ticket[Receipts]] = []  # as of before a failure: to be dropped
         self.numbered: set[str] = set()  # topics whose last number the server surely has
         self._wake_at = -1
-        self._opened = not client.lasting
-        self._line = SimulatedLine(world.network, client.name, self.wake)
-        self._ear = SimulatedEar(world.network.air, client.name, self.wake)
+        self.is_let_in = not client.lasting
+        self._line = SimulatedDealer(world.network, client.name, self.wake)
+        self._feed_subscriber = SimulatedFeedSubscriber(world.network.air, client.name, self.wake)
         self._alive(self._open)
 
     def _open(self) -> None:
@@ -97,7 +99,7 @@ class Process:
         )  # fmt: skip
         settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
         settings.lanes_kept = 1 if self.history.lives.mortal else settings.lanes_kept
-        self.engine = Engine(settings, state, self._line, self._now, self._ear)
+        self.engine = Engine(settings, state, self._line, self._now, self._feed_subscriber)
         self.calls = Calls(self.clock, self.engine, self.world.tell)
         if client.database is not None:
             self.inbox = SimulatedInbox(self.engine, client.database, self.world, self.wake)
@@ -108,7 +110,7 @@ class Process:
         self.dead = True
         self.disk.die()
         self._line.close()
-        self._ear.close()
+        self._feed_subscriber.close()
         if hasattr(self, "calls"):
             self.calls.end()
             self.count_marks()
@@ -142,7 +144,7 @@ class Process:
 
     def count_marks(self) -> None:
         """What befell it as a listener."""
-        for name, count in marks(self.engine.listening).items():
+        for name, count in listener_marks(self.engine.listening).items():
             for _ in range(count):
                 self.world.tell(name)
 
@@ -175,10 +177,6 @@ class Process:
         self.calls.begin(strand, work, wait=wait_ms * MILLISECOND)
         self.wake()
 
-    def forge(self, topic: str) -> None:
-        """Use the last number that was stored once more, for something else."""
-        self.begin("put", forge_last(self, topic))
-
     def get(
         self, topic: str, limit: int, wait_ms: int, hold_ms: int = 0, fails: bool = False
     ) -> None:
@@ -204,7 +202,7 @@ class Process:
         required: bool,
     ) -> Work[None]:  # fmt: skip
         outflow = self.engine.outflow
-        payloads = saw.payloads(number, count, size)
+        payloads = stories.payloads(number, count, size)
         story = PutStory(
             number, self.client.name, self.number, topic, count, size, self.history.moment(),
             lasting=durable and self.client.lasting, required=required,
@@ -213,8 +211,8 @@ class Process:
         place = 0
         try:
             outflow.check(topic, size)
-            if wait or saw.key(number, 0) is not None:
-                keys = [saw.key(number, place) for place in range(count)]
+            if wait or stories.key(number, 0) is not None:
+                keys = [stories.key(number, place) for place in range(count)]
                 columns, body = batch.encode(list(map(batch.Item, payloads, keys)))
                 ticket = outflow.put(
                     topic, count=count, columns=columns, body=body, lasting=durable,
@@ -271,7 +269,7 @@ class Process:
         """These reached the application; `allowed`: of each topic, see `Given`."""
         for message in messages:
             self.clock.note(f"given {self.client.name} {message.id}")
-            given = saw.HandedOut(
+            given = HandedOut(
                 self.client.name, self.number, self._life(message), subscription_of(message),
                 message.offset, message.payload, message.key, asked, self.history.moment(),
                 generation_of(message), allowed.get(message.topic, 0),
@@ -352,11 +350,11 @@ class Process:
         engine = self.engine
         if engine.failure is None:
             self._refused = [each.ticket for each in self._parcels() if each.refusal is not None]
-        if self.client.lasting and self._opened != (engine.client_epoch is not None):
-            self._opened = not self._opened
+        if self.client.lasting and self.is_let_in != (engine.client_epoch is not None):
+            self.is_let_in = not self.is_let_in
             if engine.client_epoch is not None:
                 moment = self.history.moment()
-                opened = saw.OpenedFact(self.client.name, self.number, engine.client_epoch, moment)
+                opened = OpenedFact(self.client.name, self.number, engine.client_epoch, moment)
                 self.history.seen.append(opened)
                 self.history.back.let_in(self.client, engine.generation, self.number)
         if engine.failure is not None and self.failure is None:
@@ -367,7 +365,7 @@ class Process:
             if engine.failure.code == "fenced" and newest and not overtaken:
                 self.history.trouble(f"fenced: {self.client.name}, though nothing newer began")
             if engine.failure.code == "history_lost":
-                self.world.lost_history(self)
+                self.world.lost_history(self.client.name)
         done = [each for each in self._watched if each[0].done]
         self._watched = [each for each in self._watched if not each[0].done]
         for each in done:

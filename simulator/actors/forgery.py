@@ -3,8 +3,6 @@
 Law: the server refuses it. Accepting it would be to say "stored" of something that is not.
 """
 
-from typing import TYPE_CHECKING
-
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Ticket
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ProducerId, Sequence
@@ -12,13 +10,15 @@ from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply
 from oncemq.protocol.requests import Put
 from oncemq.wire import batch
 from simulator.actors.calls import Work
-
-if TYPE_CHECKING:
-    from simulator.actors.client import Process
+from simulator.actors.client import Process
 
 
-def forge_last(process: "Process", topic: str) -> Work[None]:
+def forge_last(process: Process, topic: str) -> None:
     """Use the last number that was stored once more, for something else."""
+    process.begin("put", _forge_last(process, topic))
+
+
+def _forge_last(process: Process, topic: str) -> Work[None]:
     engine, history = process.engine, process.history
     if topic in process.numbered and engine.state.slots and engine.outflow.idle:
         producer = engine.outflow.producers.for_topic(topic, lasting=True)

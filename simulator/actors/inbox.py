@@ -13,9 +13,9 @@ from oncemq.databases.statements import Bound, Step
 from oncemq.errors import HistoryLost, InboxGap, OnceMQError
 from oncemq.session.inbox_rule import Inbox
 from simulator.actors.calls import ApplicationBusy, T, Waiting, Work
-from simulator.actors.fake_database import FakeConnection, FakeDatabase
-from simulator.world.clock import MILLISECOND
-from simulator.world.world import World
+from simulator.actors.shared_world import World
+from simulator.clock import MILLISECOND
+from simulator.machines.fake_database import FakeConnection, FakeDatabase
 
 
 class SimulatedInbox:

@@ -5,55 +5,23 @@ renewal that it has an answer to. After that nothing is sure of its subscription
 subscribes again.
 """
 
-from collections.abc import Iterator
-from itertools import count
-from random import Random
-from typing import TYPE_CHECKING
-
+from oncemq.audit import facts as saw
 from oncemq.client.blocking.columns import leasing
 from simulator.actors.calls import Work, carry_out
-from simulator.world import history as saw
-from simulator.world.actors import SETTLING_MS, Cast, Value, WorldStep
-from simulator.world.clock import MILLISECOND
+from simulator.actors.client import Process
+from simulator.clock import MILLISECOND
 
-if TYPE_CHECKING:
-    from simulator.actors.client import Process
-
-LEASE_MS = 1_200  # the same for all: a shorter one would cut a longer one short
 LEASE_MS_MIN = 100  # so that some end while a world lasts
 GRACE_MICROS = 400_000  # after a start of the server
 FOR_GOOD = 0
 
 
-def lease_deeds(cast: Cast, draw: Random) -> Iterator[WorldStep]:
-    """What holders do: each renews for a while, some with a gap, and gets."""
-    chaos_ms = cast.options.chaos_ms
-    for who in cast.holders:
-        for topic in cast.topics:
-            yield WorldStep(
-                draw.randrange(50, 250), "subscribe", who, {"topic": topic, "where": "new"}
-            )
-        ends = draw.choice((chaos_ms, draw.randrange(SETTLING_MS, chaos_ms)))
-        pause = draw.choice((0, 0, 2_500))
-        paused = draw.randrange(SETTLING_MS, chaos_ms)
-        for at in count(SETTLING_MS, LEASE_MS // 4):
-            if at >= ends:
-                break
-            if not paused <= at < paused + pause:
-                yield WorldStep(at, "lease", who, {"lease_ms": LEASE_MS})
-    for _ in range(cast.options.leases):
-        args: dict[str, Value] = {"topic": draw.choice(cast.topics), "limit": 20}
-        args |= {"wait_ms": draw.choice((0, 300)), "older": False, "rounds": 1}
-        at = draw.randrange(SETTLING_MS, chaos_ms)
-        yield WorldStep(at, "get", draw.choice(cast.holders), args)
-
-
-def lease(process: "Process", lease_ms: int) -> None:
+def lease(process: Process, lease_ms: int) -> None:
     """Lease the client's subscriptions, or renew that, or have them for good."""
     process.begin("member", _lease(process, lease_ms))
 
 
-def _lease(process: "Process", lease_ms: int) -> Work[None]:
+def _lease(process: Process, lease_ms: int) -> Work[None]:
     client = process.client
     until = process.clock.now + lease_ms * MILLISECOND
     if lease_ms and not client.leased_until:
@@ -66,12 +34,12 @@ def _lease(process: "Process", lease_ms: int) -> Work[None]:
         client.leased_until = 0
 
 
-def _holds(process: "Process", until: int) -> None:
+def _holds(process: Process, until: int) -> None:
     process.client.leased_until = until
     process.clock.at(until, lambda: _lapses(process, until))
 
 
-def _lapses(process: "Process", until: int) -> None:
+def _lapses(process: Process, until: int) -> None:
     client, history = process.client, process.history
     if client.leased_until == until:  # else it was renewed since
         process.world.tell("lease over")

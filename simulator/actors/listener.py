@@ -1,20 +1,15 @@
 """What an application does that listens, in simulated time: `Client.listen`, some of it."""
 
-from typing import TYPE_CHECKING
-
-from oncemq.client.engine.listening import Listening
 from oncemq.client.verbs import messages as verbs
 from simulator.actors.calls import Work, carry_out
-from simulator.world.clock import MILLISECOND, SECOND
-
-if TYPE_CHECKING:
-    from simulator.actors.client import Process
+from simulator.actors.client import Process
+from simulator.clock import MILLISECOND, SECOND
 
 SILENCE_MS = 12_000  # after which a listener takes it that nothing is left: several nudges
 
 
 def listen(
-    process: "Process", topics: tuple[str, ...], limit: int, wait_ms: int, hold_ms: int,
+    process: Process, topics: tuple[str, ...], limit: int, wait_ms: int, hold_ms: int,
     *, fails: bool, leaves: bool,
 ) -> None:  # fmt: skip
     """Listen for some messages: settled one by one, or put back."""
@@ -23,14 +18,14 @@ def listen(
     process.wake()
 
 
-def listen_to_the_end(process: "Process", topics: tuple[str, ...]) -> None:
+def listen_to_the_end(process: Process, topics: tuple[str, ...]) -> None:
     """Until nothing came for so long that nothing is left."""
     process.calls.begin("get", _listen_to_the_end(process, topics), wait=20 * SECOND)
     process.wake()
 
 
 def _listen(
-    process: "Process", topics: tuple[str, ...], limit: int, wait_ms: int, hold_ms: int,
+    process: Process, topics: tuple[str, ...], limit: int, wait_ms: int, hold_ms: int,
     *, fails: bool, leaves: bool,
 ) -> Work[None]:  # fmt: skip
     listening, subscriber = process.engine.listening, process.engine.subscriber
@@ -51,20 +46,9 @@ def _listen(
         listening.leave(topics)
 
 
-def _listen_to_the_end(process: "Process", topics: tuple[str, ...]) -> Work[None]:
+def _listen_to_the_end(process: Process, topics: tuple[str, ...]) -> Work[None]:
     before = -1
     while before != process.seen:
         before = process.seen
         yield from _listen(process, topics, 500, SILENCE_MS, 0, fails=False, leaves=False)
     process.engine.listening.leave(topics)
-
-
-def marks(listening: Listening) -> dict[str, int]:
-    """What befell a listener."""
-    live = listening.live
-    return {
-        "gap repaired": live.gaps,
-        "overlap dropped": live.overlaps,
-        "joined late": live.late,
-        "listener nudged": listening.nudges,
-    }

@@ -5,33 +5,29 @@ stands for, made already or not, since a topic that is made later is included fr
 message. Where something else that was asked for may hold a topic, nothing is sure.
 """
 
-from typing import TYPE_CHECKING
-
+from oncemq.audit import facts as saw
 from oncemq.client.verbs import messages
 from oncemq.protocol.patterns import is_pattern
 from simulator.actors.calls import Work, carry_out
-from simulator.world import history as saw
-
-if TYPE_CHECKING:
-    from simulator.actors.client import Process
+from simulator.actors.client import Process
 
 
-def subscribe(process: "Process", asked: str, where: str) -> None:
+def subscribe(process: Process, asked: str, where: str) -> None:
     """Subscribe to a topic or a pattern, from now on or from the earliest."""
     process.begin("member", _subscribe(process, asked, where))
 
 
-def unsubscribe(process: "Process", asked: str) -> None:
+def unsubscribe(process: Process, asked: str) -> None:
     """Unsubscribe from it."""
     process.begin("member", _unsubscribe(process, asked))
 
 
-def delete(process: "Process", topic: str) -> None:
+def delete(process: Process, topic: str) -> None:
     """Delete a topic, whoever subscribes to it."""
     process.begin("member", _delete(process, topic))
 
 
-def _subscribe(process: "Process", asked: str, where: str) -> Work[None]:
+def _subscribe(process: Process, asked: str, where: str) -> Work[None]:
     name, seen, interests = process.client.name, process.history.seen, process.client.interests
     topics = interests.covered(asked)
     begun = process.moment()
@@ -54,7 +50,7 @@ def _subscribe(process: "Process", asked: str, where: str) -> Work[None]:
             seen.append(saw.Joined(name, topic, made, process.number, begun, done, lowest))
 
 
-def _unsubscribe(process: "Process", asked: str) -> Work[None]:
+def _unsubscribe(process: Process, asked: str) -> Work[None]:
     name, seen, interests = process.client.name, process.history.seen, process.client.interests
     by_pattern = is_pattern(asked)
     topics = interests.covered(asked)
@@ -63,6 +59,8 @@ def _unsubscribe(process: "Process", asked: str) -> Work[None]:
     begun = process.moment()
     seen.extend(saw.Leaving(name, topic, begun) for topic in topics)
     interests.doubt(asked)
+    if not by_pattern and interests.held(asked, beside=asked, surely=False):
+        interests.left.add(asked)  # from now on: its answer may be lost
     known = asked in process.engine.subscriber.patterns
     ended = yield from carry_out(messages.unsubscribe(process.engine, asked))
     interests.ended(asked, surely=ended or known)
@@ -73,14 +71,14 @@ def _unsubscribe(process: "Process", asked: str) -> Work[None]:
         held = interests.held(topic, beside=asked, surely=False)
         if by_pattern and held:
             continue  # it has ended, or another pattern has it
-        seen.append(saw.Left(name, topic, done))
+        seen.append(saw.Left(name, topic, done, begun))
         interests.left.discard(topic)
         if held:  # by a pattern: it stays left, unless it is made only now
             interests.left.add(topic)
             seen.append(saw.Joining(name, topic, True, process.moment()))
 
 
-def _delete(process: "Process", topic: str) -> Work[None]:
+def _delete(process: Process, topic: str) -> Work[None]:
     history, engine = process.history, process.engine
     shown = yield from carry_out(messages.topic(engine, topic))
     topic_id = shown.topic.topic_id

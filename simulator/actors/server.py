@@ -23,10 +23,10 @@ from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Task, Worker
 from oncemq.storage.log.log import Group, LogOptions
 from oncemq.storage.log.recovery import OpenedLog, open_log
+from simulator.clock import MICROSECOND, MILLISECOND, Clock
+from simulator.machines.machine import Died, Machine, ProcessDisk, Trap
 from simulator.network.feed import FEED
 from simulator.network.network import Frames, Network
-from simulator.world.clock import MICROSECOND, MILLISECOND, Clock
-from simulator.world.machine import Died, Machine, ProcessDisk, Trap
 
 IDLE = 200 * MILLISECOND
 EPOCH_MICROS = 1_700_000_000_000_000  # when the simulated world begins

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
+from oncemq.audit.facts import NEVER
 from oncemq.client.engine.stage_puts import StageLine, StageToken
 from oncemq.client.values import Commit
 from oncemq.client.verbs import staged_commits
@@ -22,8 +23,9 @@ from simulator.actors.calls import Work, carry_out
 from simulator.actors.client import Process
 from simulator.actors.server import STAGE_MS
 from simulator.actors.transactions import items_of
-from simulator.world.clock import MILLISECOND
-from simulator.world.history import NEVER, History, PutStory
+from simulator.clock import MILLISECOND
+from simulator.history.history import History
+from simulator.history.stories import PutStory
 
 OWN, BACKUP, ANEW, COPIED = "own", "backup", "anew", "copied"  # which checkpoint is driven with
 BEHIND = "behind"  # it lost its last batch, and plans another one of as many rows

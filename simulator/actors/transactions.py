@@ -11,10 +11,10 @@ from oncemq.errors import HistoryLost, OnceMQError, Unreachable
 from oncemq.wire import batch
 from simulator.actors.calls import Work, carry_out
 from simulator.actors.client import Process, generation_of, subscription_of
-from simulator.steps.transaction_outcomes import CommitAttempt, Deal, Dealings, offsets_of
-from simulator.world import history as saw
-from simulator.world.clock import MILLISECOND
-from simulator.world.history import HandedOut, PutStory
+from simulator.clock import MILLISECOND
+from simulator.history import stories
+from simulator.history.stories import HandedOut, PutStory
+from simulator.history.transaction_outcomes import CommitAttempt, Deal, Dealings, offsets_of
 
 
 def transact(
@@ -143,8 +143,8 @@ def _story(process: Process, number: int, topic: str, count: int, size: int) -> 
 
 def items_of(story: PutStory) -> list[batch.Item]:
     """Its payloads, with their keys."""
-    payloads = saw.payloads(story.number, story.count, story.size)
-    keys = [saw.key(story.number, place) for place in range(story.count)]
+    payloads = stories.payloads(story.number, story.count, story.size)
+    keys = [stories.key(story.number, place) for place in range(story.count)]
     return list(map(batch.Item, payloads, keys))
 
 

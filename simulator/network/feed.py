@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from oncemq.protocol.step import Body
-from simulator.world.clock import MILLISECOND, Clock
+from simulator.clock import MILLISECOND, Clock
 
 FEED = "feed"  # the address of every server's
 RECONNECT = 100 * MILLISECOND
@@ -36,7 +36,7 @@ class Airwaves:
         self.late = late
         self.loss = chance.choice((0.0, 0.1, 0.5))
         self.station: Station | None = None
-        self.ears: list[SimulatedEar] = []
+        self.ears: list[SimulatedFeedSubscriber] = []
         self.lost = 0
         self.era = 0  # of the server: what was sent in one does not come in another
 
@@ -70,7 +70,7 @@ class Airwaves:
                     ear.sent(copy)
 
 
-class SimulatedEar:
+class SimulatedFeedSubscriber:
     """A listener's end, as `transport.ear.Ear` is."""
 
     def __init__(self, air: Airwaves, client: str, wake: Callable[[], None]) -> None:

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from oncemq.protocol.step import Body
 from oncemq.transport.sockets import QUEUE_MESSAGES
+from simulator.clock import MICROSECOND, MILLISECOND, Clock
 from simulator.network.feed import Airwaves
-from simulator.world.clock import MICROSECOND, MILLISECOND, Clock
 
 RECONNECT = 50 * MILLISECOND
 
@@ -52,7 +52,7 @@ class Direction:
 class SimulatedConnection:
     """One connection between a line and the server, from handshake to reset."""
 
-    def __init__(self, network: "Network", line: "SimulatedLine", number: int) -> None:
+    def __init__(self, network: "Network", line: "SimulatedDealer", number: int) -> None:
         self.route = b"route-%d" % number
         self.line = line
         self.open = True
@@ -125,12 +125,12 @@ class Network:
 
     # The client's side
 
-    def dial(self, line: "SimulatedLine") -> None:
+    def dial(self, line: "SimulatedDealer") -> None:
         """Try to connect, again and again until it works or the line is closed."""
         delay = self._chance.randrange(100 * MICROSECOND, RECONNECT)
         self.clock.after(delay, lambda: self._handshake(line))
 
-    def _handshake(self, line: "SimulatedLine") -> None:
+    def _handshake(self, line: "SimulatedDealer") -> None:
         if line.closed or line.connection is not None:
             return
         weather = self.weather_of(line.client)
@@ -236,7 +236,7 @@ class Network:
         return arrive
 
 
-class SimulatedLine:
+class SimulatedDealer:
     """A client's end, as `transport.link.Link` is."""
 
     def __init__(self, network: Network, client: str, wake: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from oncemq.protocol.names import Offset
 from oncemq.session.listener_order import ListenerOrder
 from oncemq.session.subscriber import Subscriber
 from simulator.planted.plant import instead
-from simulator.world.options import LISTENING
+from simulator.schedule.options import LISTENING
 
 
 @instead(ListenerOrder, "_offer", LISTENING)

@@ -4,7 +4,7 @@ Laws: it takes a while; nothing of the client runs meanwhile; what is shown and 
 shipped code says. Who has no state is started again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from oncemq.client.admin.accepting import loss_of, move, questions
@@ -14,10 +14,10 @@ from oncemq.protocol.names import ClientId
 from oncemq.protocol.replies import Compared
 from simulator.actors.calls import Work, carry_out
 from simulator.actors.client import Process
-from simulator.actors.fake_database import FakeDatabase
-from simulator.world.clock import MILLISECOND, Clock
-from simulator.world.machine import ProcessDisk
-from simulator.world.world import SimulatedClient
+from simulator.clock import MILLISECOND, Clock
+from simulator.machines.fake_database import FakeDatabase
+from simulator.machines.machine import ProcessDisk
+from simulator.world.simulated_client import SimulatedClient
 
 NAME = "person"  # a client without state, which only asks
 
@@ -25,30 +25,38 @@ NAME = "person"  # a client without state, which only asks
 class Person:
     """One for all clients."""
 
-    def __init__(self, start: Callable[[SimulatedClient], None], chance: Random) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        clients: Mapping[str, SimulatedClient],
+        start: Callable[[SimulatedClient], None],
+        chance: Random,
+    ) -> None:
         self.client = SimulatedClient(NAME, lasting=False, random=Random(0), topics=[])
         self.accepted = 0  # of all clients
         self.rows = 0  # of databases that it is about to move
+        self._clock = clock
+        self._clients = clients
         self._start = start
         self._chance = chance
 
-    def told(self, process: Process) -> None:
-        """A process ended with HistoryLost."""
-        client = process.client
+    def told(self, name: str) -> None:
+        """A process of this client ended with HistoryLost."""
+        client = self._clients[name]
         if not client.accepting:
             client.accepting = True
             delay = self._chance.choice((5, 200, 2_000)) * MILLISECOND
-            process.clock.after(delay, lambda: self._see_to(client))
+            self._clock.after(delay, lambda: self._see_to(client))
 
-    def told_of_row(self, clock: Clock, database: FakeDatabase, told: str) -> None:
+    def told_of_row(self, database: FakeDatabase, told: str) -> None:
         """A database stands beyond what the server has: the command that is shown moves it."""
         self.rows += 1
         delay = self._chance.choice((5, 200, 2_000)) * MILLISECOND
-        clock.after(delay, lambda: self._move_row(clock, database, told))
+        self._clock.after(delay, lambda: self._move_row(database, told))
 
-    def _move_row(self, clock: Clock, database: FakeDatabase, told: str) -> None:
+    def _move_row(self, database: FakeDatabase, told: str) -> None:
         if not database.by_hand(told):
-            clock.after(MILLISECOND, lambda: self._move_row(clock, database, told))
+            self._clock.after(MILLISECOND, lambda: self._move_row(database, told))
             return
         self.rows -= 1
         self.accepted += 1

@@ -23,35 +23,14 @@ from oncemq.storage.segments.layout import read_format
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
 from simulator.actors.server import DIRECTORY, SimulatedServer
-from simulator.world.actors import SETTLING_MS, Cast, WorldStep
-from simulator.world.clock import stream
-from simulator.world.history import History
-from simulator.world.lost_future import WentBack
+from simulator.actors.shared_world import World
+from simulator.clock import stream
+from simulator.history.history import History
+from simulator.history.lost_future import WentBack
 from simulator.world.server_lifecycle import AMPLE, ServerLives
-from simulator.world.world import World
 
 BACKUP = "/backup"
 TRIES = 20  # to find a place whose damage shows
-TWICE = 0.4  # how often one backup is restored twice: what was stored in between is a branch
-
-
-def back_deeds(cast: Cast, draw: Random) -> Iterator[WorldStep]:
-    """A backup or two, and later one going back; to the same backup once more, sometimes."""
-    if not cast.options.back:
-        return
-    chaos_ms = cast.options.chaos_ms
-    backed_up = draw.randrange(SETTLING_MS, chaos_ms * 2 // 3)
-    yield WorldStep(backed_up, "back_up")
-    if draw.random() < 0.4:
-        backed_up = draw.randrange(backed_up, chaos_ms * 3 // 4)
-        yield WorldStep(backed_up, "back_up")
-    at = draw.randrange(backed_up + 50, chaos_ms)
-    do = "damage" if draw.random() < 0.3 else "go_back"
-    yield WorldStep(at, do, "", {"down_ms": draw.choice((20, 500, 2_000))})
-    # A database may take effects of another branch again: nobody could judge those.
-    if draw.random() < TWICE and not cast.options.inbox:
-        at = draw.randrange(at, chaos_ms)
-        yield WorldStep(at, "go_back", "", {"down_ms": draw.choice((20, 500, 2_000))})
 
 
 class GoingBack:

@@ -3,19 +3,29 @@
 Law: whatever took effect there is gone, so all of it is to come again, or a person is to be told.
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from simulator.actors.memory_journal import SimulatedJournal
-from simulator.world.actors import WorldStep
-from simulator.world.clock import MILLISECOND, stream
-from simulator.world.machine import Machine
-from simulator.world.world import SimulatedClient
+from simulator.actors.shared_world import World
+from simulator.clock import MILLISECOND, Clock, stream
+from simulator.machines.machine import Machine
+from simulator.machines.memory_journal import SimulatedJournal
+from simulator.schedule.cast import WorldStep
+from simulator.schedule.schedule import Schedule
+from simulator.world.simulated_client import SimulatedClient
 
-if TYPE_CHECKING:
-    from simulator.world.simulation import Simulation
+
+class LosesMachines(Protocol):
+    """The simulation, as far as it must be known to lose a machine."""
+
+    clock: Clock
+    schedule: Schedule
+    world: World
+
+    def start(self, client: SimulatedClient) -> None: ...
+    def taint(self, client: SimulatedClient) -> None: ...
 
 
-def lose_machine(simulation: "Simulation", step: WorldStep, client: SimulatedClient) -> None:
+def lose_machine(simulation: LosesMachines, step: WorldStep, client: SimulatedClient) -> None:
     """Every process of a client ends; one is started on a new machine, with an empty database."""
     for process in client.live():
         process.die()

@@ -12,18 +12,18 @@ from oncemq.errors import StaleState
 from simulator.actors.leasing import FOR_GOOD, lease
 from simulator.actors.listener import listen_to_the_end
 from simulator.actors.member import subscribe
-from simulator.actors.memory_journal import SimulatedJournal
 from simulator.actors.sink import OWN, drive
+from simulator.clock import SECOND, Clock, stream
+from simulator.history.history import History
+from simulator.machines.machine import Machine
+from simulator.machines.memory_journal import SimulatedJournal
 from simulator.network.network import Network
-from simulator.steps.transaction_steps import Deals
+from simulator.schedule.options import LISTENING
+from simulator.schedule.schedule import Schedule
 from simulator.world.acceptance import Person
-from simulator.world.clock import SECOND, Clock, stream
-from simulator.world.history import History
-from simulator.world.machine import Machine
-from simulator.world.options import LISTENING
-from simulator.world.schedule import Schedule
 from simulator.world.server_lifecycle import ServerLives
-from simulator.world.world import SimulatedClient
+from simulator.world.simulated_client import SimulatedClient
+from simulator.world.transaction_steps import Deals
 
 PATIENCE = 150 * SECOND  # longer than any retry waits
 ROUNDS_MAX = 50  # of accepting: each client and each row needs one, or two

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from random import Random
 
 from simulator.actors.server import DIRECTORY, Pace, SimulatedServer
+from simulator.clock import MICROSECOND, MILLISECOND, Clock
+from simulator.history.history import History
+from simulator.machines.machine import Machine, Trap
 from simulator.network.network import Network
-from simulator.world.clock import MICROSECOND, MILLISECOND, Clock
-from simulator.world.history import History
-from simulator.world.machine import Machine, Trap
-from simulator.world.options import WorldOptions
+from simulator.schedule.options import WorldOptions
 
 AMPLE = 1 << 40
 

@@ -3,38 +3,35 @@
 Law: one schedule gives one history, to the last bit (`WorldOutcome.trace`).
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 
 from oncemq.audit.checker import check
-from oncemq.broker import expiry
-from oncemq.broker.state import leases
-from oncemq.client.state import outbox
-from oncemq.server import housekeeping
-from oncemq.storage.log.log import LogOptions
+from oncemq.audit.facts import Tainted
 from simulator.actors.client import Process
-from simulator.actors.fake_database import FakeDatabase
-from simulator.actors.leasing import GRACE_MICROS, LEASE_MS_MIN, lease
+from simulator.actors.forgery import forge_last
+from simulator.actors.leasing import lease
 from simulator.actors.listener import listen
 from simulator.actors.member import delete, subscribe, unsubscribe
+from simulator.actors.shared_world import World
+from simulator.clock import MICROSECOND, MILLISECOND, Clock, stream
+from simulator.history.history import History
+from simulator.history.stories import HandedOut
+from simulator.machines.fake_database import FakeDatabase
+from simulator.machines.machine import DiskFault, Trap, trap_of
 from simulator.network.network import Network
-from simulator.steps.transaction_steps import DEALS, Deals
-from simulator.world import history as saw
+from simulator.schedule.cast import Cast, WorldStep
+from simulator.schedule.options import WorldOptions
+from simulator.schedule.schedule import Schedule
 from simulator.world.acceptance import Person
-from simulator.world.actors import Cast, WorldStep
-from simulator.world.clock import MICROSECOND, MILLISECOND, Clock, stream
 from simulator.world.going_back import GoingBack
-from simulator.world.history import History
 from simulator.world.lost_machine import lose_machine
-from simulator.world.machine import DiskFault, Trap, trap_of
-from simulator.world.options import WorldOptions
 from simulator.world.quiesce import Healing
-from simulator.world.schedule import Schedule
 from simulator.world.server_lifecycle import ServerLives
-from simulator.world.world import SimulatedClient, World
+from simulator.world.simulated_client import SimulatedClient
+from simulator.world.small_sizes import small_sizes
+from simulator.world.transaction_steps import DEALS, Deals
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +49,11 @@ class WorldOutcome:
 
 def run(schedule: Schedule) -> WorldOutcome:
     """Live through a schedule and judge it."""
-    with _small(schedule.options):
+    with small_sizes(schedule.options):
         simulation = Simulation(schedule)
         simulation.live()
     history = simulation.history
-    given = sum(isinstance(seen, saw.HandedOut) for seen in history.seen)
+    given = sum(isinstance(seen, HandedOut) for seen in history.seen)
     clock = simulation.clock
     kept = [each for each in check(history.facts()).kept if not history.back.excuses(each)]
     findings = [*history.troubles, *history.in_two_lives(), *map(str, kept)]
@@ -129,13 +126,13 @@ class Simulation:
         }
 
     def _can_go_back(self, options: WorldOptions) -> None:
-        self.person = Person(self.start, stream(options.seed, "person"))
+        self.person = Person(self.clock, self.clients, self.start, stream(options.seed, "person"))
         if options.back:
             self.history.back.clients += self.clients.values()
             self.clients[self.person.client.name] = self.person.client
             self.world.lost_history = self.person.told
         if options.back or any(step.do == "lose_machine" for step in self.schedule.steps):
-            self.world.lost_row = partial(self.person.told_of_row, self.clock)
+            self.world.lost_row = self.person.told_of_row
         self.going_back = GoingBack(self.lives, self.history, self.world, options.seed)
 
     def live(self) -> None:
@@ -196,7 +193,13 @@ class Simulation:
         if client.accepting:
             return  # the person starts it
         client.processes.append(
-            Process(self.world, client, sprung=lambda trap: self._sprung(client, trap), trap=trap)
+            Process(
+                self.world,
+                client,
+                sprung=lambda trap: self._sprung(client, trap),
+                trap=trap,
+                abreast=client.has_newcomer(),
+            )
         )
         self.clock.note(f"start {client.name}")
 
@@ -253,7 +256,7 @@ class Simulation:
     def _forge(self, step: WorldStep, client: SimulatedClient) -> None:
         process = self._process(step, client)
         if process is not None:
-            process.forge(str(step.args["topic"]))
+            forge_last(process, str(step.args["topic"]))
 
     def _deal(self, step: WorldStep, client: SimulatedClient) -> None:
         process = self._process(step, client)
@@ -318,17 +321,17 @@ class Simulation:
 
     def _copy(self, step: WorldStep, client: SimulatedClient) -> None:
         chance = stream(self.schedule.options.seed, f"copy {self.clock.now}")
-        client.copy = (client.machine.copy(chance), client.journal.copy())
+        client.copy = (client.machine.copy(chance), client.journal.copy(), self.history.moment())
 
     def _restore(self, step: WorldStep, client: SimulatedClient) -> None:
         if client.copy is None:
             return
-        (client.machine, client.journal), client.copy = client.copy, None
-        self.taint(client)
+        (client.machine, client.journal, copied), client.copy = client.copy, None
+        self.taint(client, copied)
         self._end(client, 1)
 
-    def taint(self, client: SimulatedClient) -> None:
-        self.history.seen.append(saw.Tainted(client.name, self.history.moment()))
+    def taint(self, client: SimulatedClient, copied: int = 0) -> None:
+        self.history.seen.append(Tainted(client.name, self.history.moment(), copied))
         self.world.tell("state restored")
         client.tainted = True
 
@@ -374,28 +377,3 @@ class Simulation:
     def _double(self, step: WorldStep, client: SimulatedClient) -> None:
         delays = [int(step.args["delay_ms"]) * MILLISECOND] * int(step.args["count"])
         self.network.weather_of(client.name).doubles.extend(delays)
-
-
-@contextmanager
-def _small(options: WorldOptions) -> Generator[None]:
-    """Sizes that make rare paths common, for as long as a world lives."""
-    small: list[tuple[ModuleType, str, object]] = [
-        (outbox, "ROTATE_BYTES", options.rotate_bytes),
-        (
-            outbox,
-            "_OPTIONS",
-            LogOptions(allocate_bytes=2048, reserve_bytes=1024, checkpoints=False),
-        ),
-        (housekeeping, "CAPTURED_A_TURN", 2),
-        (housekeeping, "UPKEEP_MICROS", 150_000),
-        (leases, "LEASE_MS_MIN", LEASE_MS_MIN),
-        (expiry, "HOUR", GRACE_MICROS),
-    ]
-    usual = [(module, name, getattr(module, name)) for module, name, _ in small]
-    for module, name, value in small:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for module, name, value in usual:
-            setattr(module, name, value)

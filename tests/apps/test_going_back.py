@@ -5,8 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from oncemq import App, Client, HistoryLost, testing
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.segments.layout import raise_generation
+from tests.harness.waiting import until_true
 
 TOPIC, READER = "orders", "shop.orders"
 
@@ -67,13 +66,6 @@ def obey(error: HistoryLost) -> None:
     assert "2 messages taken at 2 to 3 are lost; it goes on from 2" in done.stdout
 
 
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-
-
 class Shop:
     """An app that notes what it handles."""
 
@@ -88,7 +80,7 @@ class Shop:
         wanted = len(self.handled) + len(payloads)
         with self.app.running(server=address):
             put(address, *payloads)
-            until(lambda: len(self.handled) == wanted)
+            until_true(lambda: len(self.handled) == wanted, f"{wanted} orders")
 
 
 def test_an_app_stops_with_the_command_settles_nothing_and_goes_on_once_told_to(
@@ -109,7 +101,7 @@ def test_an_app_stops_with_the_command_settles_nothing_and_goes_on_once_told_to(
         assert (shop.handled, site.cursor(address)) == ([b"1", b"2", b"3", b"4"], 2)
         obey(lost.value)
         with shop.app.running(server=address):
-            until(lambda: len(shop.handled) >= 7)
+            until_true(lambda: len(shop.handled) >= 7, "seven orders")
         assert shop.handled == [b"%d" % number for number in range(1, 8)]
         assert site.cursor(address) == 5
 

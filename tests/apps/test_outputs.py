@@ -1,14 +1,17 @@
 """Handlers with `to=` or a `transaction`: outputs and cursor in one commit of the server."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from oncemq import App, Client
+from oncemq import App, Client, Unreachable
 from oncemq.apps import dead_letter_admin
+from oncemq.apps.blocking import drive
+from oncemq.apps.handler_loop import HandlerLoop
 from oncemq.protocol.limits import ServerLimits
 from oncemq.testing import Chaos
 from tests.e2e.processes import until
@@ -224,6 +227,30 @@ def test_restarts_while_an_output_waits_are_no_crashes_of_the_message(
     with app.running():
         assert bills(mq, 1, "late") == [1]
     assert [each.name for each in mq.topics() if each.name.endswith(".dead")] == []
+
+
+def test_a_handler_that_finds_no_server_from_the_start_says_so_once(
+    app: App, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pauses: list[float] = []
+
+    class NobodyThere:
+        async def subscribe(self) -> bool:
+            raise Unreachable("no answer from tcp://127.0.0.1:1")
+
+        async def pause(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    app.handler("orders")(one)
+    hands: Any = NobodyThere()
+    work = HandlerLoop(
+        app.handlers[0], hands, client="shop.orders", directory=tmp_path, hold=nullcontext,
+        stopping=lambda: len(pauses) == 3,
+    )  # fmt: skip
+    drive(work.run(lambda: None))
+    assert [each.partition(" because=")[0] for each in waits(caplog)] == [
+        "handler waits handler=shop.orders"
+    ]
 
 
 def test_an_output_that_is_not_required_may_be_discarded(app: App, mq: Client) -> None:

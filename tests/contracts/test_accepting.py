@@ -12,7 +12,7 @@ from oncemq.protocol.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET
 from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 
 State = Journal | SimulatedJournal  # each is an Accepting, and a Memory to begin with
 STATES: dict[str, Callable[[Path], State]] = {

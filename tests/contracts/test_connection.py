@@ -18,7 +18,7 @@ from oncemq.databases.with_asyncpg import Asyncpg
 from oncemq.databases.with_psycopg import Psycopg
 from oncemq.databases.with_sqlalchemy import SqlAlchemy
 from oncemq.databases.with_sqlite3 import Sqlite3
-from simulator.actors.fake_database import FakeConnection, FakeDatabase
+from simulator.machines.fake_database import FakeConnection, FakeDatabase
 from tests.databases.desks import Desk
 
 KINDS: dict[str, type] = {

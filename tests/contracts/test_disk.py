@@ -16,12 +16,21 @@ import pytest
 from oncemq.errors import Locked
 from oncemq.storage import disk as disk_module
 from oncemq.storage.backup.manifest import BackupView, Copied
-from oncemq.storage.disk import Disk, DiskView, File, LocalDisk, LocalFile, LocalLock, LockingDisk
+from oncemq.storage.disk import (
+    Disk,
+    DiskView,
+    File,
+    LocalDisk,
+    LocalFile,
+    LocalLock,
+    LockingDisk,
+    others_may_write,
+)
 from oncemq.storage.repair.forgiving import ForgivingDisk, ForgivingFile
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_disk import ChaoticDisk, ChaoticFile, Crashed
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile, FaultyLock
-from simulator.world.machine import Died, Machine, ProcessDisk, ProcessFile
+from simulator.machines.machine import Died, Machine, ProcessDisk, ProcessFile
 
 LOCKING: dict[str, Callable[[], LockingDisk]] = {
     "local": LocalDisk,
@@ -301,16 +310,19 @@ LocalDisk().lock({str(tmp_path / 'lock')!r}); os._exit(1)"
     LocalDisk().lock(str(tmp_path / "lock")).release()
 
 
+@pytest.mark.parametrize("again", [1, 2, 99])
 @pytest.mark.parametrize("short", [1, 4, 7])
 def test_a_short_write_is_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short: int, again: int
 ) -> None:
-    real = disk_module.os.pwritev
+    """Also where those that finish it are short `again`."""
+    write_all, write = disk_module.os.pwritev, disk_module.os.pwrite
 
     def cut(descriptor: int, buffers: list[bytes], position: int) -> int:
-        return real(descriptor, [b"".join(buffers)[:short]], position)
+        return write_all(descriptor, [b"".join(buffers)[:short]], position)
 
     monkeypatch.setattr(disk_module.os, "pwritev", cut)
+    monkeypatch.setattr(disk_module.os, "pwrite", lambda on, data, at: write(on, data[:again], at))
     file = LocalDisk().open(f"{tmp_path}/a", create=True)
     file.write([b"one", b"two", b"three"], 2)
     assert file.read(2, 99) == b"onetwothree"
@@ -382,3 +394,14 @@ def test_a_lock_does_not_follow_a_link(tmp_path: Path) -> None:
     with pytest.raises(Locked, match="symbolic link"):
         LocalDisk().lock(f"{tmp_path}/lock")
     assert (tmp_path / "victim").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("mode", "answer"), [(0o700, False), (0o755, False), (0o720, True), (0o702, True)]
+)
+def test_others_may_write_where_their_group_or_everyone_may(
+    tmp_path: Path, mode: int, answer: bool
+) -> None:
+    tmp_path.chmod(mode)
+    assert others_may_write(str(tmp_path)) is answer
+    assert not others_may_write(f"{tmp_path}/nothing")

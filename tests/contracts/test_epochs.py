@@ -14,7 +14,7 @@ from oncemq.client.state.state import Memory
 from oncemq.protocol.names import Epoch, Generation
 from oncemq.relay.publisher import RelayMemory
 from oncemq.session.handshake import NO_LOG, LogSeen
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 
 MEMORIES: dict[str, Callable[[Path], Memory]] = {
     "sqlite": lambda path: Journal(path, "me"),

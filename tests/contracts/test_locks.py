@@ -159,3 +159,26 @@ def test_databases_in_one_directory_have_a_lock_each(tmp_path: Path) -> None:
     assert (first.keep(), second.keep()) == (False, False)
     first.release()
     second.release()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the runner has threads
+def test_a_forked_process_has_no_part_in_the_lock_of_its_parent(tmp_path: Path) -> None:
+    """It may live on for long when the parent is dead."""
+    lock = LocalDisk().lock(f"{tmp_path}/lock")
+    (begun, begins), (end, ends) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(ends)
+        os.write(begins, b"!")
+        os.read(end, 1)
+        os._exit(0)
+    try:
+        os.read(begun, 1)
+        with pytest.raises(Locked, match=f"process {os.getpid()};"):
+            LocalDisk().lock(f"{tmp_path}/lock")
+        lock.release()
+        LocalDisk().lock(f"{tmp_path}/lock").release()
+    finally:
+        for descriptor in (begun, begins, end, ends):
+            os.close(descriptor)
+        os.waitpid(child, 0)

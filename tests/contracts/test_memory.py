@@ -13,7 +13,7 @@ from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
-from simulator.actors.memory_journal import SimulatedJournal
+from simulator.machines.memory_journal import SimulatedJournal
 
 MEMORIES: dict[str, Callable[[Path], Memory]] = {
     "sqlite": lambda path: Journal(path, "me"),

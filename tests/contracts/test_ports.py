@@ -16,8 +16,9 @@ import oncemq
 
 HERE = Path(__file__).parent
 PACKAGE = Path(oncemq.__file__).parent
+SIMULATOR = HERE.parents[1] / "simulator"  # beside the package: its modules are `simulator/…`
 TELLING = 3  # members: a class that has so many of a port's by chance would be news
-PLANTED = "simulator/planted/planted"  # bugs that a simulation has to find: they keep no contract
+PLANTED = "simulator/planted/"  # bugs that a simulation has to find: they keep no contract
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Suite:
     implementations: tuple[str, ...]
 
 
-JOURNALS = ("client/state/journal.Journal", "simulator/actors/memory_journal.MemoryJournal")
+JOURNALS = ("client/state/journal.Journal", "simulator/machines/memory_journal.SimulatedJournal")
 DISKS = (
     *("storage/disk.LocalDisk", "testing/faulty_disk.FaultyDisk"),
-    *("testing/chaotic_disk.ChaoticDisk", "simulator/world/machine.ProcessDisk"),
+    *("testing/chaotic_disk.ChaoticDisk", "simulator/machines/machine.ProcessDisk"),
 )
 VIEWS = (
     *("storage/disk.DiskView", "storage/repair/forgiving.ForgivingDisk"),
@@ -39,24 +40,27 @@ VIEWS = (
 )
 
 SUITES: dict[str, Suite] = {
-    "apps/handler_loop.Hands": Suite(
-        ("test_hands.py",), ("apps/aio.AsyncHands", "apps/blocking.BlockingHands")
+    "apps/handler_loop.HandlerIO": Suite(
+        ("test_handler_io.py",), ("apps/aio.AsyncHandlerIO", "apps/blocking.BlockingHandlerIO")
     ),
     "client/admin/accepting.Accepting": Suite(("test_accepting.py",), JOURNALS),
     "client/shell/forks.Forkable": Suite(
-        ("test_forkable.py",), ("client/aio/runner.AsyncTurns", "client/blocking/runner.Turns")
+        ("test_forkable.py",), ("client/aio/runner.AsyncRunner", "client/blocking/runner.Runner")
     ),
-    "client/engine/line.Line": Suite(
-        ("test_line.py", "wires.py"),
-        ("transport/dealer.Link", "simulator/network/network.SimulatedLine"),
+    "client/engine/line.ServerConnection": Suite(
+        ("test_server_connection.py", "wires.py"),
+        ("transport/dealer.DealerSocket", "simulator/network/network.SimulatedDealer"),
     ),
-    "client/engine/listening.Ear": Suite(
-        ("test_ear.py", "wires.py"),
-        ("transport/feed_subscriber.Ear", "simulator/network/feed.SimulatedEar"),
+    "client/engine/listening.FeedPort": Suite(
+        ("test_feed_subscriber.py", "wires.py"),
+        (
+            "transport/feed_subscriber.FeedSubscriber",
+            "simulator/network/feed.SimulatedFeedSubscriber",
+        ),
     ),
     "client/state/state.Memory": Suite(
         ("test_memory.py", "test_epochs.py"),
-        (*JOURNALS, "client/state/memory_journal.MemoryJournal", "relay/publisher.Presence"),
+        (*JOURNALS, "client/state/memory_journal.MemoryJournal", "relay/publisher.RelayMemory"),
     ),
     "client/engine/ticket.Awaited": Suite(
         ("test_awaited.py",), ("client/engine/ticket.Ticket", "client/engine/ticket.Until")
@@ -66,11 +70,11 @@ SUITES: dict[str, Suite] = {
         (
             *("databases/with_asyncpg.Asyncpg", "databases/with_psycopg.Psycopg"),
             *("databases/with_sqlalchemy.SqlAlchemy", "databases/with_sqlite3.Sqlite3"),
-            "simulator/actors/fake_database.FakeConnection",
+            "simulator/machines/fake_database.FakeConnection",
         ),
     ),
-    "relay/notifications.Watch": Suite(
-        ("test_watch.py",),
+    "relay/notifications.CommitNotifications": Suite(
+        ("test_commit_notifications.py",),
         (
             "relay/notifications.SqliteWatch",
             "relay/notifications.PsycopgWatch",
@@ -95,7 +99,7 @@ SUITES: dict[str, Suite] = {
         ("test_disk.py",),
         (
             *("storage/disk.LocalFile", "testing/faulty_disk.FaultyFile"),
-            *("testing/chaotic_disk.ChaoticFile", "simulator/world/machine.ProcessFile"),
+            *("testing/chaotic_disk.ChaoticFile", "simulator/machines/machine.ProcessFile"),
             "storage/repair/forgiving.ForgivingFile",
         ),
     ),
@@ -113,12 +117,13 @@ SUITES: dict[str, Suite] = {
 # Ports that keep two packages apart, or name what one needs of another: one implementation each.
 ALONE: dict[str, str] = {
     "session/subscriber.Delivered": "client/values.Message",
-    "session/subscriber.Stretch": "client/values.Fetched",
-    "server/admission.Room": "storage/log/log.Log",
-    "server/completeness.Extent": "storage/segments/entries.Extent",
+    "session/subscriber.MessageRun": "client/values.Fetched",
+    "server/admission.RoomPort": "storage/log/log.Log",
+    "server/completeness.HeldExtent": "storage/segments/entries.Extent",
     "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",
+    "simulator/world/lost_machine.LosesMachines": "simulator/world/simulation.Simulation",
     "simulator/world/quiesce.Healed": "simulator/world/simulation.Simulation",
-    "simulator/world/history.Several": "simulator/steps/transaction_outcomes.Deal",
+    "simulator/history/stories.Several": "simulator/history/transaction_outcomes.Deal",
     "simulator/network/network.Host": "simulator/actors/server.SimulatedServer",
 }
 
@@ -198,11 +203,12 @@ def _given(function: ast.AST) -> set[str]:
 
 @pytest.fixture(scope="module")
 def source() -> Classes:
-    paths = sorted(PACKAGE.rglob("*.py"))
+    roots = {PACKAGE: PACKAGE, SIMULATOR: SIMULATOR.parent}
     return Classes(
         {
-            path.relative_to(PACKAGE).with_suffix("").as_posix(): path.read_text("utf-8")
-            for path in paths
+            path.relative_to(root).with_suffix("").as_posix(): path.read_text("utf-8")
+            for folder, root in roots.items()
+            for path in sorted(folder.rglob("*.py"))
         }
     )
 

@@ -1,6 +1,6 @@
 """A server's end and the ends of its clients: over ZeroMQ, and as the simulator has them.
 
-The suites of `client.line.Line` and `client.listening.Ear` are written against these.
+The suites of `ServerConnection` and `FeedPort` are written against these.
 """
 
 from collections import deque
@@ -9,18 +9,18 @@ from random import Random
 from typing import Protocol, TypeVar
 
 from oncemq.client.engine.line import ServerConnection
-from oncemq.client.engine.listening import FeedPort as EarPort
+from oncemq.client.engine.listening import FeedPort
 from oncemq.testing.chaos import Chaos
-from oncemq.testing.chaotic_door import ChaoticDoor
+from oncemq.testing.chaotic_router import ChaoticRouter
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
 from oncemq.transport.peers import Connections
 from oncemq.transport.router import RouterSocket
-from simulator.network.feed import FEED, SimulatedEar
-from simulator.network.network import Network, SimulatedLine
-from simulator.world.clock import MILLISECOND, SECOND, Clock
-from tests.unit.transport.patience import until
+from simulator.clock import MILLISECOND, SECOND, Clock
+from simulator.network.feed import FEED, SimulatedFeedSubscriber
+from simulator.network.network import Network, SimulatedDealer
+from tests.harness.waiting import until
 
 T = TypeVar("T")
 Request = tuple[bytes, list[bytes]]  # the route back, and the frames
@@ -106,7 +106,7 @@ class ChaoticWire(RealWire):
     """The door of the tests' server, while no knob is turned."""
 
     def open(self, address: str) -> RouterSocket:
-        return ChaoticDoor(
+        return ChaoticRouter(
             address,
             frame_bytes_max=FRAME_BYTES_MAX,
             connections=Connections(),
@@ -133,8 +133,8 @@ class SimulatedWire:
         self._network.hang_up()
         self._requests.clear()
 
-    def line(self) -> SimulatedLine:
-        return SimulatedLine(self._network, CLIENT, lambda: None)
+    def line(self) -> SimulatedDealer:
+        return SimulatedDealer(self._network, CLIENT, lambda: None)
 
     def arrived(self, route: bytes, frames: list[bytes]) -> None:
         self._requests.append((route, frames))
@@ -185,7 +185,7 @@ class Broadcast(Protocol):
 
     def up(self) -> None: ...
     def down(self) -> None: ...
-    def ear(self) -> EarPort: ...
+    def ear(self) -> FeedPort: ...
     def change(self) -> tuple[bool, bytes] | None: ...
     def send(self, frames: Sequence[bytes]) -> None: ...
     def until(self, look: Callable[[], T | None]) -> T: ...
@@ -249,8 +249,8 @@ class SimulatedBroadcast:
     def down(self) -> None:
         self._air.closes()
 
-    def ear(self) -> SimulatedEar:
-        return SimulatedEar(self._air, CLIENT, lambda: None)
+    def ear(self) -> SimulatedFeedSubscriber:
+        return SimulatedFeedSubscriber(self._air, CLIENT, lambda: None)
 
     def heard(self, *, joined: bool, subject: bytes) -> None:
         self._changes.append((joined, subject))

@@ -140,6 +140,31 @@ def test_a_restored_database_gets_again_what_it_lacks_if_it_is_kept(shop: Shop) 
     assert (shop.effects(), shop.cursors()) == (list(range(6)), [(6, 2)])
 
 
+@pytest.mark.parametrize("made_anew", [True, False])
+def test_a_restored_database_does_not_get_messages_of_a_topic_that_was_made_anew_meanwhile(
+    shop: Shop, made_anew: bool
+) -> None:
+    """Of the subscription that it lacks messages of, which has ended with its topic."""
+    shop.client.configure_topic(shop.topic, Retention(forever=True))
+    shop.put(*range(6))
+    assert shop.consume(6) == list(range(6))
+    shop.client.close()
+    shop.desk.change("UPDATE oncemq_inbox SET cursor = 0")
+    shop.desk.change("DELETE FROM effects")
+    shop.start()
+    assert shop.consume(2) == [0, 1]
+    shop.client.delete_topic(shop.topic)
+    if made_anew:
+        shop.client.create_topic(shop.topic, Retention(forever=True))
+        shop.put(*range(10, 16))
+    with pytest.raises(NotSubscribed):
+        shop.consume(2)
+    shop.client.subscribe(shop.topic, start="earliest")
+    shop.put(16)
+    assert shop.consume() == [*(range(10, 16) if made_anew else ()), 16]
+    assert shop.effects() == [0, 1, *(range(10, 16) if made_anew else ()), 16]
+
+
 def test_a_restored_database_whose_messages_are_gone_is_an_error_with_a_way_on(shop: Shop) -> None:
     shop.put(*range(6))
     assert shop.consume(4) == [0, 1, 2, 3]

@@ -2,6 +2,8 @@
 
 import sqlite3
 import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +139,13 @@ def test_the_schema_is_there_for_those_who_may_make_tables() -> None:
     assert "CREATE CONSTRAINT TRIGGER" in oncemq.outbox_schema("postgresql")
     with pytest.raises(ValueError, match="sqlite, postgresql"):
         oncemq.outbox_schema("mysql")
+
+
+def test_a_put_that_the_database_refuses_raises_what_the_database_says(tmp_path: Path) -> None:
+    path = tmp_path / "user.db"
+    with closing(sqlite3.connect(path)) as owner:
+        oncemq.outbox(owner).create()
+    reading = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    refused = pytest.raises(sqlite3.OperationalError, match="readonly database")
+    with closing(reading) as reader, refused:
+        oncemq.outbox(reader).put("orders", b"x")

@@ -141,7 +141,7 @@ def test_a_truncated_head_is_refused(ground: Ground, size: int) -> None:
 def test_surplus_frames_are_refused(ground: Ground, frames: int) -> None:
     status = bytes(codec.encode_request(7, StatusRequest())[0])
     reply = ground.raw.say(status, *[b"surplus"] * (frames - 1))
-    refused(reply, "malformed", "Status has 1 frames", f"got {frames}")
+    refused(reply, "malformed", "StatusRequest has 1 frames", f"got {frames}")
 
 
 def test_a_put_without_its_body_or_with_two_is_refused(ground: Ground) -> None:

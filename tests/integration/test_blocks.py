@@ -1,7 +1,9 @@
 """Getting inside a block: the same rule in both clients, and never a wait without end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -31,6 +33,62 @@ def test_inside_a_block_other_topics_may_be_got_and_its_own_not(server: str) -> 
             mq.get("a")
         listening.close()
         assert [each.id for each in mq.get("a")] == ["a@1"]
+
+
+@pytest.fixture
+def threads() -> Iterator[list[ThreadPoolExecutor]]:
+    """Three threads that live on, so that none is taken for another that had its number."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)]
+
+
+def test_a_listener_may_go_on_and_end_on_other_threads_than_the_one_that_began_it(
+    server: str, threads: list[ThreadPoolExecutor]
+) -> None:
+    """As where a web framework takes each message in whichever thread of its pool is free."""
+    first, second, third = threads
+    with Client(server, timeout=10) as mq:
+        mq.subscribe("a")
+        mq.put_many("a", [b"x"] * 150)  # more than one block has
+        listening = mq.listen("a")
+        for number in range(120):
+            thread = (first, second)[number % 2]
+            assert thread.submit(lambda: next(listening).id).result(10) == f"a@{number}"
+        third.submit(listening.close).result(10)
+        assert [each.id for each in third.submit(mq.get, "a").result(10)] == ["a@119"]
+
+
+def test_a_listener_that_another_thread_collects_is_over(
+    server: str, threads: list[ThreadPoolExecutor]
+) -> None:
+    with Client(server, timeout=10) as mq:
+        mq.subscribe("a")
+        mq.put_many("a", [b"1", b"2"])
+        kept = [mq.listen("a")]
+        assert threads[0].submit(lambda: next(kept[0]).id).result(10) == "a@0"
+        kept.clear()
+        assert [each.id for each in threads[1].submit(mq.get, "a").result(10)] == ["a@0"]
+
+
+def test_a_block_that_another_thread_ends_is_over_and_others_of_its_thread_are_not(
+    server: str, threads: list[ThreadPoolExecutor]
+) -> None:
+    first, second, third = threads
+    with Client(server, timeout=10) as mq:
+        for topic in ("a", "b"):
+            mq.subscribe(topic)
+            mq.put_many(topic, [b"1", b"2"])
+        outer, inner = mq.consume("a", limit=1), mq.consume("b", limit=1)
+        assert [each.id for each in first.submit(outer.__enter__).result(10)] == ["a@0"]
+        assert [each.id for each in first.submit(inner.__enter__).result(10)] == ["b@0"]
+        error = ValueError("as the user raised it")
+        assert second.submit(outer.__exit__, ValueError, error, None).result(10) is False
+        getting = third.submit(mq.get, "b")
+        with pytest.raises(TimeoutError):
+            getting.result(0)  # the inner one is open: it would be settled along with it
+        assert second.submit(inner.__exit__, None, None, None).result(10) is False
+        assert [each.id for each in getting.result(10)] == ["b@1"]
+        assert [each.id for each in second.submit(mq.get, "a").result(10)] == ["a@0"]
 
 
 def test_a_block_that_raises_gives_everything_again_whatever_was_got_inside(server: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from oncemq import Client, testing
 from oncemq.broker import expiry
-from tests.unit.transport.patience import until
+from tests.harness.waiting import until
 
 KILLED = """
 import os, sys

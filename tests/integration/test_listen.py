@@ -14,15 +14,7 @@ from oncemq import AsyncClient, Client, NotSubscribed
 from oncemq.assembly import Server
 from oncemq.protocol.limits import ServerLimits
 from oncemq.storage.log.log import LogOptions
-
-PATIENCE = 30.0
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.005)
+from tests.harness.waiting import PATIENCE, until_true
 
 
 @contextmanager
@@ -66,11 +58,11 @@ class Hearing:
             self.error = error
 
     def until_live(self) -> "Hearing":
-        until(lambda: self.client._engine.listening.is_live, "the feed is there")
+        until_true(lambda: self.client._engine.listening.is_live, "the feed is there")
         return self
 
     def until_got(self, count: int) -> list[str]:
-        until(lambda: len(self.got) >= count or self.error, f"{count} messages")
+        until_true(lambda: len(self.got) >= count or self.error, f"{count} messages")
         assert self.error is None
         return self.got
 
@@ -209,7 +201,7 @@ def test_an_unsubscribe_ends_the_listening(tmp_path: Path, mq) -> None:
         hearer.until_got(1)
         assert ada.unsubscribe("orders")
         shop.put("orders", b"nobody")
-        until(lambda: hearer.error is not None, "the listener is told")
+        until_true(lambda: hearer.error is not None, "the listener is told")
         assert isinstance(hearer.error, NotSubscribed)
         assert ada.subscribe("orders")
         shop.put("orders", b"1")
@@ -223,10 +215,10 @@ def test_a_listener_that_ends_says_goodbye(tmp_path: Path, mq) -> None:
         ada, shop = mq(server.address, "ada"), mq(server.address)
         ada.subscribe("orders")
         hearer = Hearing(ada, "orders").until_live()
-        until(lambda: shop.status()["listening"] == 1, "it listens")
+        until_true(lambda: shop.status()["listening"] == 1, "it listens")
         hearer.end()
         shop.put("orders", b"0")
-        until(lambda: shop.status()["listening"] == 0, "it has left")
+        until_true(lambda: shop.status()["listening"] == 0, "it has left")
         assert hearer.got == ["orders@0"]
         # It broke off before it asked for the next: the message is not settled, and comes again.
         assert [message.id for message in ada.get("orders", wait=9)] == ["orders@0"]
@@ -280,7 +272,7 @@ def test_listeners_of_one_client_in_two_threads_get_each_message_once(tmp_path: 
         both = [Hearing(ada, "orders"), Hearing(ada, "orders")]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda n: shop.put("orders", b"%d" % n), range(50)))
-        until(lambda: sum(len(each.got) for each in both) >= 50, "every message")
+        until_true(lambda: sum(len(each.got) for each in both) >= 50, "every message")
         got = [each for hearer in both for each in hearer.got]
         assert sorted(got) == sorted(ids("orders", *range(50)))
         ada.close()

@@ -36,6 +36,7 @@ def test_who_gets_right_after_a_listener_broke_off_gets_what_that_did_not_hand_o
                 with block(feed):
                     yield
             finally:
+                mq._turns.getting.block = block  # the get itself is a block as well
                 getting = threading.Thread(target=lambda: got.extend(mq.get("a", limit=5)))
                 getting.start()
                 getting.join()
@@ -44,7 +45,6 @@ def test_who_gets_right_after_a_listener_broke_off_gets_what_that_did_not_hand_o
         for message in mq.listen("a", wait=5):
             if message.offset == 2:
                 break  # two were settled; this one comes again
-        mq._turns.getting.block = block
         while messages := mq.get("a", limit=500):
             got += messages
         assert [each.id for each in got] == offsets("a", 2, 149)

@@ -35,3 +35,19 @@ def test_a_sender_that_rests_is_woken_by_the_next_put(
             while not shop._turns._resting and time.monotonic() < give_up:
                 time.sleep(0.01)
             assert shop._turns._resting
+
+
+def test_a_sender_that_rested_for_a_while_ends_and_the_next_put_starts_another(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep a client alive that nobody has any more."""
+    monkeypatch.setattr(runner, "REST_SECONDS", 0.01)
+    with Client(server) as reader, Client(server) as shop:
+        reader.subscribe("orders")
+        for payload in (b"1", b"2"):
+            shop.put("orders", payload, wait=False)
+            assert [each.payload for each in reader.get("orders", wait=20)] == [payload]
+            give_up = time.monotonic() + 20
+            while shop._turns._sender is not None and time.monotonic() < give_up:
+                time.sleep(0.01)
+            assert shop._turns._sender is None

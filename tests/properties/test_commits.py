@@ -23,8 +23,8 @@ from oncemq.protocol.requests import (
 )
 from oncemq.server import driver
 from oncemq.storage.log.log import LogOptions
-from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
 from tests.simulation.crashed_server import Ledger, Machine
 

@@ -140,6 +140,6 @@ def test_a_put_that_waits_for_room_is_said(
     for number, code in enumerate(("storage_full", "checksum")):
         errand = sure()
         courier.put(errand, ITEMS)
-        engine.answer(RefusedReply(code, "no room"), number)
+        engine.answer(RefusedReply(code, f"because of {code}"), number)
         assert (errand.put_off, errand.change) == (True, None)
-    assert caplog.messages == ["put off topic=orders: no room"]
+    assert caplog.messages == ["put off topic=orders: because of storage_full"]

@@ -104,7 +104,7 @@ def test_a_relay_goes_on_without_the_column(
 ) -> None:
     """Where the table is another's, or a lock on it is not to be had."""
     refusing = dict.fromkeys(KINDS, ("ALTER TABLE there_is_none ADD COLUMN newest text",))
-    monkeypatch.setattr("oncemq.databases.outbox_schema._ALTER", refusing)
+    monkeypatch.setattr("oncemq.databases.newest._ADD", refusing)
     home.look("ALTER TABLE oncemq_outbox_topics DROP COLUMN newest")
     assert place.publish(b"1", b"2") == [b"1", b"2"]
     with closing(RelayDatabase(home.connect)) as desk:

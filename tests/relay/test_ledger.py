@@ -151,7 +151,7 @@ def test_a_turn_is_all_of_it_or_nothing(
     home.look("UPDATE oncemq_outbox_topics SET version = 5 WHERE topic = 'others'")
     before = [stand(desk, ledger, topic) for topic in ("orders", "others")]
     with pytest.raises(StandingOvertaken, match="others"):
-        desk.run(ledger.turn(errands, message_bytes=100))
+        desk.run(ledger.turn(errands, errands, message_bytes=100))
     assert [stand(desk, ledger, topic) for topic in ("orders", "others")] == before
     assert not any(each.planned for each in before)
 
@@ -163,10 +163,10 @@ def test_a_turn_frees_what_has_a_receipt_and_numbers_what_comes_next(
     home.write("orders", [b"1", b"2", b"3"])
     errand = TopicRelay(stand(desk, ledger))
     errand.resumed(Resumed(TopicId(0), Sequence(0)))
-    desk.run(ledger.turn([errand], message_bytes=100))
+    desk.run(ledger.turn([errand], [errand], message_bytes=100))
     assert (errand.standing.planned, errand.change, len(left(home))) == ((1, 2), None, 3)
     errand.resumed(Resumed(TopicId(4), Sequence(0), deleted_after=Sequence(2)))  # a receipt, too
-    desk.run(ledger.turn([errand], message_bytes=100))
+    desk.run(ledger.turn([errand], [errand], message_bytes=100))
     assert left(home) == [(3, None)]
     place = 0 if desk.kind == "sqlite" else 1
     assert stand(desk, ledger) == errand.standing == TopicStanding(

@@ -120,6 +120,24 @@ def test_topics_take_turns_and_no_more_are_under_way_than_may(
     ]
 
 
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_topics_with_a_lasting_backlog_leave_others_their_turn(
+    home: Home, desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(module, "ACTIVE_MAX", most)
+    monkeypatch.setattr("oncemq.relay.tables.ROWS_MAX", 1)
+    for topic in "abcd":
+        home.write(topic, [b"1", b"2", b"3"])
+    courier = Courier(home)
+    stay(desk, courier)
+    puts = [words.split()[1] for words in courier.said if words.startswith("put")]
+    rounds = [puts[:4], puts[4:8], puts[8:]]
+    assert [sorted(each) for each in rounds] == [
+        [f"{topic}#{number}:" for topic in "abcd"] for number in (1, 2, 3)
+    ]
+    assert (home.left, courier.most) == (0, most)
+
+
 def test_what_is_put_off_is_sent_again_as_it_was(
     home: Home, desk: RelayDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,17 +209,20 @@ def test_rows_that_are_gone_stop_their_topic_and_nothing_is_sent(
 
 
 @pytest.mark.parametrize(
-    ("stopped", "level", "words", "said"),
+    ("stopped", "told", "said"),
     [
-        ("because", "ERROR", "topic stopped topic=orders: because", []),
-        ("unwanted: …", "WARNING", "topic waits topic=orders: unwanted: …",
+        ("because", [("ERROR", "topic stopped topic=orders: because")], []),
+        ("unwanted: …",
+         [("WARNING", "topic waits topic=orders: unwanted: …"),
+          ("INFO", "topic goes on topic=orders")],
          ["ask orders", "put orders#1: 1"]),
     ],
 )  # fmt: skip
 def test_a_topic_that_a_relay_finds_stopped_is_named_once(
     home: Home, desk: RelayDatabase, caplog: pytest.LogCaptureFixture,
-    stopped: str, level: str, words: str, said: list[str],
+    stopped: str, told: list[tuple[str, str]], said: list[str],
 ) -> None:  # fmt: skip
+    caplog.set_level(logging.INFO, "oncemq.relay")
     home.write("orders", [b"1"])
     home.look(
         "INSERT INTO oncemq_outbox_topics (topic, producer, stopped) "
@@ -210,4 +231,4 @@ def test_a_topic_that_a_relay_finds_stopped_is_named_once(
     courier = Courier(home)
     stay(desk, courier, lambda: None)
     assert courier.said == said
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [(level, words)]
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == told

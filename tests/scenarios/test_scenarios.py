@@ -119,20 +119,22 @@ def refusals_of(source: str) -> set[str]:
     return {
         call.args[0].value
         for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "Refused" and call.args
+        if isinstance(call.func, ast.Name) and call.func.id == "RefusedReply" and call.args
         if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
     }
 
 
 @cache
 def known_refusals() -> set[str]:
-    """Of the core, and of the checks before it."""
+    """Of the broker, and of the checks before it."""
     package = Path(oncemq.__file__).parent
-    modules = [*(package / "core").rglob("*.py"), package / "server" / "admission.py"]
+    folders = [package / "protocol", package / "broker"]
+    modules = [each for folder in folders for each in folder.rglob("*.py")]
+    modules.append(package / "server" / "admission.py")
     return set[str]().union(*(refusals_of(each.read_text("utf-8")) for each in modules))
 
 
-def test_every_refusal_of_the_core_and_the_door_is_in_a_transcript() -> None:
+def test_every_refusal_of_the_broker_and_of_admission_is_in_a_transcript() -> None:
     assert len(known_refusals()) > 25
     assert known_refusals() == set[str]().union(*map(codes_of, KINDS))
 
@@ -145,5 +147,6 @@ def test_every_refusal_is_in_the_protocols_table() -> None:
 
 
 def test_a_refusal_is_found_in_the_source() -> None:
-    source = 'Refused("limit", "x")\nf(Refused(code, ""))\nf("fenced")\nreturn_(Refused("a", "b"))'
+    source = 'RefusedReply("limit", "x")\nf(RefusedReply(code, ""))\nf("fenced")'
+    source += '\nreturn_(RefusedReply("a", "b"))'
     assert refusals_of(source) == {"limit", "a"}

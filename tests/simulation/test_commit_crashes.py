@@ -9,8 +9,9 @@ from oncemq.broker.state.owners import Owners
 from oncemq.broker.state.stages import StagedMessages, Stages
 from oncemq.errors import Corrupt
 from oncemq.server import driver
-from oncemq.testing.crash_points import KILL, CrashPoints, PowerCut
+from oncemq.testing.crash_points import KILL, CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 from simulator import proof
 from tests.simulation.crashed_commits import Book, Dealer
 

@@ -28,8 +28,9 @@ from oncemq.storage.log.recovery import OpenedLog, _Opening, open_log
 from oncemq.storage.log.writer import GroupWriter
 from oncemq.storage.segments.segment import Segment
 from oncemq.storage.segments.verify import Verified
-from oncemq.testing.crash_points import KILL, CrashPoints, PowerCut
+from oncemq.testing.crash_points import KILL, CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile
+from oncemq.testing.unsynced_changes import PowerCut
 from simulator import proof
 from tests.simulation.crashed_outbox import Mail, Post
 from tests.simulation.crashed_server import Ledger, Machine, check, copied

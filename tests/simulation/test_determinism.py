@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from simulator.world.clock import Clock, stream
-from simulator.world.options import options_of
-from simulator.world.schedule import schedule_of
+from simulator.clock import Clock, stream
+from simulator.schedule.options import options_of
+from simulator.schedule.schedule import schedule_of
 from simulator.world.simulation import run
 
 SEEDS = (2, 5, 23)
@@ -16,7 +16,7 @@ SEEDS = (2, 5, 23)
 TRACES = """
 import logging
 logging.disable(logging.CRITICAL)
-from simulator.world.schedule import schedule_of
+from simulator.schedule.schedule import schedule_of
 from simulator.world.simulation import run
 for seed in {seeds}:
     print(run(schedule_of(seed)).trace)

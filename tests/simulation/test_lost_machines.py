@@ -11,8 +11,8 @@ from msgspec import structs
 
 from oncemq.client.verbs import inbox_verbs as rules
 from oncemq.protocol.replies import NO_OFFSET
-from simulator.world.actors import SETTLING_MS, Cast, WorldStep
-from simulator.world.schedule import Schedule, schedule_of
+from simulator.schedule.cast import SETTLING_MS, Cast, WorldStep
+from simulator.schedule.schedule import Schedule, schedule_of
 from simulator.world.simulation import run
 
 SEEDS = [5, 11, 17, 29, 35, 41]  # worlds with inboxes whose server does not go back in time

@@ -6,8 +6,8 @@ from msgspec import structs
 from simulator import proof
 from simulator.campaign import PLANTED_SEEDS, catch
 from simulator.planted.planted import PLANTED, Unsynced
-from simulator.world.options import options_of
-from simulator.world.schedule import schedule_of
+from simulator.schedule.options import options_of
+from simulator.schedule.schedule import schedule_of
 from simulator.world.simulation import run
 
 # A seed that caught each, and in a moment, when we last looked (`python -m simulator.campaign
@@ -37,7 +37,7 @@ CAUGHT_BY = {
     "forgets_owners_on_recovery": 1,
     "commits_the_cursor_before_the_effect": 5,
     "commits_though_another_process_took_over": 137,
-    "believes_the_server_before_the_database": 131,
+    "believes_the_server_before_the_database": 197,
     "forgets_patterns_on_recovery": 0,
     "begins_a_new_topic_of_a_pattern_at_its_end": 0,
     "leaves_a_subscription_of_a_pattern_behind": 102,
@@ -47,7 +47,7 @@ CAUGHT_BY = {
     "deletes_a_topic_that_was_made_anew": 120,
     "passes_over_a_gap_of_the_feed": 4,
     "keeps_what_is_pushed_beside_what_was_pulled": 4,
-    "hands_out_a_push_after_the_unsubscribe": 189,
+    "hands_out_a_push_after_the_unsubscribe": 711,
     "ends_a_stage_that_lies_elsewhere_too": 105,
     "ends_a_stage_that_is_open": 1,
     "takes_other_rows_for_a_repeat": 1,
@@ -71,7 +71,7 @@ CAUGHT_BY = {
     "does_not_compare_its_cursors": 68,
     "does_not_compare_its_numbers": 68,
     "does_not_compare_its_transactions": 168,
-    "believes_the_database_of_before_the_server_went_back": 78,
+    "believes_the_database_of_before_the_server_went_back": 728,
     "keeps_its_cursor_when_a_loss_is_accepted": 8,
     "does_not_note_which_pattern_it_ended": 958,
     "forgets_a_cursor_that_another_one_replaces": 318,
@@ -81,13 +81,13 @@ CAUGHT_BY = {
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,
-    "shows_messages_before_sync": 34,
+    "shows_messages_before_sync": 61,
     "ignores_a_failed_sync": 67,
     "syncs_again_after_a_failed_sync": 67,
     "skips_the_directory_sync": 1,
     "goes_on_before_a_full_segment_is_synced": 10,
     "trusts_a_recovered_tail": 1502,
-    "keeps_a_torn_tail": 131,
+    "keeps_a_torn_tail": 10,
     "forgets_producers_on_recovery": 2,
     "publishes_a_checkpoint_before_its_log": 14,
     "compacts_before_cursors_are_durable": 109,

@@ -9,14 +9,17 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from simulator import marks, proof
 from simulator.campaign import campaign
+from simulator.schedule.cast import WorldStep
+from simulator.schedule.options import FAULTS, WorldOptions, options_of
+from simulator.schedule.schedule import load, schedule_of
 from simulator.shrink import kinds, shrink
-from simulator.world.options import FAULTS, options_of
-from simulator.world.schedule import load, schedule_of
+from simulator.world import simulation
 from simulator.world.simulation import run
 
 SECONDS = float(os.environ.get("SIM_SECONDS", "30"))
@@ -76,6 +79,33 @@ def test_every_fault_is_on_in_some_worlds_and_off_in_others() -> None:
 def test_a_campaign_too_small_for_the_marks_is_not_blamed_for_them() -> None:
     assert campaign(0, 0.0).unseen == []
     assert marks.missing({}) == list(marks.SOMETIMES)
+
+
+# ------------------------------------------------------------------ runs that crash
+
+
+def test_a_run_that_crashes_is_a_failure_of_its_seed_and_the_next_seed_is_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def crashes(options: WorldOptions) -> NoReturn:
+        raise RuntimeError(f"world {options.seed}")
+
+    monkeypatch.setattr(simulation, "Cast", crashes)
+    total = campaign(3, 60, most=2)
+    assert total.histories == 2
+    assert list(total.failures) == [3, 4]
+    (finding,) = total.failures[4]
+    assert finding.startswith("crashed in test_simulation.py, line ")
+    assert finding.endswith(": RuntimeError: world 4")
+
+
+def test_a_schedule_that_crashes_is_shrunk_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crashes(_simulation: object, step: WorldStep, _client: object) -> NoReturn:
+        raise RuntimeError(f"at {step.at_ms} ms")
+
+    monkeypatch.setattr(simulation.Simulation, "_get", crashes)
+    (step,) = shrink(schedule_of(0)).steps
+    assert step.do == "get"
 
 
 # ------------------------------------------------------------------ shrinking

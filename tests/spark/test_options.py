@@ -106,12 +106,23 @@ def test_an_ending_is_not_for_a_stream() -> None:
         ({"maxTriggerDelay": "5m"}, "goes with minOffsetsPerTrigger"),
         ({"maxTriggerDelay": "5", "minOffsetsPerTrigger": "5"}, "a time like 30s or 15m"),
         ({"endingTimestamp": "5"}, "endingTimestamp is not for a stream"),
+        ({"holdExpires": "59s"}, "holdExpires is a time like 12h or 7d, or never"),
+        ({"holdExpires": "3651d"}, "holdExpires is a time like 12h or 7d, or never"),
     ],
 )
 def test_what_is_wrong_with_a_stream_is_refused_by_name(given: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         options(True, subscribe="a", **given)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1m", 60.0), ("3650d", 315_360_000.0), ("never", 0.0), ("", None)]
+)
+def test_a_hold_outlives_its_query_for_a_minute_up_to_ten_years(
+    text: str, seconds: float | None
+) -> None:
+    assert options(True, subscribe="a", holdExpires=text).hold_expires == seconds
 
 
 def test_few_rows_wait_for_a_quarter_of_an_hour_unless_told_otherwise() -> None:

@@ -1,9 +1,11 @@
 """`spark.readStream`, without Spark: what it asks of the source, in its order."""
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from oncemq.errors import Fenced, NoSuchTopic
 from oncemq.protocol.records import Retention
 from oncemq.spark.source import stream_reader
 from oncemq.spark.source.data_loss import DataLost
+from oncemq.spark.source.retention_subscription import Hold
 from oncemq.spark.source.stream_reader import StreamReader
 from tests.spark.conftest import Rows, run_tasks, settle
 
@@ -191,6 +194,54 @@ def test_a_hold_is_renewed_while_the_query_waits(
     hold._renewed -= stream_reader.FIRST_HOLD_SECONDS / 8
     assert query.plan() is False
     assert renewed == [stream_reader.FIRST_HOLD_SECONDS]
+
+
+def test_a_hold_for_a_short_time_is_renewed_within_it(
+    mq: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq.put("orders", b"a")
+    options = {"subscribe": "orders", "startingOffsets": "earliest", "holdExpires": "1h"}
+    query = Query(stream(**options))
+    query.batch()
+    renewed: list[float] = []
+    monkeypatch.setattr(Client, "lease", lambda self, seconds, about: renewed.append(seconds))
+    hold = query.reader._hold
+    assert hold is not None
+    hold._renewed -= 3600 / 8
+    assert query.plan() is False
+    assert renewed == [3600]
+
+
+def test_a_hold_is_renewed_while_a_batch_takes_its_time(
+    mq: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or while the next trigger is hours away: nothing is planned then."""
+    renewed = threading.Semaphore(0)
+    monkeypatch.setattr(Client, "lease", lambda self, seconds, about: renewed.release())
+    monkeypatch.setattr("oncemq.spark.source.retention_subscription.RENEWALS", 60_000)
+    held = Hold(mq._engine.address, 20, "lake", lease=60.0)
+    with closing(held):
+        for _ in range(3):
+            assert renewed.acquire(timeout=10)
+    assert held._closed.is_set()  # and so the thread ends
+
+
+def test_a_hold_that_others_ended_is_taken_again_by_the_living_query(
+    mq: Client, stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its lease ran out while the driver was suspended, say."""
+    mq.put("orders", b"a")
+    query = Query(stream(subscribe="orders", startingOffsets="earliest"))
+    query.batch()
+    (info,) = mq.subscriptions()
+    hold = query.reader._hold
+    assert hold is not None
+    hold._mq.unsubscribe("orders")
+    assert mq.subscriptions() == []
+    hold._renewed = -math.inf
+    assert query.plan() is False
+    assert [(each.client, each.cursor) for each in mq.subscriptions()] == [(info.client, 1)]
+    assert "hold ended at the server" in caplog.text
 
 
 def test_a_query_that_never_wrote_its_checkpoint_leaves_no_subscription(

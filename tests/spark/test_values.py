@@ -100,6 +100,8 @@ def test_a_value_that_does_not_fit_is_refused_by_the_name_of_its_message() -> No
         json(batches(b"{}", b'{"a":1}', b"oops"))
     with pytest.raises(InvalidRequest, match="orders@41 does not fit"):
         text(batches(b"fine", b"\xff"))
+    with pytest.raises(InvalidRequest, match="orders@40 does not fit"):
+        text(batches(b"\xff"))
 
 
 def test_text() -> None:

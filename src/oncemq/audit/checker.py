@@ -54,7 +54,7 @@ class Audit:
         self._puts = PutHistory(self.findings, self._places)
         self._stays = Stays(self.findings)
         self._opened: dict[str, list[OpenedFact]] = {}
-        self._tainted: set[str] = set()
+        self._tainted: dict[str, list[Tainted]] = {}
 
     @property
     def journals(self) -> list[Stay]:
@@ -80,7 +80,7 @@ class Audit:
             case OpenedFact():
                 self._opened.setdefault(fact.client, []).append(fact)
             case Tainted():
-                self._tainted.add(fact.client)
+                self._tainted.setdefault(fact.client, []).append(fact)
                 self._stays.see(fact)
             case Joined():
                 self._must_not_be_fenced(fact, fact.topic, 0, "subscribed")
@@ -152,7 +152,9 @@ class Audit:
             self.findings.add("corrupt", seen.topic, seen.offset, detail)
         copied = put.lasting and put.client in self._tainted
         self._puts.must_be_allowed(put, seen.offset, who, copied=copied)
-        self._places.note(seen.topic, seen.offset, seen.message, who)
+        copies = [each.copied for each in self._tainted.get(put.client, ()) if each.copied]
+        again = any(self._puts.is_behind_refused(put, copy) for copy in copies)
+        self._places.note(seen.topic, seen.offset, seen.message, who, again=again)
 
     def _judge_puts(self) -> None:
         presence = self._stays.presence()

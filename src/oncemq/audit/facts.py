@@ -135,6 +135,7 @@ class Left(msgspec.Struct, frozen=True):
     client: str
     topic: str
     moment: int
+    asked: int = 0  # when that unsubscribe began; 0: not told, it is the last one
 
 
 class OpenedFact(msgspec.Struct, frozen=True):
@@ -152,6 +153,7 @@ class Tainted(msgspec.Struct, frozen=True):
 
     client: str
     moment: int
+    copied: int = 0  # when the copy was made that it has now; 0: it has none
 
 
 Life = Joining | Joined | Leaving | Left | OpenedFact | Tainted

@@ -1,4 +1,4 @@
-"""One topic in one log: is it whole, in order, and what the publishers were promised?
+"""Checks one topic in one log: that it is whole, in order, and what the publishers were promised.
 
 Law: memory grows with the number of producers and with what is wrong, not with the number of
 messages; promises and digests are remembered where they are given.

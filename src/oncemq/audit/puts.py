@@ -75,6 +75,20 @@ class PutHistory:
             detail = f"to {who}, though its put was told {put.why or 'not stored'!r}"
             self._findings.add("failed_but_delivered", put.topic, offset, detail)
 
+    def is_behind_refused(self, put: PutFact, copied: int) -> bool:
+        """Whether a copy of its outbox, made at that moment, has it under numbers of before.
+
+        It was recorded behind a put that was refused after the copy was made. That moved it to
+        other numbers, under which the server has it: the copy puts it again, and nobody can tell.
+        """
+        return put.lasting and any(
+            other.begun < put.begun < copied < other.answered
+            for other in self._puts
+            if other.told == REFUSED
+            and other.lasting
+            and (other.client, other.process, other.topic) == (put.client, put.process, put.topic)
+        )
+
     def judge(
         self, put: PutFact, log: TopicLog | None, presence: SubscribedTimes | None, *, honest: bool
     ) -> None:
@@ -115,7 +129,8 @@ class PutHistory:
             bases = {place - n for n, place in enumerate(places) if place is not None}
             if len(bases) > 1:
                 self._findings.add("torn_batch", put.topic, known[0], f"{_name(put)} is at {known}")
-            if not put.line:
+            # What was refused is there only out of an old copy of an outbox, whenever that sent it.
+            if not put.line or put.told == REFUSED:
                 continue
             line = put.line, put.topic
             if known[0] < last.get(line, 0):

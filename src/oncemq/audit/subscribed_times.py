@@ -92,9 +92,7 @@ class Stays:
                 if (stay := self._current(life.client, life.topic)) is not None:
                     stay.leaving = stay.leaving or life.moment
             case Left():
-                if (stay := self._current(life.client, life.topic)) is not None:
-                    stay.leaving = stay.leaving or life.moment
-                    stay.left = life.moment
+                self._left(life)
             case Tainted():
                 self._tainted(life)
             case _:
@@ -182,8 +180,10 @@ class Stays:
 
     def _joined(self, seen: Joined) -> None:
         stays = self._list(seen.client, seen.topic)
+        assert stays, "a subscribe begins before it is confirmed"
         stay = self._current(seen.client, seen.topic)
-        assert stay is not None, "a subscribe begins before it is confirmed"
+        if stay is None or seen.asked < stay.joining:
+            return  # the answer is late: another process has ended that one since
         if seen.subscription and stay.subscription not in (None, seen.subscription):
             detail = f"{seen.client}'s subscription was lost"
             self._findings.add("boundary", seen.topic, max(0, stay.course.highest), detail)
@@ -200,6 +200,20 @@ class Stays:
             stay.subscription, stay.is_guess = seen.subscription, False
         if stay.joined is None:
             stay.joined, stay.above = seen.moment, seen.above
+
+    def _left(self, seen: Left) -> None:
+        """The newest that was there when the unsubscribe began is over.
+
+        One that began later is another process's: the server may have heard of it first, and ended
+        it as well. Nothing is sure of it.
+        """
+        for stay in reversed(self._list(seen.client, seen.topic)):
+            if stay.left is not None:
+                return
+            stay.leaving = stay.leaving or seen.moment
+            if not seen.asked or stay.joining < seen.asked:
+                stay.left = seen.moment
+                return
 
     def _tainted(self, seen: Tainted) -> None:
         for (client, _), stays in list(self.of.items()):

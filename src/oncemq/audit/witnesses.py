@@ -1,6 +1,7 @@
 """Which message is where, as each witness says: the log, the receipts, those who were given it.
 
-Law: one message has one place, one place has one message, whoever tells of it.
+Law: one message has one place, one place has one message, whoever tells of it. Who was put again
+out of an old copy of an outbox, under other numbers, has one place more.
 """
 
 from typing import NamedTuple
@@ -26,6 +27,7 @@ class Places:
         self._findings = findings
         self._there: dict[tuple[str, int], Witness] = {}
         self._of: dict[bytes, int] = {}
+        self._again: dict[bytes, int] = {}  # the other place of who may have one more
         self._logged: set[bytes] = set()
 
     def of(self, message: bytes) -> int | None:
@@ -36,14 +38,18 @@ class Places:
         """Whether a log has it."""
         return message in self._logged
 
-    def note(self, topic: str, offset: int, message: bytes, who: str) -> None:
-        """Somebody says that the message is there."""
+    def note(
+        self, topic: str, offset: int, message: bytes, who: str, *, again: bool = False
+    ) -> None:
+        """Somebody says that the message is there; `again`: it may have one place more."""
         first = self._there.setdefault((topic, offset), Witness(message, who))
         if first.message != message:
             kind = "changed_receipt" if RECEIPT in (first.who, who) else "diverged"
             detail = f"{_name(message)} to {who}, {_name(first.message)} to {first.who}"
             self._findings.add(kind, topic, offset, detail)
         known = self._of.setdefault(message, offset)
+        if known != offset and again:
+            known = self._again.setdefault(message, offset)
         if known != offset:
             detail = f"{_name(message)} to {who}, which is at @{known} too"
             self._findings.add("duplicate", topic, offset, detail)

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
-from oncemq.cli.terminal import failures
 from oncemq.cli.terminal.command import OnceGroup
+from oncemq.cli.terminal.guard import guard
 from oncemq.cli.terminal.session import CommandSession
 from oncemq.config import nearest
 
@@ -30,7 +30,7 @@ COMMANDS = {
     "flush": ("messages.flush", "Send what the outbox still holds."),
     "relay": ("programs.relay", "Publish what commits in a database's outbox."),
     "pipeline": ("pipeline.group", "Archive topics and more, on Spark."),
-    "topics": ("admin.topics", "List the topics."),
+    "topics": ("admin.topic_list", "List the topics."),
     "topic": ("admin.topic", "Show, create, configure or delete a topic."),
     "subscriptions": ("admin.subscriptions", "List the subscriptions and how far each one is."),
     "client": ("admin.client", "List clients, accept a server's loss, forget an id."),
@@ -90,7 +90,7 @@ class Once(OnceGroup):
             with self.make_context("once", words, obj=session, **extra) as context:
                 self.invoke(context)
 
-        sys.exit(failures.guard(run, session))
+        sys.exit(guard(run, session))
 
 
 EXIT_CODES = """

@@ -8,11 +8,12 @@ notes the last message whose effect is there, so that a copy of the server's dat
 at its offset is told. Tables of older versions have no column for that until they are given one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from oncemq.databases import newest
 from oncemq.databases.connections import Connection
-from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
+from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work, roll_back
 from oncemq.errors import ConfigError, DatabaseRefused, Fenced, InboxGap
 from oncemq.protocol.generations import FIRST
 from oncemq.protocol.names import Generation, Offset, SubscriptionId
@@ -36,28 +37,6 @@ _TIMES = {"sqlite": "TEXT", "postgresql": "TIMESTAMPTZ"}
 _THERE = {
     "sqlite": "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'oncemq_inbox'",
     "postgresql": "SELECT count(*) FROM pg_class WHERE oid = to_regclass('oncemq_inbox')",
-}
-_NOTES = {
-    "sqlite": "SELECT count(*) FROM pragma_table_info('oncemq_inbox') WHERE name = 'newest'",
-    "postgresql": (
-        "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('oncemq_inbox') "
-        "AND attname = 'newest' AND NOT attisdropped"
-    ),
-}
-# Who may not is not to fail again and again in the database's log; and nobody waits for a lock.
-_MAY_ALTER = {
-    "sqlite": "SELECT count(*) FROM sqlite_master",
-    "postgresql": (
-        "SELECT count(*) FROM pg_class WHERE oid = to_regclass('oncemq_inbox') "
-        "AND pg_has_role(relowner, 'USAGE')"
-    ),
-}
-_ALTER = {
-    "sqlite": ("ALTER TABLE oncemq_inbox ADD COLUMN newest TEXT",),
-    "postgresql": (
-        "SET LOCAL lock_timeout = '1s'",
-        "ALTER TABLE oncemq_inbox ADD COLUMN newest TEXT",
-    ),
 }
 _ROW = "client = :client AND topic = :topic AND subscription_id = :subscription_id"
 READ = f"SELECT cursor, fence FROM oncemq_inbox WHERE {_ROW}"
@@ -157,19 +136,12 @@ def sqlstate(error: BaseException) -> str:
 
 def see_to_table(connection: Connection) -> Work[bool]:
     """Make the table unless it is there, in a transaction of its own; whether it has notes."""
-    if not (yield from _is_so(connection, _THERE)):
+    kind = connection.kind
+    if not (yield from _looked(_is_there(kind))):
         yield from _make_table(connection)
-    if (yield from _is_so(connection, _NOTES)):
-        return True
-    if (yield from _is_so(connection, _MAY_ALTER)):
-        try:
-            yield Bound.BEGIN
-            for statement in _ALTER[connection.kind]:
-                yield Tell(statement, {})
-            yield Bound.COMMIT
-        except Exception:
-            yield from roll_back()  # another was first, or it is not to be had now
-    return (yield from _is_so(connection, _NOTES))
+    if (yield from _looked(newest.can_be_added(kind, TABLE))):
+        yield from newest.add(kind, TABLE, "TEXT")
+    return (yield from _looked(newest.is_there(kind, TABLE)))
 
 
 def _make_table(connection: Connection) -> Work[None]:
@@ -179,7 +151,7 @@ def _make_table(connection: Connection) -> Work[None]:
         yield Bound.COMMIT
     except Exception as error:
         yield from roll_back()
-        if (yield from _is_so(connection, _THERE)):
+        if (yield from _looked(_is_there(connection.kind))):
             return  # two made it at once
         raise DatabaseRefused(
             f"the table {TABLE} is not there and cannot be made ({error}). Have someone who may "
@@ -262,14 +234,6 @@ def commit(client: str, moves: Sequence[Move]) -> Work[None]:
         raise
 
 
-def roll_back() -> Work[None]:
-    """Undo what is open; a connection that is lost has undone it already."""
-    try:
-        yield Bound.ROLLBACK
-    except Exception:
-        return
-
-
 def _take(
     client: str, place: SubscriptionPlace, row: InboxRow | None, generation: Generation
 ) -> Work[Mark]:
@@ -313,8 +277,8 @@ def _row(
     rows = yield Ask(sql, _keys(client, topic, subscription_id))
     if not rows:
         return None
-    cursor, fence, *newest = rows[0]
-    return InboxRow(Offset(cursor), int(fence), *newest)
+    cursor, fence, *note = rows[0]
+    return InboxRow(Offset(cursor), int(fence), *note)
 
 
 def _keys(client: str, topic: str, subscription_id: SubscriptionId) -> dict[str, str | int]:
@@ -362,8 +326,13 @@ def _fault(client: str, topic: str, fence: int, row: InboxRow | None) -> Excepti
     )
 
 
-def _is_so(connection: Connection, counts: Mapping[str, str]) -> Work[bool]:
+def _is_there(kind: Kind) -> Work[bool]:
+    return bool((yield Ask(_THERE[kind], {}))[0][0])
+
+
+def _looked(work: Work[bool]) -> Work[bool]:
+    """The answer, in a transaction of its own that changes nothing."""
     yield Bound.BEGIN
-    rows = yield Ask(counts[connection.kind], {})
+    answer = yield from work
     yield Bound.ROLLBACK
-    return bool(rows[0][0])
+    return answer

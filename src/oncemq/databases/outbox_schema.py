@@ -15,9 +15,11 @@ Tables of older versions have no column `newest` until they are given one: by th
 starts and owns the table, within a second or not at all. Without it a relay goes on as it used to.
 """
 
+from oncemq.databases import newest
 from oncemq.databases.statements import Ask, Bound, Kind, Tell, Work
 from oncemq.errors import DatabaseRefused
 
+_STANDINGS = "oncemq_outbox_topics"
 WAKE = "oncemq_outbox"  # what PostgreSQL notifies of a commit
 NO_OUTBOX = (
     "this database has no outbox yet: `oncemq.outbox(connection).create()` makes it, outside a "
@@ -119,29 +121,6 @@ _IS_MADE = {
     "postgresql": "SELECT 1 WHERE to_regclass('oncemq_outbox_relay') IS NOT NULL",
 }
 
-_NOTES = {
-    "sqlite": "SELECT 1 FROM pragma_table_info('oncemq_outbox_topics') WHERE name = 'newest'",
-    "postgresql": (
-        "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('oncemq_outbox_topics') "
-        "AND attname = 'newest' AND NOT attisdropped"
-    ),
-}
-# Who may not is not to fail again and again in the database's log; and nobody waits for a lock.
-_MAY_ALTER = {
-    "sqlite": "SELECT 1",
-    "postgresql": (
-        "SELECT 1 FROM pg_class WHERE oid = to_regclass('oncemq_outbox_topics') "
-        "AND pg_has_role(relowner, 'USAGE')"
-    ),
-}
-_ALTER = {
-    "sqlite": ("ALTER TABLE oncemq_outbox_topics ADD COLUMN newest TEXT NOT NULL DEFAULT ''",),
-    "postgresql": (
-        "SET LOCAL lock_timeout = '1s'",
-        "ALTER TABLE oncemq_outbox_topics ADD COLUMN newest text NOT NULL DEFAULT ''",
-    ),
-}
-
 
 def outbox_schema(kind: str) -> str:
     """The SQL that makes the outbox's tables, for `sqlite` or `postgresql`."""
@@ -157,7 +136,7 @@ def is_made(kind: Kind) -> Work[bool]:
 
 def has_notes(kind: Kind) -> Work[bool]:
     """Whether the relay's table has the column `newest`."""
-    return bool((yield Ask(_NOTES[kind], {})))
+    return (yield from newest.is_there(kind, _STANDINGS))
 
 
 def make_tables(kind: Kind) -> Work[None]:
@@ -169,7 +148,7 @@ def make_tables(kind: Kind) -> Work[None]:
                 yield Ask("SELECT pg_advisory_xact_lock(hashtext('oncemq_outbox'))", {})
             for statement in _STATEMENTS[kind]:
                 yield Tell(statement, {})
-        wanting = not (yield from has_notes(kind)) and bool((yield Ask(_MAY_ALTER[kind], {})))
+        wanting = yield from newest.can_be_added(kind, _STANDINGS)
     except Exception as error:
         yield Bound.ROLLBACK
         raise DatabaseRefused(
@@ -178,10 +157,4 @@ def make_tables(kind: Kind) -> Work[None]:
         ) from error
     yield Bound.COMMIT
     if wanting:
-        try:
-            yield Bound.BEGIN
-            for statement in _ALTER[kind]:
-                yield Tell(statement, {})
-            yield Bound.COMMIT
-        except Exception:
-            yield Bound.ROLLBACK  # another was first, or it is not to be had now
+        yield from newest.add(kind, _STANDINGS, "text NOT NULL DEFAULT ''")

@@ -57,6 +57,15 @@ Statement = Ask | Tell | TellMany
 Step = Statement | Bound
 Work = Generator[Step, Any, T]
 
+
+def roll_back() -> Work[None]:
+    """Undo what is open; a connection that is lost has undone it already."""
+    try:
+        yield Bound.ROLLBACK
+    except Exception:
+        return
+
+
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 
 

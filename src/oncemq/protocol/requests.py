@@ -1,5 +1,8 @@
-"""What a client may ask. Any request may be repeated: put is idempotent by sequence,
-get by cursor, the others by their effect."""
+"""The requests of a client.
+
+Any request may be repeated: put is idempotent by sequence, get by cursor, the others by their
+effect.
+"""
 
 from typing import get_args
 

@@ -42,8 +42,9 @@ class RelaySession:
         """Until told to stop, or something fails."""
         while not stopping.is_set():
             self._desk.must_have_its_name()
+            changed = [each for each in self._errands.values() if each.change is not None]
             due = self._due()
-            moved = self._turn(due)
+            moved = self._turn(changed, due)
             self._send(due)
             if self._courier.under_way:
                 self._courier.wait(stopping)
@@ -51,21 +52,24 @@ class RelaySession:
                 self._watch.wait(LOOK_SECONDS, stopping)
 
     def _due(self) -> list[TopicRelay]:
-        """The errands to see to now: those that have something to commit, and the next in turn."""
+        """The errands that go on now, the next in turn.
+
+        One that was just answered has had its turn: it goes on at once only where there is room
+        for all. Else topics that always have rows waiting would keep out the others.
+        """
         topics = sorted(self._desk.run(self._ledger.topics()))  # the database's order may differ
         self._try_again(time.monotonic())
-        changed = [each for each in self._errands.values() if each.change is not None]
-        room = ACTIVE_MAX - self._courier.under_way - len(changed)
+        room = ACTIVE_MAX - self._courier.under_way
         later = [topic for topic in topics if topic > self._last_topic]
         due: list[TopicRelay] = []
         for topic in [*later, *topics[: len(topics) - len(later)]]:
             if len(due) >= room:
                 break
             errand = self._errand(topic)
-            if errand.next() is not None:
+            if errand.goes_on:
                 self._last_topic = topic
                 due.append(errand)
-        return [*changed, *due]
+        return due
 
     def _try_again(self, now: float) -> None:
         """Let go on what was put off long enough, after waits that grow."""
@@ -94,18 +98,18 @@ class RelaySession:
             )
         return errand
 
-    def _turn(self, due: list[TopicRelay]) -> bool:
+    def _turn(self, changed: list[TopicRelay], due: list[TopicRelay]) -> bool:
         """Commit what was decided and number what waits, at once; whether anything moved."""
-        wanted = [each for each in due if each.change or isinstance(each.next(), NumberRows)]
-        if not wanted:
+        planning = [each for each in due if isinstance(each.next(), NumberRows)]
+        if not changed and not planning:
             return False
-        before = [each.standing for each in wanted]
+        before = [(each, each.standing) for each in (*changed, *planning)]
         limit = self._courier.message_bytes
-        self._desk.run(self._ledger.turn(wanted, message_bytes=limit))
-        for errand, old in zip(wanted, before, strict=True):
+        self._desk.run(self._ledger.turn(changed, due, message_bytes=limit))
+        for errand, old in before:
             if errand.standing.stopped != old.stopped:
                 self._report(errand.standing)
-        return before != [each.standing for each in wanted]
+        return any(errand.standing != old for errand, old in before)
 
     def _send(self, due: list[TopicRelay]) -> None:
         for errand in due:

@@ -108,24 +108,28 @@ class RelayTables:
         rows = yield Ask(sql, {} if topic is None else {"topic": topic})
         return [_standing(*row) for row in rows]
 
-    def turn(self, errands: Sequence[TopicRelay], *, message_bytes: int) -> Work[None]:
-        """Commit what was decided, and number what waits; all of it, or none."""
+    def turn(
+        self, changed: Sequence[TopicRelay], due: Sequence[TopicRelay], *, message_bytes: int
+    ) -> Work[None]:
+        """Commit what was decided, then number what waits for those that are due; all, or none."""
         yield Bound.BEGIN
         try:
-            for errand in errands:
-                if errand.change is not None:
-                    yield from self.write(errand.change)
-                    errand.committed()
+            for errand in changed:
+                yield from self._commit(errand)
+            for errand in due:
                 if isinstance(errand.next(), NumberRows):
                     rows = yield from self.waiting(errand.standing, message_bytes)
                     errand.plan(rows, rows_max=ROWS_MAX, bytes_max=BYTES_MAX)
-                    if errand.change is not None:
-                        yield from self.write(errand.change)
-                        errand.committed()
+                    yield from self._commit(errand)
         except Exception:
             yield Bound.ROLLBACK
             raise
         yield Bound.COMMIT
+
+    def _commit(self, errand: TopicRelay) -> Work[None]:
+        if errand.change is not None:
+            yield from self.write(errand.change)
+            errand.committed()
 
     def waiting(self, standing: TopicStanding, message_bytes: int) -> Work[list[Row]]:
         """The next rows of a topic, in the order they are to be published."""

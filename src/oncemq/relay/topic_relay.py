@@ -165,11 +165,16 @@ class TopicRelay:
         """Whether a copy of the planned rows is unaccounted for (the last one was answered)."""
         return self.inherited or self.sends > 1
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is something to do, now or once what was decided is committed."""
+        standing = self.standing if self.change is None else self.change.after
+        is_stopped = standing.stopped and not standing.waits
+        return not (self.under_way or self.put_off or is_stopped)
+
     def next(self) -> AskStanding | NumberRows | Send | None:
         """What to do now; None while something is under way, put off, or the topic is stopped."""
-        if self.under_way or self.put_off or self.change is not None:
-            return None
-        if self.standing.stopped and not self.standing.waits:
+        if self.change is not None or not self.goes_on:
             return None
         if not self.sure:
             return AskStanding()

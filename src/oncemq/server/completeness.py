@@ -1,4 +1,4 @@
-"""At the start: does the log hold what the state says is kept?
+"""Checks at the start that the log holds what the state says is kept.
 
 A segment that recovery did not have to read may be missing altogether; it would look like one
 that compaction deleted. Laws (G9): a topic with a hole that nobody agreed to is refused, not

@@ -1,4 +1,4 @@
-"""A data directory looked at as its server would: is it sound, and does it hold what is kept?
+"""Examines a data directory as its server would: whether it is sound and holds what is kept.
 
 Laws: looking changes nothing. Nothing is called sound that a server refuses: the log is folded
 and compared with what its segments hold, as at a start.

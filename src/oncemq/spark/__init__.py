@@ -7,7 +7,8 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
-from oncemq.spark.runtime.session import package_zip, register, session
+from oncemq.spark.runtime.environment import package_zip
 from oncemq.spark.source.behind import lag
+from oncemq.spark.spark_session import register, session
 
 __all__ = ["lag", "package_zip", "register", "session"]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from oncemq.testing.auditing import audit
     from oncemq.testing.chaos import Chaos
     from oncemq.testing.checker import check
-    from oncemq.testing.crash_points import CrashPoints, PowerCut
+    from oncemq.testing.crash_points import CrashPoints
     from oncemq.testing.embedded import chaotic_server, server
     from oncemq.testing.faulty_disk import FaultyDisk
 
@@ -19,7 +19,7 @@ _HOMES = {
     "Chaos": "oncemq.testing.chaos",
     "CrashPoints": "oncemq.testing.crash_points",
     "FaultyDisk": "oncemq.testing.faulty_disk",
-    "PowerCut": "oncemq.testing.crash_points",
+    "PowerCut": "oncemq.testing.unsynced_changes",
     "audit": "oncemq.testing.auditing",
     "chaotic_server": "oncemq.testing.embedded",
     "check": "oncemq.testing.checker",

@@ -1,4 +1,4 @@
-"""The checker on hand: was every message of a topic stored once, and did each take effect once?
+"""The checker on hand: every message of a topic was stored once, and took effect once.
 
     audit(address, "orders", effects={"billing": ["orders@0", "orders@1"]}, receipts=receipts)
 

@@ -14,7 +14,7 @@ from oncemq.protocol.limits import ServerLimits
 from oncemq.storage.log.log import LogOptions
 from oncemq.testing.chaos import Chaos
 from oncemq.testing.chaotic_disk import ChaoticDisk, Crashed
-from oncemq.testing.chaotic_door import ChaoticDoor
+from oncemq.testing.chaotic_router import ChaoticRouter
 
 ANY_PORT = "tcp://127.0.0.1:*"
 PORT_SECONDS = 10.0  # how long a port of ours may take to be free again
@@ -123,7 +123,7 @@ class _Phoenix:
 
     def _start(self, bind: str) -> tuple[ChaoticDisk, Server]:
         disk = ChaoticDisk(self._chaos)
-        door = partial(ChaoticDoor, chaos=self._chaos, is_dead=lambda: disk.crashed)
+        door = partial(ChaoticRouter, chaos=self._chaos, is_dead=lambda: disk.crashed)
         try:
             server = Server(
                 self._data, bind, rules=ServerLimits(), options=LogOptions(), disk=disk, door=door

@@ -18,7 +18,7 @@ from random import Random
 
 from oncemq.errors import Locked
 from oncemq.storage.disk import Buffer
-from oncemq.testing.crash_points import (
+from oncemq.testing.unsynced_changes import (
     Content,
     Folder,
     Inode,

@@ -1,1 +1,1 @@
-"""ZeroMQ, behind one door: nothing else imports zmq."""
+"""ZeroMQ sockets with every option they need; nothing else imports zmq."""

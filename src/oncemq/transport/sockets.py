@@ -1,5 +1,6 @@
-"""Every socket option, with its reason. DEALER on the client, ROUTER on the server; for the live
-feed XPUB on the server, SUB on the client.
+"""Every socket option, with its reason.
+
+DEALER on the client, ROUTER on the server; for the live feed XPUB on the server, SUB on the client.
 
 Laws: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
 that does not finish its handshake is gone after two seconds.

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from oncemq.client.admin.accepting import Loss, loss_of, move, questions
+from oncemq.client.admin.accepting import ClientFiles, Loss, loss_of, move, questions
+from oncemq.client.state.journal import Journal
 from oncemq.client.state.outbox import Slot
 from oncemq.client.state.unsent import Unsent, parcel_of
 from oncemq.protocol.client_replies import LostNumbers, ThereAgain
@@ -26,6 +27,7 @@ from oncemq.protocol.replies import Compared
 from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
+from tests.harness.storage import still_open
 
 KNOWN, HERE = LogSeen(b"log", continued(1, 5)), LogSeen(b"log", continued(1, 9))
 
@@ -160,3 +162,10 @@ def test_of_many_that_ended_each_question_has_a_page() -> None:
     state.ended = lambda: many  # type: ignore[method-assign]
     asked = [each.ended for each in questions(ClientId("billing"), state, [])]
     assert asked == [(), many[:1_000], many[1_000:]]
+
+
+def test_the_files_of_a_client_are_let_go(tmp_path: Path) -> None:
+    Journal(tmp_path, "shop").close()
+    with ClientFiles("shop", tmp_path, os.urandom) as files:
+        assert still_open(files.path)
+    assert still_open(files.path) == []

@@ -1,8 +1,10 @@
 """Every signal with a handler of Python's is put off, and none is forgotten."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -85,3 +87,108 @@ def test_for_other_threads_it_does_nothing(install: Any) -> None:
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGVTALRM) is handle
+
+
+def test_a_signal_that_comes_while_another_is_noted_is_noted_as_well(install: Any) -> None:
+    shield, came, numbers = (
+        DeferredSignals(),
+        [],
+        (signal.SIGQUIT, signal.SIGVTALRM, signal.SIGCHLD),
+    )
+    for number in numbers:
+        install(number, lambda number, _: came.append(number))
+
+    def trace(frame: FrameType, _event: str, _: Any) -> None:
+        if frame.f_code.co_name == "<genexpr>" and frame.f_globals is _note.__globals__:
+            sys.settrace(None)
+            signal.raise_signal(signal.SIGCHLD)
+
+    _note = DeferredSignals._note
+    shield.up()
+    signal.raise_signal(signal.SIGQUIT)
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        signal.raise_signal(signal.SIGVTALRM)
+    finally:
+        sys.settrace(before)
+        shield.down()
+    assert sorted(came) == sorted(numbers)
+
+
+@pytest.mark.parametrize("apart", range(1, 12))
+def test_handlers_are_put_back_however_many_of_them_raise_meanwhile(
+    apart: int, install: Any
+) -> None:
+    """Two signals, at every two lines of the shield: each of the handlers is there at the end."""
+    numbers = (signal.SIGQUIT, signal.SIGVTALRM, signal.SIGCHLD)
+    for number in numbers:
+        install(number, handle)
+    home, reached, line = DeferredSignals.up.__code__.co_filename, True, 0
+    before = sys.gettrace()
+    while reached:
+        shield, line, seen = DeferredSignals(), line + 1, 0
+
+        def trace(frame: FrameType, event: str, _: Any, line: int = line) -> Any:
+            nonlocal seen
+            if frame.f_code.co_filename != home:
+                return None
+            if event == "line":
+                seen += 1
+                if seen in (line, line + apart):
+                    signal.raise_signal(numbers[seen % 3])
+            return trace
+
+        sys.settrace(trace)
+        try:
+            shield.up()
+            shield.down()
+        except Raised:
+            pass
+        finally:
+            sys.settrace(before)
+        with suppress(Raised):
+            shield.down()  # what is left to be delivered
+        assert [signal.getsignal(number) for number in numbers] == [handle] * 3
+        reached = seen >= line
+
+
+def test_a_handler_that_uses_the_client_finds_and_leaves_the_shield_as_it_should_be(
+    install: Any,
+) -> None:
+    """As one that puts a last message and closes; it may run while handlers are put back."""
+    shield, came = DeferredSignals(), []
+
+    def use(number: int, _frame: FrameType | None) -> None:
+        shield.up()
+        came.append(number)
+        shield.down()
+
+    numbers = (signal.SIGQUIT, signal.SIGVTALRM, signal.SIGCHLD)
+    for number in numbers:
+        install(number, use)
+    home, reached, line = DeferredSignals.up.__code__.co_filename, True, 0
+    before = sys.gettrace()
+    while reached:
+        line, seen, came[:] = line + 1, 0, []
+
+        def trace(frame: FrameType, event: str, _: Any, line: int = line) -> Any:
+            nonlocal seen
+            if frame.f_code.co_filename != home:
+                return None
+            if event == "line":
+                seen += 1
+                if seen == line:
+                    signal.raise_signal(numbers[line % 3])
+            return trace
+
+        sys.settrace(trace)
+        try:
+            shield.up()
+            shield.down()
+        finally:
+            sys.settrace(before)
+        shield.down()
+        assert [signal.getsignal(number) for number in numbers] == [use] * 3
+        assert came == ([numbers[line % 3]] if seen >= line else [])
+        reached = seen >= line

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from oncemq import InvalidRequest
-from oncemq.client.checks import check_limit, check_offset, wait_ms_of
+from oncemq import InvalidRequest, Retention
+from oncemq.client.checks import check_limit, check_offset, check_retention, wait_ms_of
 from oncemq.client.puts.put_limits import check_outputs
 
 A_LEAP_YEAR = 31_622_400  # in seconds
@@ -28,6 +28,14 @@ def test_a_number_is_taken_up_to_its_limits(
     for number in (least - 1, most + 1):
         with pytest.raises(InvalidRequest):
             check(number)
+
+
+@pytest.mark.parametrize("number", [-1, 2**70, "7d", 1.5])
+def test_a_retention_keeps_a_number_of_milliseconds_and_of_bytes(number: Any) -> None:
+    check_retention(Retention(keep_ms=1, keep_bytes=1))
+    for retention in (Retention(keep_ms=number), Retention(keep_bytes=number)):
+        with pytest.raises(InvalidRequest, match="what a retention keeps"):
+            check_retention(retention)
 
 
 def test_a_wait_in_seconds_is_sent_in_milliseconds() -> None:

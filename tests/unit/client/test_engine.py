@@ -4,6 +4,7 @@ from itertools import count
 
 import pytest
 
+from oncemq.client.engine.engine import CONNECT_PATIENCE, FULL_MICROS
 from oncemq.client.engine.survival import surviving
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.values import Receipt
@@ -24,7 +25,7 @@ from oncemq.errors import (
 from oncemq.protocol.generations import FIRST
 from oncemq.protocol.names import Generation, Micros
 from oncemq.protocol.records import Retention
-from oncemq.protocol.replies import Done
+from oncemq.protocol.replies import Done, Unsubscribed
 from oncemq.protocol.requests import CreateTopic
 from oncemq.wire import batch
 
@@ -790,6 +791,47 @@ def test_what_is_on_its_way_and_wanted_no_more_is_dropped_and_who_waits_asks_ane
     assert (again.done, len(engine.exchanges)) == (True, 0)
 
 
+def test_a_refused_fetch_takes_away_what_was_fetched_before_it(world, shop, reader) -> None:
+    """The subscription ended elsewhere: nothing of it is handed out any more (G6)."""
+    shop.put("orders", *(b"%d" % number for number in range(20)))
+    shop.turn()
+    assert [len(reader.get("orders", limit=2)) for _ in range(3)] == [2, 2, 2]
+    assert reader.engine.subscriber.held("orders")[0] == 4  # and more are being fetched
+    other = world.client()
+    other.run(verbs.delete_topic(other.engine, "orders"))
+    reader.turn()
+    with pytest.raises(NotSubscribed):
+        reader.get("orders", limit=2)
+
+
+def test_what_came_before_the_server_went_back_cannot_be_settled(world, shop, reader) -> None:
+    """The same offsets may be other messages now, which would be passed over."""
+    shop.put("orders", b"a")
+    shop.turn()
+    messages = reader.take("orders")
+    reader.engine.meet(Generation(FIRST + 1))
+    with pytest.raises(HistoryLost, match="orders@0 was worked on: it is not settled"):
+        verbs.settle(reader.engine, messages)
+    assert reader.engine.subscriber.untold() == ()
+
+
+def test_what_a_full_connection_did_not_take_goes_first_when_it_takes_again(world, shop) -> None:
+    send, offered = shop.wire.send, []
+
+    def full_once(frames) -> bool:
+        offered.append(frames)
+        return len(offered) > 1 and send(frames)
+
+    shop.wire.send = full_once
+    tickets = [shop.put("orders", payload) for payload in (b"a", b"b")]
+    shop.pump()
+    assert len(offered) == 1  # what is behind it would overtake it
+    assert shop.engine.next_deadline() == world.server.now + FULL_MICROS
+    shop.turn(4)
+    assert [ids(ticket) for ticket in tickets] == [["orders@0"], ["orders@1"]]
+    assert world.server.stored("orders") == [b"a", b"b"]
+
+
 def test_what_nobody_expected_ends_the_client_and_not_its_caller(world, reader) -> None:
     asked: Ticket[Done] = Ticket()
     reader.engine.ask(lambda _: CreateTopic("x", Retention()), ticket=asked)
@@ -841,6 +883,30 @@ def test_the_next_address_is_tried_when_one_does_not_answer(world) -> None:
         node.turn(1)
     assert addresses == ["two", "one", "two"]
     assert node.engine.connected is False
+
+
+def test_a_client_whose_server_stays_away_does_not_look_for_it_without_a_pause(world) -> None:
+    lonely = world.client()
+    lonely.engine.ask(lambda _: CreateTopic("x", Retention()), ticket=Ticket())
+    lonely.pump()  # it leaves, and is due to be sent again some time later
+    lonely.wire.cut()
+    for _ in range(4):
+        world.server.now += 20_000_000
+        lonely.pump()
+        assert lonely.engine.next_deadline() == world.server.now + CONNECT_PATIENCE
+
+
+def test_which_subscriptions_ended_with_a_pattern_is_noted_where_the_pattern_is_unknown(
+    reader,
+) -> None:
+    """Who hears of a pattern's own end hears of what it had made."""
+
+    def ended(own: int) -> list[tuple[str, int]]:
+        reply = Unsubscribed(True, ("a.b", "a.c"), (own, 5, 6))  # type: ignore[arg-type]
+        return verbs._ended(reader.engine, "a.*", reply)  # type: ignore[return-value]
+
+    assert ended(0) == [("a.*", 0), ("a.b", 5), ("a.c", 6)]
+    assert ended(4) == [("a.*", 4), ("a.b", 0), ("a.c", 0)]
 
 
 # ------------------------------------------------------------------ idempotency keys

@@ -103,6 +103,16 @@ def shop(world, listener):
     return shop
 
 
+def test_who_listens_before_being_let_in_is_let_in_all_the_same(world) -> None:
+    early = Listener(world, "early")
+    early.node.pump()  # the hello leaves
+    taking = early.engine.listening.take(("orders",), 1, 1_000)
+    next(taking)
+    early.node.turn()
+    assert early.engine.client_epoch is not None
+    taking.close()
+
+
 def listens(listener: Listener) -> bool:
     """Whether a Listen is on its way, or stands at the server."""
     return listener.engine.listening._token in listener.engine.exchanges

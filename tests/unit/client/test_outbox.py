@@ -15,8 +15,10 @@ from oncemq.client.state.unsent import Unsent
 from oncemq.errors import Corrupt, Locked, StorageFull, StorageRefused
 from oncemq.protocol.names import ProducerId, Sequence, TopicId
 from oncemq.protocol.outbox_records import OutboxPut
+from oncemq.protocol.records import TopicDeleted
 from oncemq.storage.log.log import JOINED_BYTES, Log
 from oncemq.storage.segments.framing import HEADER_BYTES, STRETCH_BYTES
+from tests.harness.storage import still_open
 
 ID = TopicId(9)
 NOBODY = ProducerId(b"")  # the slot's own
@@ -206,6 +208,8 @@ def test_a_crash_within_a_rewrite_leaves_the_old_or_the_new_never_half(desk, mon
     assert before.pending == [put(1), put(2)]
     assert after.pending == [put(1, body=b"new")]
     assert before.producer == after.producer == slot.producer
+    removed = [path for path in still_open(copies[0]) if path.endswith("(deleted)")]
+    assert removed == []  # the unfinished one is not kept open
 
 
 def test_a_slot_is_due_for_rotation_when_most_of_its_log_is_answered(desk) -> None:
@@ -343,6 +347,15 @@ def test_slots_that_cannot_all_be_opened_are_all_let_go(desk) -> None:
         desk.slot(desk.directory / "1").close()
 
 
+def test_a_record_that_is_none_of_an_outbox_is_said_and_nothing_is_left_open(desk) -> None:
+    slot = desk.slot()
+    slot._log.append(TopicDeleted(ID))
+    slot.close()
+    with pytest.raises(AssertionError, match="does not belong into an outbox"):
+        desk.slots()
+    assert still_open(desk.directory) == []
+
+
 def test_new_numbers_are_of_what_is_not_answered_though_nobody_noted_the_answer(desk) -> None:
     """The topic was deleted: what waits gets the numbers that an answered put had."""
     slot = desk.slot()
@@ -406,6 +419,24 @@ def test_a_put_is_not_recorded_before_the_answers_on_its_topic(desk: Desk, monke
     slot.record([put(1)])
     slot.close()
     assert [each.first_sequence for each in desk.slot().pending] == [1]
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3])
+def test_a_slot_is_not_written_anew_without_room_for_every_put_and_topic(
+    desk, monkeypatch, caplog, lacking: int
+) -> None:
+    """Without its numbers on a topic the next start would give them to other puts."""
+    slot = desk.slot()
+    slot.record([put(1)])
+    lanes = {"orders": (ID, Sequence(2), NOBODY), "idle": (ID, Sequence(7), NOBODY)}
+    asked = count(1)
+    with monkeypatch.context() as full:
+        full.setattr(Log, "has_room", lambda *_, **__: next(asked) != lacking)
+        slot.rotate(lanes, [put(1)])
+    assert "outbox not rotated" in caplog.text
+    slot.record([put(2)])
+    assert desk.crashed().pending == [put(1), put(2)]
+    assert [each.name for each in (desk.directory / "1").iterdir() if each.is_dir()] == ["1"]
 
 
 def test_an_edition_that_may_be_whole_and_cannot_be_removed_ends_the_slot(

@@ -20,8 +20,8 @@ from oncemq.errors import (
 from oncemq.protocol.limits import ServerLimits
 from oncemq.session.publisher import TopicPuts
 from oncemq.testing.faulty_disk import FaultyDisk
-from simulator.actors.memory_journal import SimulatedJournal
-from tests.unit.client.conftest import Node, World
+from simulator.machines.memory_journal import SimulatedJournal
+from tests.harness.client import Node, World
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EMFILE, errno.EDQUOT, errno.EFBIG)
 MOST_BYTES = 500
@@ -236,6 +236,22 @@ def test_numbers_that_found_no_room_are_not_used_and_the_client_comes_out_of_it(
 
 def lane_of(client: Node) -> TopicPuts:
     return client.engine.outflow._publisher.lane("orders")
+
+
+def test_an_interrupt_while_a_gathered_put_is_recorded_is_raised_and_the_put_knows(world) -> None:
+    disk = FaultyDisk(Random(7))
+    client = world.on_disk("shop", disk, SimulatedJournal())
+    client.turn()
+    ticket = client.gather("orders", b"x")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    disk.faults.hook = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        client.engine.outflow.seal_all()
+    disk.faults.hook = None
+    assert "not put, because of KeyboardInterrupt" in str(ticket.error)
 
 
 def test_what_could_not_be_recorded_takes_no_share_of_the_outbox(world) -> None:

@@ -23,12 +23,15 @@ from oncemq.protocol.records import Retention
 from oncemq.server.examination import accept_loss, examine
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log.log import LogOptions
+from oncemq.storage.repair.ownership import must_be_a_servers
 from oncemq.storage.segments.segment import HEADER_BYTES, log_name
-from oncemq.testing.crash_points import CrashPoints, PowerCut
+from oncemq.testing.crash_points import CrashPoints
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
-from tests.unit.client.conftest import Node, QuickDisk, World, random_bytes
+from tests.harness.client import Node, QuickDisk, World, random_bytes
 from tests.unit.server.test_bad_sectors import SickDisk
+from tests.unit.storage.conftest import still_open
 
 SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)
 UNSENT = [b"unsent%d" % number for number in range(4)]
@@ -248,6 +251,18 @@ def test_a_servers_repair_refuses_an_outbox_in_words(world, state, place, look) 
     with pytest.raises(StorageRefused, match=r"outbox of a client.*once client repair"):
         look(LocalDisk(), str(state / place))
     assert log_of(state).read_bytes() == before
+    assert still_open(state / "outbox") == []
+
+
+@pytest.mark.parametrize("inside", ["1/FORMAT", "1/log/some.log"])
+def test_a_directory_of_something_else_is_not_taken_for_an_outbox(
+    tmp_path: Path, inside: str
+) -> None:
+    must_be_a_servers(LocalDisk(), str(tmp_path))  # nothing is in it
+    for path in (tmp_path / inside, tmp_path / "2026" / "picture"):
+        path.parent.mkdir(parents=True)
+        path.touch()
+    must_be_a_servers(LocalDisk(), str(tmp_path))
 
 
 # ------------------------------------------------------------------ one slot by itself

@@ -221,6 +221,18 @@ def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
     assert world.server.stored("out") == payloads
 
 
+def test_a_transaction_of_large_messages_is_staged_as_it_grows(world, job, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.engine.transactions.STAGE_BYTES", 1_000)
+    work = TransactionWork(job.engine)
+    payloads = [b"%d" % number * 400 for number in range(7)]  # the third of them is over it
+    job.run(work.put(["out"], items(*payloads)))
+    job.turn()
+    (stage,) = world.server.driver.broker.shard.stages.by_id.values()
+    assert stage.end == 6
+    job.run(work.commit())
+    assert world.server.stored("out") == payloads
+
+
 def test_a_large_transaction_that_fails_gives_its_stage_up(world, job) -> None:
     work = TransactionWork(job.engine)
     job.run(work.put(["out"], items(*[b"x"] * STAGE_MESSAGES)))
@@ -359,6 +371,17 @@ def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None
         world.server.now += 2_000_000
     assert line.idle.done
     assert world.server.driver.broker.shard.stages.by_name[line.name].end == 1
+
+
+def test_who_waits_for_a_stage_waits_no_more_when_it_is_dropped(job, monkeypatch) -> None:
+    monkeypatch.setattr("oncemq.client.engine.stage_puts.FLOW_BYTES", 1)
+    job.wire.cut()
+    line = staged_commits.new_line(job.engine, None)
+    line.put(1, 0, batch.encode_payloads([b"x"]))
+    waits = line.flows, line.idle
+    assert [each.done for each in waits] == [False, False]
+    line.drop()
+    assert [each.done for each in waits] == [True, True]
 
 
 @pytest.mark.parametrize("owner", ["", "_mine", "x" * 256])

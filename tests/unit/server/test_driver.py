@@ -412,6 +412,19 @@ def test_every_list_of_a_request_has_a_limit(make_host, kind) -> None:
         assert f"{name} of {kind.__name__} has 4 entries, over the limit of 3" in reply.detail
 
 
+# ------------------------------------------------------------------ marks
+
+
+def test_what_is_durable_is_marked_so_once_nothing_else_comes(host) -> None:
+    """Else damage to the last records could be taken for a write that was cut off."""
+    host.ask(CreateTopic("orders"))
+    assert host.log.last_serial == 1
+    for last in (2, 2):  # the mark itself needs none
+        host.driver.upkeep(Micros(host.now))
+        host.commit()
+        assert host.log.last_serial == last
+
+
 # ------------------------------------------------------------------ a full disk
 
 
@@ -455,6 +468,17 @@ def test_a_put_refused_by_a_full_disk_is_new_once_there_is_room(full) -> None:
     reply = full.ask(*full.putting("orders", b"x" * 4000))
     assert isinstance(reply, PutAccepted)
     assert (reply.first_offset, reply.duplicate) == (full.acked, False)
+
+
+def test_that_the_disk_is_full_and_then_is_not_is_noted_once_each(full) -> None:
+    full.ask(*full.putting("orders", b"x" * 4000))  # refused again
+    counts = full.driver.events.counts
+    assert (counts["disk_full"], counts["disk_has_room_again"]) == (1, 0)
+    _free(full)
+    full.now += 2_000_000
+    for first in range(full.acked + 1, full.acked + 4):
+        assert isinstance(full.ask(*full.putting("orders", b"x", first=first)), PutAccepted)
+    assert (counts["disk_full"], counts["disk_has_room_again"]) == (1, 1)
 
 
 def test_a_repeat_of_a_stored_put_needs_no_room(full) -> None:
@@ -568,3 +592,19 @@ def test_what_patterns_make_of_a_request_has_to_have_room_as_well(host, monkeypa
     assert asked[0] == alone + 3 * PIECE_BYTES
     host.send(*host.putting("orders.2", b"x", producer=b"q" * 16))  # the topic is there now
     assert asked[1] == alone
+
+
+def test_a_commit_has_to_have_room_for_all_that_it_names(host, monkeypatch) -> None:
+    asked: list[int] = []
+
+    def has_room(size: int, *, now_ms: int, fact: bool = False) -> bool:
+        asked.append(size)
+        return True
+
+    monkeypatch.setattr(host.log, "has_room", has_room)
+    pieces = tuple(Piece("orders", b"s" * 16, Offset(at), 1) for at in range(2))
+    inputs = tuple(Input("orders", 1, Offset(at), Offset(at + 1)) for at in range(3))
+    for each in (((), ()), (pieces, ()), ((), inputs), (pieces, inputs)):
+        owner = {"client": ClientId("_anonymous-1"), "client_epoch": Epoch(0), "owner": "o"}
+        host.send(CommitRequest(**owner, number=1, pieces=each[0], inputs=each[1], lasting=False))
+    assert [size - asked[0] for size in asked] == [each * PIECE_BYTES for each in (0, 2, 3, 5)]

@@ -160,6 +160,28 @@ def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making
     assert len(list(host.directory.glob("log/*.log"))) < segments
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_where_someone_waits_for_room_one_compaction_follows_another_at_once(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    plan, looked = host.log.plan, list[int]()
+    monkeypatch.setattr(host.log, "plan", lambda _live: None)
+    seconds_pass(host, housekeeping, 20)
+    host.put("kept", b"something new")
+    monkeypatch.setattr(host.log, "plan", lambda live: looked.append(1) or plan(live))
+    host.now += 1_000_000
+    assert host.log.has_room(1 << 40 if full else 1, now_ms=host.now // 1000) is not full
+    for _ in range(10):
+        host.now += 1_000
+        housekeeping.turn(Janitor(), Micros(host.now))  # type: ignore[arg-type]
+        host.commit()
+    assert list(host.directory.glob("log/*.cold"))
+    assert len(looked) == (2 if full else 1)
+
+
 def go_on_to_the_next_segment(host: Any) -> None:
     for _ in range(4):
         host.put("kept", b"x" * 500_000)

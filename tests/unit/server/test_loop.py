@@ -85,6 +85,16 @@ def test_a_turn_ends_by_time(host: Any, looping: Any) -> None:
     assert loop._receive(Micros(next(ticks))) == 4
 
 
+def test_the_loop_waits_no_longer_than_until_something_is_due(host: Any, looping: Any) -> None:
+    loop, _ = looping(codec.encode_request(1, StatusRequest()))
+    assert loop._timeout_ms(Micros(host.now)) == loop_module.IDLE_MS
+    host.subscribe("orders")
+    host.send(host.getting("orders", wait_ms=30))
+    due = host.now + 30_000
+    for before, waits in ((30_000, 30), (29_001, 30), (29_000, 29), (1, 1), (0, 0), (-5_000, 0)):
+        assert loop._timeout_ms(Micros(due - before)) == waits
+
+
 def test_what_gathers_while_a_sync_stalls_is_bounded(
     host: Any, looping: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from oncemq.protocol.step import Deliver, Span
 from oncemq.server.reader import BODIES_MAX, READ_FACTOR, Reader, cut_runs
 from oncemq.storage.log.log import LogOptions
 from oncemq.wire import batch
-from tests.unit.server.conftest import GUEST
+from tests.harness.server import GUEST
 
 A, B = b"a" * 16, b"b" * 16
 

@@ -17,8 +17,9 @@ from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalFile
 from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.repair.repair import diagnose
-from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
+from tests.harness.storage import still_open
 
 
 def nothing(_: str, __: int) -> None: ...
@@ -48,6 +49,25 @@ def fill(scribe: Any, count: int = 30) -> None:
 def restored(scribe: Any, make_scribe: Any, backup: Path, directory: Path) -> Any:
     bring_back(scribe, backup, directory)
     return make_scribe(directory, scribe.disk, identity=b"\6")
+
+
+def test_neither_a_backup_nor_a_restore_leaves_a_file_open(scribe: Any, tmp_path: Path) -> None:
+    """A log has more files than a process has descriptors."""
+    fill(scribe)
+    save(scribe, tmp_path / "backup")
+    scribe.log.close()
+    assert still_open(tmp_path) == []
+    bring_back(scribe, tmp_path / "backup", tmp_path / "again")
+    assert still_open(tmp_path) == []
+
+
+def test_a_log_without_a_record_is_backed_up_and_restored(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    assert save(scribe, tmp_path / "backup").last_serial == 0
+    again = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "again")
+    assert again.log.last_serial == 0
+    again.log.close()
 
 
 def test_a_log_at_work_is_backed_up_and_restored(

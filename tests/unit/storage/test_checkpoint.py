@@ -143,3 +143,17 @@ def test_a_checkpoint_is_due_after_so_many_records_or_bytes(scribe: Any) -> None
     assert not scribe.log.checkpoint_due
     scribe.store(1, b"x" * 6000)
     assert scribe.log.checkpoint_due
+
+
+def test_a_full_segment_waits_for_two_checkpoints_that_cover_it(scribe: Any) -> None:
+    scribe.store(1, b"x" * 700)
+    scribe.checkpoint(b"first")
+    assert not scribe.log.reclaim_waits  # there is no full one
+    scribe.store(1, b"x" * 700)
+    assert len(scribe.segments) == 2
+    assert scribe.log.reclaim_waits
+    scribe.checkpoint(b"second")
+    assert not scribe.log.reclaim_waits  # it ends exactly where the older of them begins
+    scribe.store(1, b"x" * 700)
+    assert len(scribe.segments) == 3
+    assert scribe.log.reclaim_waits

@@ -11,6 +11,7 @@ from oncemq.storage.catalog import catalog
 from oncemq.storage.compaction.compaction import join_runs
 from oncemq.storage.compaction.plan import LiveShare
 from oncemq.storage.segments import index
+from oncemq.storage.segments.index import FileIndex
 
 
 def fill(scribe: Any) -> None:
@@ -154,6 +155,22 @@ def test_an_index_that_is_missing_is_made_again(scribe: Any, name: str) -> None:
     scribe.open()
     assert set(scribe.directory.glob("log/*.idx")) == set(indexes)
     assert scribe.payloads(1, 5) == dict(list(enumerate(scribe.topics[1]))[5:])
+
+
+def test_an_index_that_is_missing_is_made_again_where_no_checkpoint_covers_its_segment(
+    scribe: Any,
+) -> None:
+    fill(scribe)
+    scribe.log.close()
+    indexes = set(scribe.directory.glob("log/*.idx"))
+    assert indexes
+    for path in indexes:
+        path.unlink()
+    scribe.open()
+    assert set(scribe.directory.glob("log/*.idx")) == indexes
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
+    *sealed, _ = scribe.log._catalog.segments
+    assert {type(each.index) for each in sealed} == {FileIndex}  # none is kept in memory
 
 
 def run(count: int, first: int, *, producer: bytes = b"p", timestamp: int = 1) -> Run:

@@ -120,6 +120,16 @@ def test_a_full_disk_keeps_the_older_note() -> None:
     assert disk.names("d") == ["END"]
 
 
+def test_a_note_that_says_the_same_is_not_written_again(tmp_path: Path, quick_disk: Any) -> None:
+    note = EndNote(quick_disk, str(tmp_path))
+    note.write(1, 5)
+    (tmp_path / "END").unlink()
+    note.write(1, 5)
+    assert list(tmp_path.iterdir()) == []
+    note.write(1, 6)
+    assert read_end(quick_disk, str(tmp_path)).serial == 6
+
+
 def test_an_index_without_its_segment_is_damage(scribe: Any) -> None:
     for _ in range(30):
         scribe.store(1, b"x" * 100)

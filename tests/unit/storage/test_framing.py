@@ -70,6 +70,15 @@ def test_frames_larger_than_what_is_read_at_once_are_found(file: File, bodies: b
     assert found(file, bodies=bodies) == [1, 2, 3, 4, 5, 6]
 
 
+def test_nothing_is_read_beyond_the_end_that_was_asked_for(file: File) -> None:
+    whole = [frame(1), frame(2), frame(3)]
+    start = 10 * len(whole[0])
+    file.write(whole, start)
+    end = start + len(whole[0]) + len(whole[1])
+    read = [one.serial for one in scan(file, start, end, KEY) if isinstance(one, Frame)]
+    assert read == [1, 2]
+
+
 def test_zeros_are_the_end_and_anything_else_is_bad(file: File) -> None:
     file.write([frame(1), bytes(20)], 0)
     assert found(file) == [1]

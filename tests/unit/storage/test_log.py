@@ -75,6 +75,38 @@ def test_read_many_stops_at_its_limits_but_gives_one_at_least(scribe: Any) -> No
     assert firsts(100, count=1000, size=1 << 20) == []
 
 
+def reads_of(scribe: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes each read asks for, from now on."""
+    reads: list[int] = []
+    files = type(scribe.log._current.file)
+    read = files.read
+    monkeypatch.setattr(
+        files, "read", lambda self, *place: reads.append(place[1]) or read(self, *place)
+    )
+    return reads
+
+
+def test_when_a_message_was_stored_is_known_without_reading_it(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        scribe.store(1, b"x" * 10)
+    reads = reads_of(scribe, monkeypatch)
+    assert [list(scribe.log.moments(1, offset))[-1] for offset in range(3)] == [1000, 1001, 1002]
+    assert reads == []
+
+
+def test_batches_that_lie_side_by_side_are_read_with_one_read(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in (1, 1, 1, 2, 1, 1):
+        scribe.store(topic, b"x" * 10)
+    reads = reads_of(scribe, monkeypatch)
+    found = scribe.log.read_many(1, 0, count_max=100, bytes_max=1 << 20)
+    assert [stored.record.first_offset for stored in found] == [0, 1, 2, 3, 4]
+    assert len(reads) == 2
+
+
 def test_offsets_are_found_by_time(scribe: Any) -> None:
     for number in range(40):
         scribe.store(1, b"m%d" % number + b"x" * 90)

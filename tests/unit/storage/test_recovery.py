@@ -9,6 +9,7 @@ import pytest
 
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.segment import COLD, LOG, Header
 
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=512, reserve_bytes=64)
 
@@ -152,6 +153,17 @@ def test_a_segment_that_was_never_begun_is_dropped(scribe: Any, content: bytes) 
     assert kept == ({f"{never.name}-0.torn": data} if data else {}), "for a person to look at"
     scribe.store(1, b"b")
     assert scribe.payloads(1) == {0: b"a", 1: b"b"}
+
+
+def test_the_only_segment_is_not_taken_for_one_that_was_never_begun(scribe: Any) -> None:
+    scribe.store(1, b"a")
+    scribe.kill()
+    (only,) = scribe.segments
+    only.write_bytes(bytes(only.stat().st_size))
+    (scribe.directory / "END").unlink(missing_ok=True)  # nothing else says that it was begun
+    with pytest.raises(Corrupt, match="the header does not hold; run `once repair`"):
+        scribe.open()
+    assert scribe.segments == [only]
 
 
 def test_a_torn_tail_before_a_segment_that_was_never_begun_is_still_torn(scribe: Any) -> None:
@@ -387,3 +399,9 @@ def test_the_room_of_a_segment_before_the_last_is_given_back(scribe: Any) -> Non
     assert opened.log.bytes_used == sum(path.stat().st_size for path in first.parent.iterdir())
     assert opened.report.torn == []
     assert scribe.payloads(1) == dict(enumerate(stored))
+
+
+@pytest.mark.parametrize("sources", [(), ("a.log", "b.log")])
+def test_the_first_frame_begins_where_the_header_ends(sources: tuple[str, ...]) -> None:
+    header = Header(COLD if sources else LOG, b"i" * 16, 7, sources=sources)
+    assert header.size == len(header.encode())

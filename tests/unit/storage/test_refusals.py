@@ -17,7 +17,7 @@ from oncemq.storage.segments import framing, segment
 from oncemq.storage.segments.framing import decode_record, encode, frame_key, parse
 from oncemq.storage.segments.layout import read_format
 from oncemq.storage.segments.segment import Header, read_header
-from tests.unit.storage.conftest import still_open
+from tests.harness.storage import still_open
 
 
 def test_a_segment_of_a_newer_format_is_refused(

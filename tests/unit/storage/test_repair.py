@@ -243,6 +243,26 @@ def spoil(path: Path) -> None:
     damage(path, path.stat().st_size // 2)
 
 
+def test_a_checkpoint_whose_next_record_is_gone_is_none(scribe: Any) -> None:
+    """That record was appended while the state was gathered, so it may not be in it."""
+    scribe.store(1, b"a")
+    writer = scribe.log.begin_checkpoint()
+    scribe.store(1, b"x" * 900)  # the last of its segment
+    job = writer.finish()
+    job.run()
+    scribe.log.complete(job)
+    scribe.store(1, b"x" * 900)
+    assert len(scribe.segments) == 2
+    scribe.log.close()
+    for path in (scribe.segments[0], *scribe.directory.glob("log/*.idx")):
+        path.unlink()
+    with pytest.raises(Corrupt, match="must begin at serial 2 but the log begins at 3"):
+        scribe.open()
+    found = diagnose(scribe.disk, str(scribe.directory))
+    assert not found.healthy
+    assert not found.mendable
+
+
 @pytest.mark.parametrize("harm", [spoil, Path.unlink])
 def test_without_a_checkpoint_a_log_that_begins_later_is_damaged(scribe: Any, harm: Any) -> None:
     for path in compacted(scribe):

@@ -246,6 +246,78 @@ def test_a_checkpoint_without_room_is_lent_some_of_the_reserve(
     scribe.log.close()
 
 
+def test_what_was_lent_is_not_taken_back_before_the_job_is_done(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    assert scribe.log.room.lend()
+    small.size += 512 * KIBIBYTE  # somebody made room
+    free = small.free_bytes("")
+    assert not scribe.log.has_room(40_000, now_ms=9_000)
+    assert small.free_bytes("") == free  # all of it is for the job, which is tried again
+    scribe.checkpoint(b"state" * 1000)
+    assert scribe.log.has_room(40_000, now_ms=9_000)
+    scribe.log.close()
+
+
+def test_half_of_the_reserve_is_not_lent(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    assert scribe.log.room.lend()
+    kept = scribe.log._current.end + OPTIONS.reserve_bytes // 2
+    assert scribe.segments[-1].stat().st_size == kept
+    scribe.log.close()
+
+
+@pytest.mark.parametrize("seconds", [0, 4])
+def test_that_there_was_no_room_is_known_for_five_seconds(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk, seconds: int
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    assert not scribe.log.was_full(7_000)
+    small.others = small.free_bytes("")
+    assert not scribe.log.has_room(4000, now_ms=7_000)
+    assert not scribe.log.was_full(6_999)  # the clock was set back: nobody knows how long ago
+    assert scribe.log.was_full(7_000 + seconds * 1_000)
+    assert not scribe.log.was_full(12_000)
+    scribe.log.close()
+
+
+def test_room_is_lent_once_for_a_job_that_finds_none_again(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    fill(scribe)
+    assert [scribe.log.room.lend() for _ in range(4)] == [True, False, True, False]
+    assert scribe.log.room.lend()
+    scribe.log.room.ask_again()
+    assert scribe.log.room.lend()  # another job's
+    scribe.log.close()
+
+
+def test_what_a_checkpoint_holds_is_kept_room_for_no_more(scribe: Any) -> None:
+    """But what was appended while its state was gathered may not be in it."""
+    for number in range(100):
+        scribe.fact(number)
+    scribe.commit()
+    writer = scribe.log.begin_checkpoint()
+    meanwhile = scribe.log._current.end
+    scribe.fact(100)
+    meanwhile = scribe.log._current.end - meanwhile
+    scribe.commit()
+    job = writer.finish()
+    job.run()
+    scribe.log.complete(job)
+    scribe.checkpoint(b"another")
+    sizes = [path.stat().st_size for path in sorted(scribe.directory.glob("checkpoints/*"))]
+    assert scribe.log.room.reserve == scribe.options.reserve_bytes + sizes[-1]
+    scribe.fact(101)
+    assert scribe.log.room.reserve == scribe.options.reserve_bytes + sizes[-1] + meanwhile
+
+
 def test_room_is_kept_for_two_checkpoints_of_what_is_known_before_the_first(
     tmp_path: Path, make_scribe: Any, small: SmallDisk
 ) -> None:
@@ -272,4 +344,22 @@ def test_where_there_is_little_room_segments_are_small(
     small = SmallDisk(quick_disk, tmp_path / "data", 16 << 20)
     scribe = make_scribe(tmp_path / "data", small, LogOptions(segment_share=8))
     assert (1 << 20) < scribe.log.options.segment_bytes <= 2 << 20
+    scribe.log.close()
+
+
+def test_a_log_opens_on_a_disk_that_has_no_room_for_its_indexes(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    while len(scribe.segments) < 3:
+        assert scribe.log.has_room(4000, now_ms=0)
+        scribe.store(1, b"x" * 4000)
+    scribe.log.close()
+    for path in (tmp_path / "data/log").glob("*.idx"):
+        path.unlink()
+    small.others = 0
+    small.others = small.free_bytes("")
+    scribe.open()
+    assert list((tmp_path / "data/log").glob("*.idx")) == []
+    assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
     scribe.log.close()

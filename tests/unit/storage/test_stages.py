@@ -18,7 +18,7 @@ from oncemq.storage.log.log import LogOptions
 from oncemq.storage.repair.repair import accept_loss, diagnose
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.wire import batch
-from tests.unit.storage.conftest import PRODUCER
+from tests.harness.storage import PRODUCER
 
 TOPIC, OTHER, STAGE = TopicId(1), TopicId(2), TopicId(9)
 WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=1 << 12, reserve_bytes=64)

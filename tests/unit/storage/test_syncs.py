@@ -14,8 +14,8 @@ from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.segments.framing import frame_key
 from oncemq.storage.segments.segment import COLD, LOG, Header, log_name, remove_segment
 from oncemq.storage.segments.segment_files import load_shelf
-from oncemq.testing.crash_points import PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 
 
 def _nothing(_: str, __: int) -> None: ...

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from oncemq.testing.crash_points import SECTOR_BYTES, PowerCut
 from oncemq.testing.faulty_disk import FaultyDisk, FaultyFile
+from oncemq.testing.unsynced_changes import SECTOR_BYTES, PowerCut
 
 
 @pytest.fixture

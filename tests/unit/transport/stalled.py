@@ -13,7 +13,7 @@ from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
 from oncemq.transport.router import RouterSocket
-from tests.unit.transport.patience import until
+from tests.harness.waiting import until
 
 SUBJECT = b"\0" * 8
 TIMERS = 12.0  # seconds: two heartbeats; the first is answered by a reset, the second was the end

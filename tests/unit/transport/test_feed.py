@@ -8,7 +8,7 @@ import pytest
 from oncemq.errors import PortInUse
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
-from tests.unit.transport.patience import PATIENCE, until
+from tests.harness.waiting import PATIENCE, until
 
 A, B = b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"
 

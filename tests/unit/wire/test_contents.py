@@ -60,3 +60,10 @@ def test_what_a_topic_gets_belongs_to_it() -> None:
     )
     assert contents_of_topics([("a", 1), ("b", 2)]) != contents_of_topics([("a", 2), ("b", 1)])
     assert contents_of_topics([]) == 1  # 0 means: not said
+
+
+def test_the_sum_is_the_same_on_every_machine() -> None:
+    """Tasks on different ones add up what they have."""
+    assert sum_of([Item(b"a")]) == 0x2F42_665B_399E_F840
+    assert sum_of([Item(b"a", b"key", {"name": "value"})]) == 0x6DBB_18BD_0BBB_2A1C
+    assert contents_of_topics([("a", 1)]) == 0x8048_9184_ECF4_6FB8

@@ -5,7 +5,7 @@ import sys
 import click
 
 from oncemq.cli.admin.subscriptions import HEADS, as_object, row_of
-from oncemq.cli.admin.topics import as_object as topic_object
+from oncemq.cli.admin.topic_list import as_object as topic_object
 from oncemq.cli.terminal import output
 from oncemq.cli.terminal.command import OnceGroup, command, topic_names
 from oncemq.cli.terminal.retention import HELP, retention_of, text_of

@@ -40,7 +40,7 @@ class Ending:
 
 def there() -> bool:
     """Whether Spark is installed."""
-    from oncemq.spark.runtime.session import require
+    from oncemq.spark.runtime.environment import require
 
     try:
         require()

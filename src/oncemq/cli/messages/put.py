@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncemq.cli.messages.put_failures import not_stored, unreachable
 from oncemq.cli.terminal.command import command, topic_names
-from oncemq.cli.terminal.failures import NotStored
 from oncemq.cli.terminal.lines import LineSource, whole
 from oncemq.cli.terminal.session import CommandSession
 from oncemq.errors import Unreachable
@@ -97,7 +97,7 @@ def put(
         raise click.UsageError("--also goes neither with --lines nor with --idempotency-key")
     with _source(session, path, asked=message is None) as source:
         if lines:
-            from oncemq.cli.terminal.bulk import put_lines
+            from oncemq.cli.messages.bulk import put_lines
 
             put_lines(session, topic, source)
         else:
@@ -174,22 +174,6 @@ def _say(session: CommandSession, receipt: "Receipt") -> None:
         )
     elif receipt.stored:
         session.say(receipt.id or f"{receipt.topic}: stored before")
-
-
-def not_stored(topic: str, what: str = "not stored") -> NotStored:
-    """The seeds' NACK of a put."""
-    return NotStored(f"{what}: nobody subscribes to '{topic}' and nothing retains it")
-
-
-def unreachable(session: CommandSession, error: Unreachable, count: int) -> Unreachable:
-    """Say what becomes of puts that no server answered."""
-    name = session.config.id
-    if name is None:
-        return error
-    told = Unreachable(f"no server answered at {session.servers} in {session.config.timeout:g} s")
-    what = "the message is" if count == 1 else f"{count:,} messages are"
-    told.add_note(f"{what} recorded; the next command of '{name}' sends that: `once flush`, say")
-    return told
 
 
 @contextmanager

@@ -102,7 +102,7 @@ def running(
 
 def require_spark() -> None:
     """Say what to install when Spark is not there."""
-    from oncemq.spark.runtime.session import require
+    from oncemq.spark.runtime.environment import require
 
     try:
         require()

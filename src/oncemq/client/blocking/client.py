@@ -99,12 +99,10 @@ class Client(Publishing, Columnar):
         They are settled: recorded on this client's disk before they are returned, and never
         given again.
         """
-        feed, getting, handout = topic or "", self._turns.getting, Handout()
+        feed, handout = topic or "", Handout()
         messages: list[Message] = []
-        nested = getting.nested
         try:
-            with getting.lock:
-                getting.check(feed, nested=nested)
+            with self._turns.getting.block(feed):
                 messages = self._hand_out(handout, feed, limit, wait)
             handout.messages = []
             return messages  # from here to the caller Python runs no signal handler
@@ -289,7 +287,7 @@ class Client(Publishing, Columnar):
         """Whether an interrupted get has left something; it is in the handout then."""
         with self._turns.lock:
             messages = self._handouts.take(feed, limit)
-            self._handouts.settled(handout, messages)
+            self._handouts.again(handout, messages)
         return bool(messages)
 
     def _take(self, feed: str, limit: int, wait: float) -> list[Message]:

@@ -377,7 +377,6 @@ class TransactionWork:
         if self._sent:
             self._home.doubt(self)
         else:
-            self._resolved = True
             self._give_up()
 
     @property

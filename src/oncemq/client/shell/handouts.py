@@ -39,6 +39,11 @@ class Handouts:
         handout.messages = messages
         self._open = [each for each in (*self._open, handout) if each.messages]
 
+    def again(self, handout: Handout, messages: list[Message]) -> None:
+        """The same of what was taken from here: it stays before what was left of it."""
+        handout.messages = messages
+        self._open = [each for each in (handout, *self._open) if each.messages]
+
     def take(self, feed: str, limit: int) -> list[Message]:
         """Up to `limit` messages of a feed that interrupted gets have left, oldest first."""
         taken: list[Message] = []

@@ -40,20 +40,15 @@ class DeferredSignals:
         # What was installed at the last look, and which of it are handlers: there is no way to
         # hear of a change, and to look at all sixty in one call costs two microseconds.
         self._seen: tuple[object, ...] = ()
-        self._handled: list[int] = []
+        self._handled: list[tuple[int, Any]] = []
 
     def up(self) -> None:
         """From here on no handler raises in the main thread."""
         if threading.get_ident() != self._main:
             return
         if self._depth == 0:
-            seen = tuple(map(_getsignal, SIGNALS))
-            if seen != self._seen:
-                pairs = zip(SIGNALS, seen, strict=True)
-                self._seen, self._handled = seen, [each for each, how in pairs if callable(how)]
             try:
-                for number in self._handled:
-                    self._handlers[number] = _signal.signal(number, self._note)
+                self._put_off()
             except BaseException:  # a handler that was not put off yet
                 self._put_back()
                 raise
@@ -73,7 +68,7 @@ class DeferredSignals:
         while self._came and threading.get_ident() == self._main:
             number, frame = self._came.popleft()
             handler = self._handlers.get(number) or _signal.getsignal(number)
-            if callable(handler):
+            if callable(handler) and handler != self._note:
                 handler(number, frame)
 
     def forked(self) -> None:
@@ -86,19 +81,41 @@ class DeferredSignals:
             _signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if not any(number == noted for noted, _ in self._came):  # as pending signals merge
+        # As pending signals merge. A copy, made in one step: this may be interrupted by another
+        # signal, whose note changes what would be looked through.
+        if not any(number == noted for noted, _ in tuple(self._came)):
             self._came.append((number, frame))
 
+    # Handlers may run, raise, or use a client, between any two lines of the next two. So what is
+    # replaced is noted first and forgotten last, and what one of them leaves undone is done by the
+    # next that comes through.
+
+    def _put_off(self) -> None:
+        seen = tuple(map(_getsignal, SIGNALS))
+        if seen != self._seen:
+            pairs = zip(SIGNALS, seen, strict=True)
+            handled = [(each, how) for each, how in pairs if callable(how) and how != self._note]
+            self._seen, self._handled = seen, handled
+        handled = self._handled
+        while True:
+            for number, handler in handled:
+                self._handlers[number] = handler
+                _signal.signal(number, self._note)
+            if all(number in self._handlers for number, _ in handled):
+                return  # else a handler that uses a client has put them back
+
     def _put_back(self) -> None:
-        try:
-            for number, handler in self._handlers.items():
-                _signal.signal(number, handler)
-        except BaseException:  # one that was back already has raised: the others go back too
-            for number, handler in self._handlers.items():
-                _signal.signal(number, handler)
-            self._handlers.clear()
-            raise
-        self._handlers.clear()
+        raised: BaseException | None = None
+        while self._handlers:
+            try:
+                for number, handler in tuple(self._handlers.items()):
+                    _signal.signal(number, handler)
+                    self._handlers.pop(number, None)
+            except BaseException as error:  # of one that is back already: the others go back too
+                if raised is None or isinstance(raised, Exception):  # an exit is not passed over
+                    raised = error
+        if raised is not None:
+            raise raised
 
 
 SHIELD = DeferredSignals()

@@ -8,18 +8,35 @@ task may get from other topics, and is refused the rest; everybody else waits un
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from queue import Empty, SimpleQueue
 
 from oncemq.errors import InvalidRequest
 from oncemq.session.subscriber import is_single
 
+LOOK_SECONDS = 0.2  # how often who waits looks up, when nobody says that a block is over
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Block:
+    """What a thread gets from, until the block is over."""
+
+    feed: str
+    thread: threading.Thread
+    over: bool = False
+
 
 class Getting:
-    """For threads: a lock, and the feeds of the blocks that are open under it.
+    """For threads: the blocks that are open, all of them of one thread.
+
+    A block ends wherever it is left: a listener that one thread has begun may be advanced, closed
+    or collected by another, as web frameworks do with what they hand to a pool of threads. So no
+    lock is held meanwhile, which only its own thread could release. One that a signal handler kept
+    from saying that it is over is over when nobody has it any more.
 
     A block that raises puts back what it took. A signal handler that raises just then may keep it
     from that; so the feed is noted (by an assignment, which nothing halves), and whoever gets next
@@ -28,39 +45,53 @@ class Getting:
 
     def __init__(self, put_back: Callable[[tuple[str, ...]], None]) -> None:
         # Taken with `with lock`, in one step of the interpreter, which no interrupt halves.
-        self.lock: Any = threading.RLock()
-        self._opened: dict[object, str] = {}
+        self._lock = threading.RLock()
+        self._opened: list[weakref.ref[Block]] = []
+        self._waiting: list[SimpleQueue[None]] = []
         self._raised: tuple[str, ...] = ()
         self._put_back = put_back
-
-    @property
-    def nested(self) -> bool:
-        """Whether this thread is in a block already; asked before the lock is taken."""
-        return self.lock._is_owned()
-
-    def check(self, feed: str, *, nested: bool) -> None:
-        """Refuse a feed that an open block gets from; under the lock."""
-        if not nested:  # an interrupt may have left something of a block that is over
-            self._opened = {}
-        _check_apart(feed, self._opened.values())
-        if self._raised:
-            self._put_back(self._raised)
-            self._raised = ()
 
     @contextmanager
     def block(self, feed: str) -> Generator[None]:
         """Get from this feed, and work on it, until the block ends."""
-        nested, mark = self.nested, object()
-        with self.lock:
-            self.check(feed, nested=nested)
+        block = Block(feed, threading.current_thread())
+        try:
+            if not self._opens(block):
+                self._wait(block)
             try:
-                self._opened[mark] = feed
                 yield
             except BaseException:
                 self._raised = (*self._raised, feed)
                 raise
-            finally:
-                self._opened.pop(mark, None)
+        finally:
+            block.over = True
+            for turn in tuple(self._waiting):
+                turn.put(None)
+
+    def _wait(self, block: Block) -> None:
+        turn: SimpleQueue[None] = SimpleQueue()  # which no interrupt halves, as it does an Event
+        try:
+            self._waiting.append(turn)
+            while not self._opens(block):
+                with suppress(Empty):
+                    turn.get(timeout=LOOK_SECONDS)
+        finally:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+
+    def _opens(self, block: Block) -> bool:
+        """Let a block get, unless another thread's is open; refuse one that an open one is of."""
+        with self._lock:
+            opened = [each for each in (found() for found in self._opened) if each is not None]
+            opened = [each for each in opened if not each.over]
+            if any(each.thread is not block.thread for each in opened):
+                return False
+            _check_apart(block.feed, (each.feed for each in opened))
+            if self._raised:
+                self._put_back(self._raised)
+                self._raised = ()
+            self._opened = [weakref.ref(each) for each in (*opened, block)]
+            return True
 
 
 class AsyncBlock:

@@ -1,5 +1,6 @@
-"""Subscriptions that ended, as a client's state database keeps them: a server that goes back in
-time has them again.
+"""Subscriptions that ended, as a client's state database keeps them.
+
+They are kept because a server that goes back in time has them again.
 
 Laws: one that had a cursor is kept with it, also where its end is only seen by the cursor of the
 next one; one of which nothing was taken, and a pattern, by its identity alone. What was being

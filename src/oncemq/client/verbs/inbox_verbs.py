@@ -308,18 +308,36 @@ def _again(engine: Engine, inbox: Inbox, topic: str, limit: int) -> InboxVerb[li
         "database behind client=%s topic=%s cursor=%d reached=%d: reading again",
         *(engine.client, name, mark.cursor, mark.reached),
     )
+    messages: list[Message] = []
+    refusal: InvalidRequest | None = None
     try:
         start = engine.losses.over(name, mark.cursor)
         count = min(limit, mark.reached - start)
-        return (yield from verbs.read(engine, name, start, count))
+        messages = yield from verbs.read(engine, name, start, count)
+    except NoSuchTopic:
+        inbox.forget([name])
+        return []
     except InvalidRequest as refused:
         if refused.code != "offset_out_of_range":
             raise
+        refusal = refused
+    # What was read is by name. A subscription ends with its topic, and one that is there now was
+    # there then: so these are messages of its topic, and not of one that was made anew.
+    if not (yield from _is_there(engine, name, mark.subscription_id)):
         inbox.forget([name])
-        low = (yield from verbs.topic(engine, name)).topic.low
-        if low <= mark.cursor:
-            raise  # it is the server that lacks messages: restored, perhaps
-        raise InboxGap(_gap(engine.client, name, mark, low)) from None
+        return []
+    if refusal is None:
+        return messages
+    inbox.forget([name])
+    low = (yield from verbs.topic(engine, name)).topic.low
+    if low <= mark.cursor:
+        raise refusal  # it is the server that lacks messages: restored, perhaps
+    raise InboxGap(_gap(engine.client, name, mark, low))
+
+
+def _is_there(engine: Engine, topic: str, subscription_id: SubscriptionId) -> InboxVerb[bool]:
+    places = yield from _survey(engine, topic)
+    return any(place.subscription_id == subscription_id for place in places)
 
 
 def _gap(client: str, topic: str, mark: Mark, low: Offset) -> str:

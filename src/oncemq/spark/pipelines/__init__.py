@@ -3,7 +3,7 @@
 Needs the extra: pip install 'oncemq[spark]'.
 """
 
-from oncemq.spark.runtime.session import require
+from oncemq.spark.runtime.environment import require
 
 require()
 

@@ -29,7 +29,8 @@ from oncemq.spark.pipelines.status import (
     StatusBoard,
     moment,
 )
-from oncemq.spark.runtime.session import log_file, register, session, stderr_into
+from oncemq.spark.runtime.environment import log_file, stderr_into
+from oncemq.spark.spark_session import register, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

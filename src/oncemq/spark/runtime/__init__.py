@@ -1,1 +1,1 @@
-"""Spark itself: its session, its Java, its worker processes, a cluster on this machine."""
+"""Spark itself: its Java, its worker processes, a cluster on this machine, a zip of us for it."""

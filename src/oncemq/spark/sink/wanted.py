@@ -1,5 +1,6 @@
-"""Would a topic store what is written to it: one that nobody subscribes to and that keeps nothing
-stores nothing.
+"""Whether a topic would store what is written to it.
+
+One that nobody subscribes to and that keeps nothing stores nothing.
 """
 
 from oncemq.client.blocking.client import Client

@@ -3,23 +3,30 @@
 Laws: its name is in the query's checkpoint before it is made to last, so none is left behind
 by a query that never began; its cursor moves only to what Spark has committed; two live
 queries with one name fence each other, and the older one is told. A hold that may be nobody's
-soon (see `StreamReader`) has a lease: it ends by itself when no query renews it.
+soon (see `StreamReader`) has a lease: it ends by itself when no query renews it. A thread does so
+for as long as the query lives, however long a batch takes and however seldom one is triggered.
 """
 
 import getpass
+import logging
 import math
 import socket
+import threading
 import time
+import weakref
 from collections.abc import Iterable, Mapping
 
 from oncemq.client.blocking.client import Client
 from oncemq.client.state.memory_journal import state_in_memory
-from oncemq.errors import Refused
+from oncemq.errors import OnceMQError, Refused
 from oncemq.protocol.names import Offset, SubscriptionId
 from oncemq.protocol.replies import SubscriptionInfo
 from oncemq.protocol.requests import Settled
 
-RENEWED_SECONDS = 86_400.0  # a hold without an end is said to be so eight times a day
+RENEWALS = 8  # in the time of a lease
+RENEWED_SECONDS = 86_400.0  # for a hold without an end, instead of that time
+
+log = logging.getLogger(__name__)
 
 
 class Hold:
@@ -33,6 +40,11 @@ class Hold:
         self._renewed = -math.inf
         self._mq = Client(server, timeout=timeout, state=state_in_memory(name))
         self._ids: dict[str, SubscriptionId] = {}
+        self._ended: set[str] = set()  # topics whose subscriptions were ended by others
+        self._closed = threading.Event()
+        if lease:
+            arguments = weakref.ref(self), self._closed, lease / RENEWALS
+            threading.Thread(target=_renewing, args=arguments, daemon=True).start()
 
     def keep(self, places: Mapping[str, int]) -> None:
         """From now on nothing from these offsets on is freed; where it is held, it stays so."""
@@ -60,9 +72,24 @@ class Hold:
     def renew(self) -> None:
         """The query is still there; said now and then, however often this is called."""
         now = time.monotonic()
-        if self._lease is not None and now >= self._renewed + max(self._lease, RENEWED_SECONDS) / 8:
-            self._mq.lease(self._lease, _about())
-            self._renewed = now
+        if self._lease is None or now < self._renewed + (self._lease or RENEWED_SECONDS) / RENEWALS:
+            return
+        self._mq.lease(self._lease, _about())
+        self._renewed = now
+        held = self._ids
+        if held and (ended := held.keys() - {each.topic for each in self._recall()}):
+            self._ended |= ended
+            log.warning(
+                "hold ended at the server client=%s topics=%s: what was put since may be gone",
+                *(self.name, ", ".join(sorted(ended))),
+            )
+
+    def keep_on(self, places: Mapping[str, int]) -> None:
+        """The query is still there, at these offsets of topics that are there: renew all of it."""
+        self.renew()
+        if ended := self._ended & places.keys():
+            self.keep({topic: places[topic] for topic in ended})
+            self._ended -= ended
 
     def settle(self, places: Mapping[str, int]) -> None:
         """Everything below these offsets is committed: let it go."""
@@ -94,7 +121,21 @@ class Hold:
 
     def close(self) -> None:
         """Let go of the connection; the subscription stays."""
+        self._closed.set()
         self._mq.close()
+
+
+def _renewing(held: "weakref.ref[Hold]", closed: threading.Event, seconds: float) -> None:
+    """While the query is at work on a batch, or waits for the next trigger, nobody else does."""
+    while not closed.wait(seconds):
+        hold = held()
+        if hold is None:
+            return
+        try:
+            hold.renew()
+        except OnceMQError as error:  # whoever plans the next batch is told by name
+            log.info("hold not renewed client=%s: %s", hold.name, error)
+        del hold
 
 
 def _about() -> str:

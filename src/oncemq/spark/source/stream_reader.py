@@ -81,11 +81,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._pin and self._initial == progress:
             self._pin = False
             return progress.to_spark()
-        if self._hold is not None:
-            self._hold.renew()
         self._let_go(progress)
         ends, generation = self._look(progress)
         places = self._judged(progress, ends, generation)
+        if self._hold is not None:
+            self._hold.keep_on({name: each.offset for name, each in places.items()})
         reached = {name: replace(each, offset=ends[name].end) for name, each in places.items()}
         self._seen = progress.moved(reached, generation)
         backlogs = {name: ends[name].end - each.offset for name, each in places.items()}

@@ -1,5 +1,7 @@
-"""Putting groups on the disk. Everything in `GroupWriter` is owned by the writer thread,
-but for `synced`, which the loop reads (one int, whole under the GIL).
+"""Writes groups of records to the disk, and syncs them.
+
+Everything in `GroupWriter` is owned by the writer thread, but for `synced`, which the loop reads
+(one int, whole under the GIL).
 
 Laws: a segment is synced before the first byte of the next; the next one's header and name
 are durable before its first frame. An OSError is final: pages a failed sync left behind may

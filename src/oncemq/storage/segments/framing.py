@@ -305,9 +305,7 @@ def _frame_at(file: File, position: int, end: int, key: int) -> Frame | None:
     for _ in range(2):
         data = file.read(position, min(want, end - position))
         found = parse(memoryview(data), 0, position, key)
-        if isinstance(found, Frame):
-            return found
-        if not isinstance(found, int) or found <= want or position + found > end:
-            return None
-        want = found
+        if not isinstance(found, int):
+            return found if isinstance(found, Frame) else None
+        want = found  # its header says how much more there is to read
     return None

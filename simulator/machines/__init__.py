@@ -1,0 +1,1 @@
+"""What outlives a process of a simulation: disks, journals, databases."""

@@ -1,1 +1,0 @@
-"""What the actors of a world do, by kind of step."""
