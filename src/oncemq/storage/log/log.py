@@ -12,7 +12,6 @@ takes no further write (memory is never believed over disk).
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
@@ -33,6 +32,7 @@ from oncemq.storage.log.checkpoint import (
     Now,
     keep_newest,
 )
+from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
 from oncemq.storage.segments.entries import Extent
@@ -41,30 +41,11 @@ from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
 from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
 
-MEBIBYTE = 1 << 20
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
 
 logger = logging.getLogger("oncemq.storage")
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """Sizes and limits of a log."""
-
-    segment_bytes: int = 64 * MEBIBYTE
-    segment_share: int = 0  # at most this part (8: an eighth) of the room there is at the opening
-    allocate_bytes: int = 16 * MEBIBYTE
-    reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
-    disk_bytes_max: int | None = None
-    sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
-    checkpoints: bool = True  # False: none is ever taken, and no room is kept for one
-    checkpoint_bytes: int = 32 * MEBIBYTE
-    checkpoint_records: int = 50_000
-    checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
-    segment_stages: int = 10_000  # of one segment; planning looks at all of them in one go
-    stages_kept: int = 1_000  # closed ones of one segment; with more, it is rewritten without them
 
 
 class Log:

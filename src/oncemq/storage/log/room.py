@@ -11,16 +11,13 @@ the next checkpoint and index get room, too; if others took that, `lend` gives t
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk
 from oncemq.storage.log.checkpoint import KEPT
+from oncemq.storage.log.options import LogOptions
 from oncemq.storage.segments.segment import HEADER_BYTES, Segment
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
-
-if TYPE_CHECKING:
-    from oncemq.storage.log.log import LogOptions
 
 ALLOWANCE_BYTES = 1024  # header and meta of a frame, for those who only know their body
 RETRY_MS = 1000
@@ -34,7 +31,7 @@ class Room:
         self,
         disk: Disk,
         directory: str,
-        options: "LogOptions",
+        options: LogOptions,
         catalog: Catalog,
         *,
         checkpoints: Callable[[], list[int]],  # the sizes of those kept, oldest first
