@@ -9,7 +9,7 @@ import msgspec
 
 from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import STAGE_NAME, Micros
+from oncemq.protocol.names import Micros
 from oncemq.protocol.replies import RefusedReply
 from oncemq.protocol.requests import (
     REQUESTS,
@@ -42,6 +42,9 @@ PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be ma
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
 # settled, the end of a subscription or of a topic, another retention.
+_WITH_A_BODY = (Put, StagePut)
+_SETTLING = (Get, Settle, Listen)
+_READING = (Get, Listen)
 _GROWING = (Subscribe, CreateTopic, CommitRequest)
 _WRITES_NOTHING = (
     Resume,
@@ -83,17 +86,16 @@ class Admission:
         self._shard = shard
 
     def check(
-        self, request: Request, body: Body | None, now: Micros, *, derived: int = 0
+        self, request: Request, body: Body, now: Micros, *, seed: int = 0, derived: int = 0
     ) -> RefusedReply | None:
         """Why a request may not be handled, or None; `derived` facts follow from it at most."""
-        if isinstance(request, Put | StagePut):
-            assert body is not None, "the codec gives every put a body"
-            return self._put(request, body, now, derived * PIECE_BYTES)
+        if isinstance(request, _WITH_A_BODY):
+            return self._put(request, body, now, seed, derived * PIECE_BYTES)
         if refusal := self._too_many(request):
             return refusal
-        moved = self._moved_bytes(request) if isinstance(request, Get | Settle | Listen) else 0
+        moved = self._moved_bytes(request) if isinstance(request, _SETTLING) else 0
         # Gets and listeners go on when the disk is full: those that settle nothing.
-        nothing = isinstance(request, Get | Listen) and not moved
+        nothing = isinstance(request, _READING) and not moved
         if nothing or isinstance(request, _WRITES_NOTHING):
             return None
         size = derived * PIECE_BYTES + moved
@@ -121,7 +123,7 @@ class Admission:
         return count * (CURSOR_BYTES + len(request.client.encode()))
 
     def _put(
-        self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, derived_bytes: int
     ) -> RefusedReply | None:
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
@@ -134,7 +136,7 @@ class Admission:
         if fault:
             code = "too_large" if "over the limit" in fault else "malformed"
             return RefusedReply(code, fault)
-        if batch.checksum(body, _seed(put)) != put.checksum:
+        if batch.checksum(body, seed) != put.checksum:
             return RefusedReply(
                 "checksum", "the batch is not what its checksum says: send it again"
             )
@@ -149,14 +151,6 @@ class Admission:
         if isinstance(request, _GROWING):
             size += self._room.reserve_bytes // 2
         return self._room.has_room(size, now_ms=now // 1000, fact=True)
-
-
-def _seed(put: Put | StagePut) -> int:
-    """What the checksum of a batch starts from: whose it is."""
-    topic, producer = (
-        (STAGE_NAME, put.stage) if isinstance(put, StagePut) else (put.topic, put.producer)
-    )
-    return batch.seed(topic, producer, put.first_sequence, put.count)
 
 
 def _full() -> RefusedReply:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from msgspec import structs
+from tests.unit.storage.conftest import still_open
 
 from oncemq.client.admin.accepting import ClientFiles
 from oncemq.client.state import outbox
@@ -31,7 +32,6 @@ from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
 from tests.harness.client import Node, QuickDisk, World, random_bytes
 from tests.unit.server.test_bad_sectors import SickDisk
-from tests.unit.storage.conftest import still_open
 
 SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)
 UNSENT = [b"unsent%d" % number for number in range(4)]
