@@ -9,7 +9,7 @@ from oncemq.broker.given import Given
 from oncemq.broker.state.owners import Owners
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.stages import StagedMessages, Stages
-from oncemq.broker.transactions import CommitRules
+from oncemq.broker.transactions.commits import CommitRules
 from oncemq.client.verbs import messages, staged_commits
 from oncemq.errors import InvalidRequest
 from oncemq.protocol.names import Offset

@@ -19,7 +19,7 @@ from oncemq.broker.state.ages import Reading
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Topic
 from oncemq.broker.subscriptions import Subscriptions
-from oncemq.broker.transactions import CommitRules
+from oncemq.broker.transactions.commits import CommitRules
 from oncemq.broker.waits import POLL, WATCH, Deadlines, WaitMoments
 from oncemq.protocol.commit_records import StagesEnded
 from oncemq.protocol.limits import ServerLimits
