@@ -83,8 +83,11 @@ class Puts:
             return None
         match verdict:
             case New():
-                refusal = self._outdated(put) or _elsewhere(topic, put)
-                refusal = refusal or self._too_many(topic, put)
+                refusal = self._outdated(put)
+                if put.after:
+                    refusal = refusal or _elsewhere(topic, put)
+                if put.idempotency_key or topic is None or put.producer not in topic.producers:
+                    refusal = refusal or self._too_many(topic, put)
                 if put.required:
                     refusal = refusal or self._scribe.unwanted(put.topic)
                 if refusal:
@@ -155,7 +158,7 @@ class Puts:
         if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
             refusal = RefusedReply("topic_changed", detail)
-        return refusal or _key_fault(put)
+        return refusal or (_key_fault(put) if put.idempotency_key else None)
 
     def _too_many(self, topic: Topic | None, put: Put) -> RefusedReply | None:
         """Why a topic remembers no more keys, or no more producers."""

@@ -320,14 +320,15 @@ class Shard:
                 assert_never(record)
 
     def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
-        self._seen_time(run.timestamp)
+        now = run.timestamp
+        self.last_timestamp = max(self.last_timestamp, now)
         anonymous = run.producer_epoch == ANONYMOUS_EPOCH
         recent = Recent(run.first_sequence, run.count, first_offset, checksum)
-        topic.accept(run.producer, anonymous=anonymous, recent=recent, now=run.timestamp)
-        if topic.producers[run.producer].anonymous:
-            self.guests[topic.id, run.producer] = run.timestamp
+        entry = topic.accept(run.producer, anonymous=anonymous, recent=recent, now=now)
+        if entry.anonymous:
+            self.guests[topic.id, run.producer] = now
             self.guests.move_to_end((topic.id, run.producer))
-        else:
+        elif self.guests:
             self.guests.pop((topic.id, run.producer), None)
 
     def _seen_time(self, timestamp: Micros) -> None:

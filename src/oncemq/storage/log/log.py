@@ -82,9 +82,8 @@ class Log:
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
-        # What records may have added to the state since the newest checkpoint, and since the
-        # one that is under way began.
-        self._unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
+        # What records may have added to the state since the checkpoint that is under way began;
+        # since the newest one that is there: `Room.unsaved_bytes`.
         self._unsaved_since = 0
         self._compacting: CompactionJob | None = None
         self._scales = Scales()
@@ -93,10 +92,10 @@ class Log:
             directory,
             options,
             catalog,
-            checkpoints=lambda: [one.size for one in self._checkpoints],
-            unsaved=lambda: self._unsaved_bytes,
+            checkpoints=[one.size for one in checkpoints],
             roll=self._roll,
         )
+        self.room.unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
@@ -169,7 +168,7 @@ class Log:
         current.chain = chain
         self._appended_bytes += size
         grown = len(head) if body is None else STATE_BYTES
-        self._unsaved_bytes += grown
+        self.room.unsaved_bytes += grown
         self._unsaved_since += grown
         return Serial(serial)
 
@@ -287,7 +286,8 @@ class Log:
             paths = {checkpoint.path for checkpoint in kept}
             job.replaced = [old for old in self._checkpoints if old.path not in paths]
             self._checkpoints = kept
-            self._unsaved_bytes = self._unsaved_since
+            self.room.checkpoints = [one.size for one in kept]
+            self.room.unsaved_bytes = self._unsaved_since
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None

@@ -34,16 +34,15 @@ class Room:
         options: LogOptions,
         catalog: Catalog,
         *,
-        checkpoints: Callable[[], list[int]],  # the sizes of those kept, oldest first
-        unsaved: Callable[[], int],  # by how much the next one may be larger than the newest
+        checkpoints: list[int],
         roll: Callable[[int], None],  # to a new segment of so many bytes
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._options = options
         self._catalog = catalog
-        self._checkpoints = checkpoints
-        self._unsaved = unsaved
+        self.checkpoints = checkpoints  # the sizes of those kept, oldest first
+        self.unsaved_bytes = 0  # by so much the next one may be larger than the newest
         self._roll = roll
         self._refused_ms = NEVER_MS
         self._lent = False
@@ -51,7 +50,7 @@ class Room:
     @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
-        return self._catalog.disk_bytes + sum(self._checkpoints())
+        return self._catalog.disk_bytes + sum(self.checkpoints)
 
     @property
     def reserve(self) -> int:
@@ -61,8 +60,8 @@ class Room:
         """
         if not self._options.checkpoints:
             return self._options.reserve_bytes
-        sizes = self._checkpoints()
-        next_size = sum(sizes[-1:]) + self._unsaved()
+        sizes = self.checkpoints
+        next_size = (sizes[-1] if sizes else 0) + self.unsaved_bytes
         return self._options.reserve_bytes + next_size * max(1, KEPT - len(sizes))
 
     def has(self, size: int, *, now_ms: int, fact: bool) -> bool:
