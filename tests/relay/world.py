@@ -19,7 +19,15 @@ from oncemq.broker.state.shard import Shard
 from oncemq.protocol.names import Micros, Serial
 from oncemq.protocol.records import MessagesStored, Retention
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed, Welcome
-from oncemq.protocol.requests import ConfigureTopic, CreateTopic, Hello, Put, Request, Resume
+from oncemq.protocol.requests import (
+    ConfigureTopic,
+    CreateTopic,
+    Hello,
+    Put,
+    Request,
+    Resume,
+    StagePut,
+)
 from oncemq.protocol.step import Body, Caller, Deliver
 from oncemq.relay.topic_relay import (
     AskStanding,
@@ -77,11 +85,13 @@ class Database:
 class FullDisk:
     """Lets no new message in."""
 
-    def check(
-        self, request: Request, body: Body, now: Micros, *, seed: int = 0, derived: int = 0
-    ) -> RefusedReply | None:
-        full = RefusedReply("storage_full", "no room")
-        return full if isinstance(request, Put) else None
+    def check(self, request: Request, now: Micros, *, derived: int = 0) -> None:
+        """Facts have room left."""
+
+    def check_put(
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, *, derived: int = 0
+    ) -> RefusedReply:
+        return RefusedReply("storage_full", "no room")
 
 
 class Server:

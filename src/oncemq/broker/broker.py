@@ -158,7 +158,7 @@ class Broker:
                 self._transactions.stage_put(step, caller, request, given)
             case _:
                 derived = derived_by(self.shard, request)
-                refusal = given.refusal(request, derived=derived)
+                refusal = gate.check(request, now, derived=derived) if gate else None
                 if refusal is not None:
                     self._scribe.refuse(step, caller, refusal)
                 else:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from oncemq.protocol.names import Micros, TopicId
 from oncemq.protocol.replies import RefusedReply
-from oncemq.protocol.requests import Request, Start
+from oncemq.protocol.requests import Put, Request, StagePut, Start
 from oncemq.protocol.step import Body
 
 Facts = Mapping[str, str | int | float | bool]
@@ -18,14 +18,17 @@ Facts = Mapping[str, str | int | float | bool]
 class Gate(Protocol):
     """What is checked before a request takes effect that was not stored before."""
 
-    def check(
-        self, request: Request, body: Body, now: Micros, *, seed: int = 0, derived: int = 0
-    ) -> RefusedReply | None:
-        """Why it must not: its size, its bytes, no room on the disk. None: it may.
+    def check(self, request: Request, now: Micros, *, derived: int = 0) -> RefusedReply | None:
+        """Why it must not: it asks for too much, or the disk has no room. None: it may.
 
-        `seed`: what the checksum of a put's body starts from. `derived`: so many facts follow from
-        the request beside its own.
+        `derived`: so many facts follow from the request beside its own.
         """
+        ...
+
+    def check_put(
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, *, derived: int = 0
+    ) -> RefusedReply | None:
+        """The same for a batch: also its size and its bytes. `seed`: of its checksum."""
         ...
 
 
@@ -45,9 +48,3 @@ class Given(NamedTuple):
     gate: Gate | None = None
     start: Start | None = None  # of a Subscribe by time: the offset that was found for it
     storage: StorageFacts | None = None
-
-    def refusal(self, request: Request, seed: int = 0, derived: int = 0) -> RefusedReply | None:
-        """Why the gate does not let a request in; None: it does, or there is none."""
-        if self.gate is None:
-            return None
-        return self.gate.check(request, self.body, self.now, seed=seed, derived=derived)

@@ -74,7 +74,10 @@ class Puts:
         if isinstance(verdict, UNSEEN):
             seed = batch.seed(put.topic, put.producer, put.first_sequence, put.count)
             derived = 0 if topic else len(self._shard.patterns.wanting(put.topic))
-            if refusal := given.refusal(put, seed, derived):
+            refusal = None
+            if given.gate is not None:
+                refusal = given.gate.check_put(put, given.body, given.now, seed, derived=derived)
+            if refusal:
                 self._scribe.refuse(step, caller, refusal)
                 return None
         refusal = self._refusal(topic, put)
@@ -83,7 +86,13 @@ class Puts:
             return None
         match verdict:
             case New():
-                refusal = self._outdated(put)
+                refusal = None
+                # Under a key nothing is resumed: the key alone decides.
+                named = put.topic_id != 0
+                if not put.idempotency_key and not self._permits.holds(
+                    put.topic, put.producer, put.permit, named=named
+                ):
+                    refusal = _outdated(put)
                 if put.after:
                     refusal = refusal or _elsewhere(topic, put)
                 if put.idempotency_key or topic is None or put.producer not in topic.producers:
@@ -185,17 +194,6 @@ class Puts:
             "put from a client that it knows, or raise producers_max",
         )
 
-    def _outdated(self, put: Put) -> RefusedReply | None:
-        """Why it comes too late: its producer has asked since where it stands."""
-        # Under a key nothing is resumed: the key alone decides.
-        named = put.topic_id != 0
-        if put.idempotency_key or self._permits.holds(
-            put.topic, put.producer, put.permit, named=named
-        ):
-            return None
-        detail = "its producer has resumed since this was sent, or has to: resume on the topic"
-        return RefusedReply("outdated", f"{put.topic!r}: {detail}")
-
     def _store(self, step: Step, topic: Topic, put: Put, given: Given, seed: int) -> PutAccepted:
         timestamp = self._shard.next_timestamp(given.stamp)
         epoch = put.client_epoch if put.lasting else ANONYMOUS_EPOCH
@@ -230,6 +228,12 @@ class Puts:
         is_last = entry is not None and put.first_sequence + put.count - 1 == entry.last_sequence
         moment = entry.seen if entry is not None and is_last else UNKNOWN
         return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms, moment)
+
+
+def _outdated(put: Put) -> RefusedReply:
+    """Why it comes too late: its producer has asked since where it stands."""
+    detail = "its producer has resumed since this was sent, or has to: resume on the topic"
+    return RefusedReply("outdated", f"{put.topic!r}: {detail}")
 
 
 def _elsewhere(topic: Topic | None, put: Put) -> RefusedReply | None:

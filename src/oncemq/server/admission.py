@@ -42,7 +42,6 @@ PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be ma
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
 # settled, the end of a subscription or of a topic, another retention.
-_WITH_A_BODY = (Put, StagePut)
 _SETTLING = (Get, Settle, Listen)
 _READING = (Get, Listen)
 _GROWING = (Subscribe, CreateTopic, CommitRequest)
@@ -85,12 +84,8 @@ class Admission:
         self._room = room
         self._shard = shard
 
-    def check(
-        self, request: Request, body: Body, now: Micros, *, seed: int = 0, derived: int = 0
-    ) -> RefusedReply | None:
+    def check(self, request: Request, now: Micros, *, derived: int = 0) -> RefusedReply | None:
         """Why a request may not be handled, or None; `derived` facts follow from it at most."""
-        if isinstance(request, _WITH_A_BODY):
-            return self._put(request, body, now, seed, derived * PIECE_BYTES)
         if refusal := self._too_many(request):
             return refusal
         moved = self._moved_bytes(request) if isinstance(request, _SETTLING) else 0
@@ -122,9 +117,10 @@ class Admission:
             count += subscription is not None and subscription.id == each.subscription_id
         return count * (CURSOR_BYTES + len(request.client.encode()))
 
-    def _put(
-        self, put: Put | StagePut, body: Body, now: Micros, seed: int, derived_bytes: int
+    def check_put(
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, *, derived: int = 0
     ) -> RefusedReply | None:
+        """Why a batch may not be stored, or None."""
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
             detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
@@ -140,7 +136,7 @@ class Admission:
             return RefusedReply(
                 "checksum", "the batch is not what its checksum says: send it again"
             )
-        if not self._room.has_room(len(body) + derived_bytes, now_ms=now // 1000):
+        if not self._room.has_room(len(body) + derived * PIECE_BYTES, now_ms=now // 1000):
             return _full()
         return None
 

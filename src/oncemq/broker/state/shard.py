@@ -187,9 +187,51 @@ class Shard:
         if topic is None:
             assert serial <= self.checkpointed, f"record {serial} is about no topic"
             return
-        if serial > topic.last_serial:
-            topic.last_serial = serial
-            self._apply_to(topic, record)
+        if serial <= topic.last_serial:
+            return
+        topic.last_serial = serial
+        match record:
+            case MessagesStored():
+                topic.end = Offset(record.first_offset + record.count)
+                if isinstance(record, MessagesKeyed):
+                    self._seen_time(record.runs[0].timestamp)
+                else:
+                    self._accept(topic, record.runs[0], record.first_offset, record.checksum)
+            case KeyedDiscarded():
+                self._seen_time(record.run.timestamp)
+            case MessagesDiscarded():
+                self._accept(topic, record.run, NO_OFFSET, record.checksum)
+            case KeysForgotten():
+                pass
+            case CursorMoved():
+                topic.move(record.client, record.cursor)
+            case SubscriptionMade() | SubscriptionDerived():
+                self.seen_identity(record.subscription_id)
+                derived = isinstance(record, SubscriptionDerived)
+                at = record.client, record.cursor, derived, topic.last_serial
+                topic.subscribe(Subscription(record.subscription_id, *at))
+                self.by_client.setdefault(record.client, {})[topic.id] = topic
+                self._changes[record.client] = self.serial
+            case SubscriptionEnded():
+                topic.unsubscribe(record.client)
+                self._drop_from_client(record.client, topic)
+            case TopicConfigured():
+                # What was let go before stays gone, whatever is kept from now on.
+                topic.trimmed = topic.low
+                topic.retention = record.retention
+                topic.configured = topic.last_serial
+            case MessagesLost():
+                topic.lose(record.first_offset, record.end_offset)
+            case TopicTrimmed():
+                topic.trimmed = record.low
+            case ProducersForgotten():
+                for producer in record.producers:
+                    del topic.producers[producer]
+                    self.guests.pop((topic.id, producer), None)
+            case TopicDeleted():
+                self._remove(topic)
+            case _:
+                assert_never(record)
 
     def _apply_together(
         self,
@@ -274,50 +316,6 @@ class Shard:
         self._seen_time(record.timestamp)
         if record.topic_id not in self.topics:
             self.add(made(record, serial))
-
-    def _apply_to(self, topic: Topic, record: TopicRecord) -> None:
-        match record:
-            case MessagesStored():
-                topic.end = Offset(record.first_offset + record.count)
-                if isinstance(record, MessagesKeyed):
-                    self._seen_time(record.runs[0].timestamp)
-                else:
-                    self._accept(topic, record.runs[0], record.first_offset, record.checksum)
-            case KeyedDiscarded():
-                self._seen_time(record.run.timestamp)
-            case MessagesDiscarded():
-                self._accept(topic, record.run, NO_OFFSET, record.checksum)
-            case KeysForgotten():
-                pass
-            case CursorMoved():
-                topic.move(record.client, record.cursor)
-            case SubscriptionMade() | SubscriptionDerived():
-                self.seen_identity(record.subscription_id)
-                derived = isinstance(record, SubscriptionDerived)
-                at = record.client, record.cursor, derived, topic.last_serial
-                topic.subscribe(Subscription(record.subscription_id, *at))
-                self.by_client.setdefault(record.client, {})[topic.id] = topic
-                self._changes[record.client] = self.serial
-            case SubscriptionEnded():
-                topic.unsubscribe(record.client)
-                self._drop_from_client(record.client, topic)
-            case TopicConfigured():
-                # What was let go before stays gone, whatever is kept from now on.
-                topic.trimmed = topic.low
-                topic.retention = record.retention
-                topic.configured = topic.last_serial
-            case MessagesLost():
-                topic.lose(record.first_offset, record.end_offset)
-            case TopicTrimmed():
-                topic.trimmed = record.low
-            case ProducersForgotten():
-                for producer in record.producers:
-                    del topic.producers[producer]
-                    self.guests.pop((topic.id, producer), None)
-            case TopicDeleted():
-                self._remove(topic)
-            case _:
-                assert_never(record)
 
     def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
         now = run.timestamp

@@ -85,7 +85,9 @@ class CommitRules:
         seed = 0
         if isinstance(verdict, UNSEEN):
             seed = batch.seed(STAGE_NAME, put.stage, put.first_sequence, put.count)
-            if refusal := given.refusal(put, seed):
+            gate = given.gate
+            refusal = gate.check_put(put, given.body, given.now, seed) if gate else None
+            if refusal:
                 self._scribe.refuse(step, caller, refusal)
                 return
         refusal = self._shard.clients.refusal(put.client, put.client_epoch)
@@ -182,7 +184,9 @@ class CommitRules:
             names = {each.topic for each in commit.pieces} if self._shard.patterns.count else ()
             made = [name for name in names if name not in self._shard.by_name]
             derived = sum(len(self._shard.patterns.wanting(name)) for name in made)
-            if refusal := given.refusal(commit, derived=derived):
+            gate = given.gate
+            refusal = gate.check(commit, given.now, derived=derived) if gate else None
+            if refusal:
                 self._scribe.refuse(step, caller, refusal)
                 return []
         reply, topics = self._commit(step, commit, before, given.stamp)

@@ -207,12 +207,7 @@ class Log:
         Facts may use the reserve. After a failure the disk is asked again once a second.
         Ask before each append: the answer holds for one.
         """
-        return self.room.has(size, now_ms=now_ms, fact=fact)
-
-    @property
-    def reserve_bytes(self) -> int:
-        """What puts leave to small facts."""
-        return self.options.reserve_bytes
+        return self.room.has_room(size, now_ms=now_ms, fact=fact)
 
     @property
     def bytes_used(self) -> int:

@@ -5,9 +5,10 @@ leave a reserve of it to small facts (a cursor, a start of a client, the end of 
 without which nobody could catch up and nothing would ever be freed. The reserve is in the file,
 not in a number: it outlives the process, and nobody else on the disk can have it.
 
-Laws: what `has` promised fits without asking the disk again. Room is taken in large steps, and in
-steps as small as what is needed when there is no more. A put never takes the last of the disk:
-the next checkpoint and index get room, too; if others took that, `lend` gives them some of ours.
+Laws: what `has_room` promised fits without asking the disk again. Room is taken in large steps,
+and in steps as small as what is needed when there is no more. A put never takes the last of the
+disk: the next checkpoint and index get room, too; if others took that, `lend` gives them some of
+ours.
 """
 
 from collections.abc import Callable
@@ -53,6 +54,11 @@ class Room:
         return self._catalog.disk_bytes + sum(self.checkpoints)
 
     @property
+    def reserve_bytes(self) -> int:
+        """What puts leave to small facts."""
+        return self._options.reserve_bytes
+
+    @property
     def reserve(self) -> int:
         """What puts leave: for small facts, and for checkpoints if they find no other room.
 
@@ -64,13 +70,15 @@ class Room:
         next_size = (sizes[-1] if sizes else 0) + self.unsaved_bytes
         return self._options.reserve_bytes + next_size * max(1, KEPT - len(sizes))
 
-    def has(self, size: int, *, now_ms: int, fact: bool) -> bool:
+    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
         """Whether a record with `size` bytes of body can be taken; takes the room for it."""
         size += ALLOWANCE_BYTES
         kept = 0 if fact else self.reserve
         current = self._catalog.segments[-1]
-        fits = current.end + size + kept <= current.size
-        if fits and not self._is_full(current, size):
+        end = current.end + size
+        fits = end + kept <= current.size
+        options = self._options
+        if fits and end <= options.segment_bytes and current.stages <= options.segment_stages:
             return True
         if not self._lent and now_ms - self._refused_ms >= RETRY_MS:
             if self._take(size):
