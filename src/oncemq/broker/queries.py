@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from oncemq.broker.given import StorageFacts
+from oncemq.broker.given import Facts, StorageFacts
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Subscription, Topic
 from oncemq.broker.waits import LongPolls
@@ -84,7 +84,7 @@ def answer(
                 "owners": len(shard.owners.entries),
                 "idempotency_keys": sum(map(len, shard.keys.values())),
             }
-            told = storage.status() if storage else {}
+            told: Facts = storage.status() if storage else {}
             return StatusReport({**facts, **asdict(counters), **told})
 
 
