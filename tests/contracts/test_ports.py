@@ -120,7 +120,7 @@ ALONE: dict[str, str] = {
     "session/subscriber.MessageRun": "client/values.Fetched",
     "broker/given.Gate": "server/admission.Admission",
     "broker/given.StorageFacts": "server/driver.Driver",
-    "server/admission.RoomPort": "storage/log/room.Room",
+    "server/admission.RoomPort": "storage/log/log.Log",
     "server/completeness.HeldExtent": "storage/segments/entries.Extent",
     "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",
     "simulator/world/lost_machine.LosesMachines": "simulator/world/simulation.Simulation",

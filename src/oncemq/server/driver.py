@@ -67,7 +67,7 @@ class Driver:
         self.connections: Callable[[], int] = lambda: 0  # the loop knows
         self.events = Events()
         self._disk_is_full = False
-        self._admission = Admission(broker.rules, log.room, broker.shard)
+        self._admission = Admission(broker.rules, log, broker.shard)
         self._reader = Reader(log)
         self._retained = Rounds()
         self._held: list[tuple[Serial, int, Owed]] = []

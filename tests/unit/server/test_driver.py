@@ -378,13 +378,13 @@ def test_delivered_messages_are_counted(host) -> None:
 def test_settled_entries_that_fit_nothing_take_no_room(host, monkeypatch) -> None:
     host.subscribe("orders")
     asked: list[int] = []
-    room = host.log.room.has_room
+    room = host.log.has_room
 
     def has_room(size: int, **how) -> bool:
         asked.append(size)
         return room(size, **how)
 
-    monkeypatch.setattr(host.log.room, "has_room", has_room)
+    monkeypatch.setattr(host.log, "has_room", has_room)
     unknown = tuple(Settled("orders", number, Offset(1)) for number in range(1, 10_000))
     host.ask(host.getting("orders", settled=unknown))
     host.ask(Settle(ClientId("_anonymous-1"), Epoch(0), unknown))
@@ -489,7 +489,7 @@ def test_a_repeat_of_a_stored_put_needs_no_room(full) -> None:
 
 
 def test_when_even_the_reserve_is_used_only_what_writes_nothing_goes_on(full, monkeypatch) -> None:
-    monkeypatch.setattr(full.log.room, "has_room", lambda size, *, now_ms, fact=False: False)
+    monkeypatch.setattr(full.log, "has_room", lambda size, *, now_ms, fact=False: False)
     settled = (Settled("orders", full.subscription, Offset(3)),)
     guest = ClientId("_anonymous-1")
     for request in (
@@ -580,7 +580,7 @@ def test_what_patterns_make_of_a_request_has_to_have_room_as_well(host, monkeypa
         asked.append(size)
         return True
 
-    monkeypatch.setattr(host.log.room, "has_room", has_room)
+    monkeypatch.setattr(host.log, "has_room", has_room)
     put, body = host.putting("orders.1", b"x")
     host.send(put, body)
     alone = asked.pop()
@@ -601,7 +601,7 @@ def test_a_commit_has_to_have_room_for_all_that_it_names(host, monkeypatch) -> N
         asked.append(size)
         return True
 
-    monkeypatch.setattr(host.log.room, "has_room", has_room)
+    monkeypatch.setattr(host.log, "has_room", has_room)
     pieces = tuple(Piece("orders", b"s" * 16, Offset(at), 1) for at in range(2))
     inputs = tuple(Input("orders", 1, Offset(at), Offset(at + 1)) for at in range(3))
     for each in (((), ()), (pieces, ()), ((), inputs), (pieces, inputs)):

@@ -210,6 +210,11 @@ class Log:
         return self.room.has_room(size, now_ms=now_ms, fact=fact)
 
     @property
+    def reserve_bytes(self) -> int:
+        """What puts leave to small facts."""
+        return self.options.reserve_bytes
+
+    @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
         return self.room.bytes_used

@@ -54,11 +54,6 @@ class Room:
         return self._catalog.disk_bytes + sum(self.checkpoints)
 
     @property
-    def reserve_bytes(self) -> int:
-        """What puts leave to small facts."""
-        return self._options.reserve_bytes
-
-    @property
     def reserve(self) -> int:
         """What puts leave: for small facts, and for checkpoints if they find no other room.
 
