@@ -58,6 +58,7 @@ check: lint ## lint, and the fast tests
 lint: $(READY) ## lint, format, types, staircase
 	@$(BIN)/ruff check --quiet . && echo "ruff check    ok"
 	@$(BIN)/ruff format --quiet --check . && echo "ruff format   ok" || { echo "not formatted: run 'make format'" >&2; exit 1; }
+	@$(BIN)/python -m tools.unasync --check && echo "shells        ok"
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-logo
 
@@ -100,7 +101,7 @@ wheel: $(READY) ## build the wheel and try it in an environment of its own
 	@cd build/wheel && bin/python -m oncemq --version && bin/once --help >/dev/null
 	@echo "the wheel works: $$(ls dist/*.whl)"
 
-coverage: $(READY) ## which lines of the pure packages and storage the fast tests leave out; fails below 95 %
+coverage: $(READY) ## which lines of the pure packages and storage the fast tests leave out; fails below 98 %
 	@$(BIN)/coverage run -m pytest -q -m "not slow"
 	@$(BIN)/coverage report
 
@@ -108,8 +109,9 @@ mutate: $(READY) ## break COUNT (200) places of the source, one at a time: which
 	@$(BIN)/python -m tools.mutate cover
 	@$(BIN)/python -m tools.mutate run --count $(COUNT) $(if $(SEED),--seed $(SEED))
 
-format: $(READY) ## format the code and mend what ruff can mend
+format: $(READY) ## format the code, mend what ruff can mend, write the blocking shells
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
+	@$(BIN)/python -m tools.unasync
 
 lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
 	@$(UV) $(COMPILE) --upgrade pyproject.toml -o requirements.lock

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 AREAS = {
-    "core": ("core",),
+    "protocol": ("protocol",),
+    "broker": ("broker",),
+    "session": ("session",),
+    "audit": ("audit",),
     "wire": ("wire",),
     "storage": ("storage",),
     "server": ("server",),

@@ -6,7 +6,7 @@ subscribes again.
 """
 
 from oncemq.audit import facts as saw
-from oncemq.client.blocking.columns import leasing
+from oncemq.client.verbs.columns import leasing
 from simulator.actors.calls import Work, carry_out
 from simulator.actors.client import Process
 from simulator.clock import MILLISECOND

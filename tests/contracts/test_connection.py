@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from oncemq.databases import connections
 from oncemq.databases import inbox as table
+from oncemq.databases.blocking.work import run
 from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Ask, Bound, Step, Tell, Work
 from oncemq.databases.with_asyncpg import Asyncpg
@@ -68,7 +68,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
     kind: str = request.param
     if kind == "simulated":
         database = FakeDatabase(pytest.fail)
-        yield Office(lambda: FakeConnection(database), connections.run)
+        yield Office(lambda: FakeConnection(database), run)
         return
     postgres = None if "sqlite" in kind else request.getfixturevalue("postgres")
     desk = Desk(kind, tmp_path, postgres)

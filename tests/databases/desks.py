@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oncemq import AsyncClient, Client
-from oncemq.databases import connections
+from oncemq.databases.aio import work as awaited_work
+from oncemq.databases.blocking import work as blocking_work
 from oncemq.databases.connections import Connection, recognize
 from oncemq.databases.statements import Work
 from tests.databases.postgres import Postgres
@@ -174,8 +175,8 @@ class Desk:
     def work(self, connection: Connection, work: Work[Any]) -> Any:
         """Carry out work, blocking or awaited."""
         if self.awaitable:
-            return self.run(connections.run_awaitable(connection, work))
-        return connections.run(connection, work)
+            return self.run(awaited_work.run(connection, work))
+        return blocking_work.run(connection, work)
 
     def end(self) -> None:
         for close in reversed(self._close):

@@ -25,7 +25,7 @@ import oncemq.client.state.outbox
 import oncemq.databases.with_psycopg
 import oncemq.databases.with_sqlite3  # noqa: F401
 from oncemq.client.blocking.client import Client
-from oncemq.client.shell import inbox_blocks
+from oncemq.client.shell.tracked import TrackedConnection
 from oncemq.client.verbs import inbox_verbs as rules
 from oncemq.databases.statements import Ask, Bound, Step, Tell
 from oncemq.errors import Fenced
@@ -64,7 +64,7 @@ def named(step: Step) -> str:
 
 def watch(fate: Fate) -> None:
     """Points before and after whatever the inbox does with the database, and around settling."""
-    tracked, settle, take = inbox_blocks._Tracked, rules._settle, rules.verbs.take
+    tracked, settle, take = TrackedConnection, rules._settle, rules.verbs.take
     before, after = tracked.before, tracked.after
 
     def passing_before(self: Any, step: Step) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from oncemq import DatabaseRefused
+from oncemq.databases.blocking.work import run
 from oncemq.databases.connections import make_ready, recognize
 from oncemq.databases.statements import Ask, Bound, Tell, TellMany, Work, numbered, pyformat
 from tests.databases.desks import Desk
@@ -222,11 +223,9 @@ def test_a_transaction_that_sqlalchemy_was_told_to_begin_is_refused() -> None:
     engine = sqlalchemy.create_engine("sqlite://")
     desk_of = pytest.raises(DatabaseRefused, match=re.escape("Give one from `engine.connect()`"))
     with engine.begin() as connection, desk_of:
-        from oncemq.databases import connections
-
         known = recognize(connection, awaitable=False)
-        connections.run(known, make_ready(known))
-        connections.run(known, _alone(Bound.BEGIN))
+        run(known, make_ready(known))
+        run(known, _alone(Bound.BEGIN))
     engine.dispose()
 
 
@@ -241,12 +240,11 @@ def test_sqlite3_that_is_always_in_a_transaction_is_refused() -> None:
 
 
 def test_the_users_own_rows_and_text_do_not_matter() -> None:
-    from oncemq.databases import connections
 
     connection = sqlite3.connect(":memory:")
     connection.row_factory = sqlite3.Row
     known = recognize(connection, awaitable=False)
-    assert connections.run(known, in_transaction(Ask("SELECT 1, 'a'", {}))) == [[(1, "a")]]
+    assert run(known, in_transaction(Ask("SELECT 1, 'a'", {}))) == [[(1, "a")]]
     connection.close()
 
 

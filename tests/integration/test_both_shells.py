@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncemq import AsyncClient, Client, Fenced, InvalidRequest, Unreachable, Unwanted
-from oncemq.client.blocking import columns
+from oncemq.client.verbs import columns
 from oncemq.protocol.records import Retention
 from tests.integration.conftest import Connect
 

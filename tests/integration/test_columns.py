@@ -10,8 +10,8 @@ import pytest
 from oncemq import AsyncClient, Client, testing
 from oncemq.audit.checker import Audit
 from oncemq.client.admin.topic_facts import walk
-from oncemq.client.blocking import columns
-from oncemq.client.blocking.columns import ColumnBatch, RangeLost
+from oncemq.client.verbs import columns
+from oncemq.client.verbs.columns import ColumnBatch, RangeLost
 from oncemq.errors import Corrupt, NoSuchTopic, Refused
 from oncemq.protocol.names import Offset
 from oncemq.protocol.records import MessagesLost, Retention, TopicCreated

@@ -216,10 +216,10 @@ def test_the_same_for_asyncio(server: str, tmp_path: Path) -> None:
 RELAY = """
 import os, sys
 from oncemq import Forked
-from oncemq.relay.publisher import Courier
+from oncemq.relay.publisher import RelayPublisher
 import threading
 
-courier = Courier(sys.argv[1], "relay")
+courier = RelayPublisher(sys.argv[1], "relay")
 child = os.fork()
 if child == 0:
     try:

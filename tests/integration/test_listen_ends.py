@@ -31,9 +31,9 @@ def test_who_gets_right_after_a_listener_broke_off_gets_what_that_did_not_hand_o
         block, got = mq._turns.getting.block, []
 
         @contextmanager
-        def then_another_thread_gets(feed: str) -> Iterator[None]:
+        def then_another_thread_gets(*arguments: Any, **named: Any) -> Iterator[None]:
             try:
-                with block(feed):
+                with block(*arguments, **named):
                     yield
             finally:
                 mq._turns.getting.block = block  # the get itself is a block as well

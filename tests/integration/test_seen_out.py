@@ -1,12 +1,14 @@
 """Puts that nobody waits for leave by themselves, whatever their client does meanwhile."""
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
 
-from oncemq import Client
-from oncemq.client.blocking import runner
+from oncemq import AsyncClient, Client
+from oncemq.client.aio import client
+from oncemq.client.blocking import client, runner
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -51,3 +53,22 @@ def test_a_sender_that_rested_for_a_while_ends_and_the_next_put_starts_another(
             while shop._turns._sender is not None and time.monotonic() < give_up:
                 time.sleep(0.01)
             assert shop._turns._sender is None
+
+
+def test_a_close_does_not_wait_long_for_a_server_that_is_away_if_all_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "AWAY_SECONDS", 0.01)
+    monkeypatch.setattr(client, "AWAY_SECONDS", 0.01)
+
+    async def awaited() -> None:
+        shop = AsyncClient(NOBODY, id="shop", state=tmp_path, timeout=600)
+        await shop.put("orders", b"2", wait=False)
+        await shop.close()
+
+    shop = Client(NOBODY, id="shop", state=tmp_path, timeout=600)
+    shop.put("orders", b"1", wait=False)
+    began = time.monotonic()
+    shop.close()
+    asyncio.run(awaited())
+    assert time.monotonic() - began < 60

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client, InvalidRequest, NotSubscribed
-from tests.integration.test_listen import Hearing, serving, until
+from tests.harness.waiting import until_true
+from tests.integration.test_listen import Hearing, serving
 
 
 def names(messages) -> list[str]:
@@ -92,7 +93,7 @@ def test_listening_to_a_pattern_hears_new_topics(tmp_path: Path) -> None:
             shop.put(topic, b"%d" % number)
         assert sorted(hearer.until_got(20)) == sorted(expected)
         assert ada.unsubscribe("orders.*")
-        until(lambda: hearer.error is not None, "the listener is told")
+        until_true(lambda: hearer.error is not None, "the listener is told")
         assert isinstance(hearer.error, NotSubscribed)
 
 

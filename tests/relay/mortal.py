@@ -13,7 +13,8 @@ import traceback
 from contextlib import suppress
 from typing import Any
 
-from oncemq.databases.connections import Connection, run
+from oncemq.databases.blocking.work import run
+from oncemq.databases.connections import Connection
 from oncemq.databases.statements import Step, Work
 from oncemq.errors import Fenced
 from oncemq.relay import opening, relay, session, tables

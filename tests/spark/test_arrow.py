@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.client.verbs.columns import ColumnBatch
 from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.protocol.records import Run
 from oncemq.server.reader import cut_runs

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 import pyspark_oncemq
 from oncemq import spark
 from oncemq.errors import ConfigError
-from oncemq.spark.runtime import connections, java, session
+from oncemq.spark.runtime import connections, environment, java
 from oncemq.spark.source.source import OnceMQDataSource
 
 
@@ -97,7 +97,7 @@ def test_the_package_in_one_file_is_enough_for_an_executor(tmp_path: Path) -> No
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(environment.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs pyspark: pip install 'oncemq\[spark\]'"):
         spark.session()
 
@@ -131,6 +131,8 @@ def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(
 def test_without_what_connect_needs_it_says_what_to_install(
     how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session.util, "find_spec", lambda name: None if name == "grpc" else name)
+    monkeypatch.setattr(
+        environment.util, "find_spec", lambda name: None if name == "grpc" else name
+    )
     with pytest.raises(ImportError, match=r"needs grpc: pip install 'pyspark\[connect\]'"):
         spark.session(**how)

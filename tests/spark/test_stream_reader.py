@@ -179,6 +179,21 @@ def test_a_hold_with_a_name_is_for_good_unless_told_otherwise(mq: Client, stream
     assert leases(mq) == {"lake": 0, "pond": 2.5}
 
 
+def test_a_topic_that_is_held_later_than_others_is_let_go_with_them(
+    mq: Client, address: str
+) -> None:
+    with closing(Hold(address, 5.0, "lake")) as hold:
+        for topic in ("early", "late"):
+            mq.create_topic(topic, Retention(forever=True))
+            mq.put_many(topic, [b"a", b"b"])
+            hold.keep({topic: 0})
+            hold.settle({topic: 1})
+    assert {each.topic: each.cursor for each in mq.subscriptions(client="lake")} == {
+        "early": 1,
+        "late": 1,
+    }
+
+
 def test_a_hold_is_renewed_while_the_query_waits(
     mq: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

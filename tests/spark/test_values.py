@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.client.verbs.columns import ColumnBatch
 from oncemq.errors import ConfigError, InvalidRequest
 from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.protocol.records import Run

@@ -4,12 +4,12 @@ Law: a connection that was given is never closed here, and one that was lost is 
 where it was opened here.
 """
 
-import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from oncemq.databases.connections import is_connection, recognize, run, run_awaitable
+from oncemq.databases.aio.work import run
+from oncemq.databases.connections import awaited, is_connection, recognize
 from oncemq.databases.opening import awaitable_opener, opener
 from oncemq.databases.statements import Ask, Work
 from oncemq.errors import DatabaseRefused
@@ -31,52 +31,20 @@ def opening(into: Any, *, awaitable: bool) -> Callable[[], Any] | None:
 
 
 class Attachment:
-    """The connection of one blocking handler."""
+    """The connection of one handler; one that blocks is used at once, and nothing is waited for."""
 
-    def __init__(self, into: Any) -> None:
-        self._open = opening(into, awaitable=False)
-        self._connection = into if self._open is None else None
-
-    def get(self) -> Any:
-        """The connection, opened if it is not."""
-        if self._connection is None:
-            assert self._open is not None
-            self._connection = self._open()
-        return self._connection
-
-    def is_sound(self) -> bool:
-        """Whether it still answers; if not, the next `get` opens another."""
-        if self._connection is None:
-            return False
-        try:
-            run(recognize(self._connection, awaitable=False), _question())
-        except Exception as error:
-            if self._open is None:
-                raise DatabaseRefused(LOST) from error
-            self.close()
-            return False
-        return True
-
-    def close(self) -> None:
-        """Close what was opened here."""
-        if self._open is not None and self._connection is not None:
-            with suppress(Exception):
-                self._connection.close()
-            self._connection = None
-
-
-class AsyncAttachment:
-    """The connection of one awaitable handler."""
-
-    def __init__(self, into: Any) -> None:
-        self._open = opening(into, awaitable=True)
+    def __init__(self, into: Any, *, awaitable: bool) -> None:
+        self._awaitable = awaitable
+        self._open = opening(into, awaitable=awaitable)
         self._connection = into if self._open is None else None
 
     async def get(self) -> Any:
         """The connection, opened if it is not."""
         if self._connection is None:
             assert self._open is not None
-            self._connection = await _awaited(self._open())
+            opened = self._open()
+            # Under a blocking handler nothing may be awaited; that it must be, `recognize` refuses.
+            self._connection = await awaited(opened) if self._awaitable else opened
         return self._connection
 
     async def is_sound(self) -> bool:
@@ -84,7 +52,7 @@ class AsyncAttachment:
         if self._connection is None:
             return False
         try:
-            await run_awaitable(recognize(self._connection, awaitable=True), _question())
+            await run(recognize(self._connection, awaitable=self._awaitable), _question())
         except Exception as error:
             if self._open is None:
                 raise DatabaseRefused(LOST) from error
@@ -96,12 +64,8 @@ class AsyncAttachment:
         """Close what was opened here."""
         if self._open is not None and self._connection is not None:
             with suppress(Exception):
-                await _awaited(self._connection.close())
+                await awaited(self._connection.close())
             self._connection = None
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _question() -> Work[None]:

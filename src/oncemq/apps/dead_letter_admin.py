@@ -8,8 +8,9 @@ that were looked at before.
 from collections.abc import Iterator
 
 from oncemq.apps import dead_letters
-from oncemq.apps.blocking import keep_forever
+from oncemq.apps.blocking import drive
 from oncemq.apps.dead_letters import DEAD, DONE, DROPPED, RETRIED, DeadLetter
+from oncemq.apps.hands import keep_forever
 from oncemq.client.blocking.client import Client
 from oncemq.client.engine.stage_puts import StageToken
 from oncemq.client.values import Message
@@ -106,7 +107,7 @@ def _close(
     """One commit: what is published, and the note. Its number is the count of notes that were
     looked at: who looked at older ones is told `already`, and looks again."""
     done = _done_topic(letter)
-    keep_forever(client, done)
+    drive(keep_forever(client, done))
     owner = f"once dead {client.topic(done).topic.topic_id}"
     stage = client.stage()
     stage.put_many([what.encode()], keys=[letter.name])

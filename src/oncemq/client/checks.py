@@ -5,7 +5,7 @@ request that cannot be encoded would stay with the engine, and fail every later 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oncemq.client.values import Headers
@@ -17,6 +17,8 @@ OURS = "oncemq-"  # headers that a dead letter or a retry adds: the message fits
 NUMBER_MAX = (1 << 62) - 1  # of an offset
 LIMIT_MAX = (1 << 31) - 1  # messages of one get
 WAIT_SECONDS_MAX = 366 * 24 * 3600
+
+Topics = str | Sequence[str]
 
 
 def check_limit(limit: Any) -> None:
@@ -57,6 +59,17 @@ def check_topics(topics: Iterable[Any]) -> None:
     """The names of topics, or patterns of them."""
     for topic in topics:
         check_text(topic, "the name of a topic")
+
+
+def named(topics: Topics) -> Sequence[str]:
+    """One topic, or several."""
+    if isinstance(topics, str):
+        return [topics]
+    if not isinstance(topics, list | tuple):
+        kind = type(topics).__name__
+        raise InvalidRequest(f"a topic is text, or topics a list of that, not {kind}")
+    check_topics(topics)
+    return topics
 
 
 def check_retention(retention: Any) -> None:

@@ -37,6 +37,7 @@ class Pending(Generic[T]):
 
     def result(self, timeout: float | None = None) -> T:
         """The receipt; waits for it up to `timeout` seconds (the client's own by default)."""
+        self._ticket.looked_at = True
         return self._pick(self._wait(self._ticket, timeout))
 
 

@@ -4,7 +4,9 @@ Laws: nothing of the user's own is committed or rolled back by us; a connection 
 have a transaction, or has one of the user's own open, is refused with the way out.
 """
 
-from typing import Any, Protocol, TypeVar
+import inspect
+from collections.abc import Awaitable
+from typing import Any, Protocol, TypeVar, cast
 
 from oncemq.databases.statements import Ask, Bound, Kind, Step, Work
 from oncemq.errors import DatabaseRefused
@@ -86,40 +88,19 @@ def is_connection(candidate: Any) -> bool:
     )
 
 
-def run(connection: Connection, work: Work[T]) -> T:
-    """Carry out work on a blocking connection; what the library raises, the work may catch."""
-    try:
-        step = next(work)
-        while True:
-            try:
-                answer = connection.perform(step)
-            except Exception as error:
-                step = work.throw(error)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        return end.value
-    finally:
-        work.close()
+async def awaited(answer: T | Awaitable[T]) -> T:
+    """What a connection (or a client) answered, awaited where it must be."""
+    return await cast("Awaitable[T]", answer) if inspect.isawaitable(answer) else cast("T", answer)
 
 
-async def run_awaitable(connection: Connection, work: Work[T]) -> T:
-    """The same on an awaitable connection (or on SQLite, which answers at once)."""
-    try:
-        step = next(work)
-        while True:
-            try:
-                answer = connection.perform(step)
-                if connection.awaitable:
-                    answer = await answer
-            except Exception as error:
-                step = work.throw(error)
-            else:
-                step = work.send(answer)
-    except StopIteration as end:
-        return end.value
-    finally:
-        work.close()
+def never_close(connection: object) -> None:
+    """In a child of a fork: let a database's connection be, as SQLite asks of its users.
+
+    Not at the end of the process either, so one reference to it stays for good.
+    """
+    import ctypes  # loaded by those who fork
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def make_ready(connection: Connection) -> Work[None]:

@@ -7,10 +7,12 @@ SQLite file that is replaced lives on without its name for whoever has it open: 
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncemq.databases.connections import recognize, run, run_awaitable
+from oncemq.databases.aio import work as awaited_work
+from oncemq.databases.blocking import work as blocking_work
+from oncemq.databases.connections import awaited, recognize
 from oncemq.databases.outbox_schema import WAKE
 from oncemq.databases.statements import Ask, Kind, Tell, Work
 from oncemq.errors import DatabaseRefused, Locked
@@ -59,8 +61,8 @@ class RelayDatabase:
     def run(self, work: Work[T]) -> T:
         """Carry out work."""
         if self._connection.awaitable:
-            return self.result_of(run_awaitable(self._connection, work))
-        return run(self._connection, work)
+            return self.result_of(awaited_work.run(self._connection, work))
+        return blocking_work.run(self._connection, work)
 
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of one question."""
@@ -72,7 +74,7 @@ class RelayDatabase:
             return value
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(_awaited(value))
+        return self._loop.run_until_complete(awaited(value))
 
     def lock(self) -> bool:
         """Be the one relay of this database, unless another is."""
@@ -140,10 +142,6 @@ def _driver_connection(connection: Any) -> Any:
             "the relay needs a connection of its own: give it `engine.connect`, not a session"
         )
     return driver
-
-
-async def _awaited(value: Awaitable[T]) -> T:
-    return await value
 
 
 def _one(sql: str) -> Work[list[tuple[Any, ...]]]:

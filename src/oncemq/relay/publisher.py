@@ -12,7 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
-from oncemq.client.blocking.runner import Runner, monotonic_clock
+from oncemq.client.blocking.runner import Runner
+from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.puts.discards import Discards
 from oncemq.client.settings import Settings, servers_from

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oncemq.testing.crash_points import CrashPoints
     from oncemq.testing.embedded import chaotic_server, server
     from oncemq.testing.faulty_disk import FaultyDisk
+    from oncemq.testing.unsynced_changes import PowerCut
 
 _HOMES = {
     "Chaos": "oncemq.testing.chaos",

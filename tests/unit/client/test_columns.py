@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.blocking.columns import RangeLost, RangeRead
+from oncemq.client.verbs.columns import RangeLost, RangeRead
 from oncemq.errors import Corrupt
 from oncemq.protocol.names import (
     Epoch,

@@ -142,6 +142,15 @@ def test_a_subscription_that_is_made_anew_all_the_time_is_not_looked_at_for_ever
         shop.consume(subscribes_again, wait_ms=60_000)
 
 
+@pytest.mark.parametrize(("topic", "knows_all"), [("orders", False), ("", True)])
+def test_every_subscription_is_known_once_messages_of_any_were_asked_for(
+    world: World, topic: str, knows_all: bool
+) -> None:
+    shop = consumer(world)
+    assert shop.consume(topic=topic) == [b"a"]
+    assert (shop._inbox.knows("orders"), shop._inbox.knows("")) == (True, knows_all)
+
+
 @pytest.mark.parametrize("topic", ["", "eu.*"])
 def test_a_pattern_has_no_row_its_topics_have(world: World, topic: str) -> None:
     shop, publisher = Consumer(world), world.client()

@@ -633,3 +633,11 @@ def test_an_exception_of_the_caller_is_not_blamed_on_the_disk(
     assert journal.last_epoch() == 3
     assert journal.granted(Epoch(4), 2).grants[-1].client_epoch == 4
     journal.close()
+
+
+def test_a_claim_that_is_made_again_is_not_one_of_those_before_it(journal) -> None:
+    """Its commit failed, and may be there all the same: it is tried once more."""
+    journal.claim(7)
+    for _ in range(2):
+        assert journal.claim(8).claims == (7,)
+        assert journal.claims() == (7, 8)

@@ -31,6 +31,7 @@ from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.testing.unsynced_changes import PowerCut
 from oncemq.wire import batch
 from tests.harness.client import Node, QuickDisk, World, random_bytes
+from tests.harness.storage import still_open
 from tests.unit.server.test_bad_sectors import SickDisk
 
 SMALL = LogOptions(segment_bytes=1 << 14, allocate_bytes=1 << 12, reserve_bytes=1 << 10)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from oncemq.client.blocking.runner import Runner, monotonic_clock
+from oncemq.client.blocking.runner import Runner
+from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.settings import Settings, servers_from
 from oncemq.client.state.state import open_state

@@ -1,73 +1,29 @@
-"""The asyncio client: the same engine and verbs, moved by the event loop.
+"""The asyncio client: its verbs about subscriptions, messages and topics, and all the others."""
 
-Use it from the loop it was opened in.
-"""
-
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from functools import partial
 
 from oncemq.client.aio.columns import AsyncColumnar
-from oncemq.client.aio.listener import AsyncListener, Owner
+from oncemq.client.aio.listener import Owner, listener
 from oncemq.client.aio.puts import AsyncPublishing
-from oncemq.client.aio.runner import AsyncRunner
-from oncemq.client.blocking.client import AWAY_SECONDS
 from oncemq.client.checks import wait_ms_of
-from oncemq.client.shell.opening import open_engine
-from oncemq.client.shell.turn_taking import AsyncBlock
-from oncemq.client.state.state import State
+from oncemq.client.shell.handouts import Handout
 from oncemq.client.values import Message
 from oncemq.client.verbs import messages as verbs
 from oncemq.client.verbs.messages import Where
-from oncemq.errors import OnceMQError, Unreachable
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import SubscriptionInfo, TopicInfo, TopicShown
-from oncemq.session.inbox_rule import Inbox
 from oncemq.session.subscriber import several
-
-T = TypeVar("T")
 
 
 class AsyncClient(AsyncPublishing, AsyncColumnar):
-    """A publisher and subscriber for asyncio, with the verbs of `Client`, awaitable."""
+    """A publisher and subscriber for the event loop it was opened in; `async with` closes it.
 
-    def __init__(
-        self,
-        server: str | Sequence[str] = "",
-        *,
-        id: str | None = None,
-        state: str | Path | State | None = None,
-        timeout: float = 30.0,
-        outbox_bytes_max: int = 256 << 20,
-    ) -> None:
-        self._engine = open_engine(
-            server, id, state, timeout=timeout, outbox_bytes_max=outbox_bytes_max
-        )
-        self._timeout = timeout
-        self._turns = AsyncRunner(self._engine, timeout)
-        self._inbox = Inbox(self._engine.losses.over)
-
-    @property
-    def id(self) -> str:
-        """The client's id; a made-up one when it is anonymous."""
-        return self._engine.client
-
-    @property
-    def unsent(self) -> int:
-        """Messages put that have no receipt yet."""
-        return self._engine.outflow.unsent
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """Requests sent (retries included), and duplicates the server recognized."""
-        engine = self._engine
-        return {"sends": engine.exchanges.sends, "duplicates": engine.outflow.duplicates}
-
-    def __repr__(self) -> str:
-        closed = " closed" if self._turns.closed else ""
-        return f"<AsyncClient {self.id!r} of {self._engine.address}{closed}>"
+    With an `id` it has state on disk: its puts survive its crashes, its cursors too. Without,
+    it is anonymous: it lasts as long as its process. Without a `server`, ONCEMQ_SERVER names it, or
+    it is the one at tcp://127.0.0.1:5556.
+    """
 
     # Subscribing
 
@@ -90,11 +46,22 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
     async def get(
         self, topic: str | None = None, *, limit: int = 1, wait: float = 0.0
     ) -> list[Message]:
-        """The next messages of a topic, or of any subscribed one, oldest first; [] when none."""
-        async with self._turns.getting.block(topic or ""):
-            messages = await self._take(topic, limit, wait)
-            verbs.settle(self._engine, messages)
-            return messages
+        """The next messages of a topic, or of any subscribed one, oldest first; [] when none.
+
+        They are settled: recorded on this client's disk before they are returned, and never
+        given again.
+        """
+        feed, handout = topic or "", Handout()
+        messages: list[Message] = []
+        try:
+            async with self._turns.getting.block(feed):
+                messages = await self._hand_out(handout, feed, limit, wait)
+            handout.messages = []
+            return messages  # from here to the caller Python runs no signal handler
+        except BaseException:
+            handout.messages = messages or handout.messages
+            handout.came_back = True
+            raise
 
     @asynccontextmanager
     async def consume(
@@ -110,26 +77,39 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
         `into`: a connection to your own database, on which the block is one transaction: what
         you write there and the cursor are committed together, exactly once.
         """
-        async with self._turns.getting.block(topic or ""):
+        feed = topic or ""
+        async with self._turns.getting.block(feed):
             try:
                 if into is not None:
-                    async with self._block(into, topic or "", limit, wait) as messages:
+                    async with self._block(into, topic=feed, limit=limit, wait=wait) as messages:
                         yield messages
                     return
-                messages = await self._take(topic, limit, wait)
+                handout = Handout()
+                if self._left_over(handout, feed, limit):
+                    try:
+                        yield handout.messages
+                        handout.messages = []
+                    finally:
+                        handout.came_back = True
+                    return
+                messages = await self._take(feed, limit, wait)
                 yield messages
+                with self._turns.lock:
+                    verbs.settle(self._engine, messages)
             except BaseException:
-                self._engine.subscriber.put_back(topic or "")
+                self._put_back(feed)
                 raise
-            verbs.settle(self._engine, messages)
 
     def listen(self, *topics: str, wait: float = 20.0) -> AsyncGenerator[Message]:
         """Messages as they come, without end; each is settled when the next is asked for.
 
+        They are pushed by the server, and pulled where that misses something. With one topic,
+        that one; with several, each must be subscribed; with none, any.
+
         It is over when you leave the loop. Where you keep the iterator, close it
         (`contextlib.aclosing` does): until then its topics cannot be got from.
         """
-        return AsyncListener(lambda owner: self._listen(owner, topics, wait))
+        return listener(partial(self._listen, topics, wait))
 
     async def read(self, topic: str, offset: int, *, limit: int = 100) -> list[Message]:
         """Stored messages from an offset on, without a subscription; settles nothing."""
@@ -169,88 +149,84 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
         """The server's counters and promises."""
         return await self._turns.run(verbs.status(self._engine))
 
-    # Ending
-
-    async def close(self) -> None:
-        """Send what is unsent, tell what is settled, let go.
-
-        Raises what a put that nobody looked at met, as `flush` does.
-        """
-        await self._close(self._timeout)
-
-    async def __aenter__(self) -> Self:
-        self._turns.pump_soon()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._close(self._timeout if kind is None else 0.0)
-
     # Inside
 
-    async def _close(self, timeout: float) -> None:
-        if self._turns.closed:
-            return
-        lost: OnceMQError | None = None
-        try:
-            if timeout > 0:
-                lost = await self._last_words(timeout)
-        finally:
-            self._turns.close()
-            self._engine.close()
-        if lost is not None:
-            raise lost
-
-    async def _last_words(self, timeout: float) -> OnceMQError | None:
-        outflow = self._engine.outflow
-        try:
-            if not self._engine.connected and not outflow.unrecorded:
-                timeout = min(timeout, AWAY_SECONDS)
-            await self._turns.wait_until(lambda: outflow.idle, timeout, "the last puts")
-            await self._turns.run(verbs.leave(self._engine), timeout=min(timeout, 2.0))
-        except Unreachable as unreachable:
-            return unreachable if outflow.unrecorded else None
-        except OnceMQError:
-            pass  # it is done for: what became of its puts is all there is to say
-        return outflow.take_failure()
-
     async def _listen(
-        self, owner: Owner, topics: tuple[str, ...], wait: float
-    ) -> AsyncGenerator[Message, None]:
-        engine, getting, listening = self._engine, self._turns.getting, self._engine.listening
-        engine.check_own()
+        self, topics: tuple[str, ...], wait: float, owner: Owner | None
+    ) -> AsyncGenerator[Message]:
+        engine, listening, lock = self._engine, self._engine.listening, self._turns.lock
+        feed, given_up = several(topics), False
+        # Where settling writes nothing a signal has nothing to tear, and the shield costs the most.
+        settling = lock if engine.state.lasting else lock.plain
 
         def give_up() -> None:
+            nonlocal given_up
+            given_up = True
             listening.put_back(topics)
             listening.leave(topics)
 
-        while not self._turns.closed:
-            with getting.inside(AsyncBlock(owner, give_up)) as block:
-                try:
-                    await getting.add(block, several(topics))
-                    taking = listening.take(topics, 100, wait_ms_of(wait))
-                    taken = await self._turns.run(taking, timeout=self._timeout + wait)
-                    # Asked before each: an unsubscribe may come between two of them (G6).
-                    for message in filter(engine.subscriber.has, taken):
-                        yield message
-                        verbs.settle_one(engine, message)
-                except BaseException:
-                    if not block.over:  # else it has been given up, and others get by now
-                        give_up()
-                    raise
+        engine.check_own()
+        try:
+            while not self._turns.closed:
+                async with self._turns.getting.block(feed, owner, give_up):
+                    try:
+                        for message in self._handouts.one_by_one(feed):
+                            yield message
+                        taking = listening.take(topics, 100, wait_ms_of(wait))
+                        taken = await self._turns.run(taking, timeout=self._timeout + wait)
+                        # Asked before each: an unsubscribe may come between two of them (G6).
+                        for message in filter(engine.subscriber.has, taken):
+                            yield message
+                            with settling:
+                                verbs.settle_one(engine, message)
+                    except BaseException:
+                        # Inside the block: who gets next must find what was not handed out. Not
+                        # twice: when somebody else gave it up, others have got from it by now.
+                        with lock:
+                            if not given_up:
+                                give_up()
+                        raise
+        finally:
+            with lock:
+                if not given_up:
+                    listening.leave(topics)
+                self._turns.pump()
 
-    async def _take(self, topic: str | None, limit: int, wait: float) -> list[Message]:
-        verb = verbs.take(self._engine, topic or "", limit, wait_ms_of(wait))
+    async def _hand_out(
+        self, handout: Handout, feed: str, limit: int, wait: float
+    ) -> list[Message]:
+        """Settle messages to be returned, after those that an interrupted get has left."""
+        if self._left_over(handout, feed, limit):
+            return handout.messages
+        try:
+            messages = await self._take(feed, limit, wait)
+            with self._turns.lock:
+                verbs.settle(self._engine, messages)
+                self._handouts.settled(handout, messages)
+        except BaseException:
+            self._put_back(feed)
+            raise
+        return messages
+
+    def _left_over(self, handout: Handout, feed: str, limit: int) -> bool:
+        """Whether an interrupted get has left something; it is in the handout then."""
+        with self._turns.lock:
+            messages = self._handouts.take(feed, limit)
+            self._handouts.again(handout, messages)
+        return bool(messages)
+
+    def _put_back(self, feed: str) -> None:
+        """What was taken and did not take effect comes again."""
+        with self._turns.lock:
+            self._engine.subscriber.put_back(feed)
+
+    async def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
+        verb = verbs.take(self._engine, feed, limit, wait_ms_of(wait))
         return await self._turns.run(verb, timeout=self._timeout + wait)
 
     def _block(
-        self, into: object, topic: str, limit: int, wait: float
+        self, into: object, *, topic: str, limit: int, wait: float
     ) -> AbstractAsyncContextManager[list[Message]]:
-        from oncemq.client.shell.inbox_blocks import block_awaitable  # loaded by those who use it
+        from oncemq.client.aio.inbox_blocks import block  # loaded by those who use it
 
-        wait_until, engine, inbox = self._turns.wait_until, self._engine, self._inbox
-        return block_awaitable(wait_until, engine, inbox, into, topic, limit, wait=wait)
+        return block(self._turns, self._engine, self._inbox, into, topic, limit, wait=wait)

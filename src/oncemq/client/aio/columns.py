@@ -1,52 +1,47 @@
-"""Stored messages in the columns they are stored in, for asyncio; see `columns`."""
+"""The verbs of the asyncio client for readers that keep their own cursor; see `verbs.columns`."""
 
 from collections.abc import AsyncGenerator, Sequence
 
-from oncemq.client.aio.runner import AsyncRunner
-from oncemq.client.blocking.columns import ColumnBatch, RangeRead, leasing, settling, watching
-from oncemq.client.engine.engine import Engine
+from oncemq.client.aio.base import AsyncBaseClient
+from oncemq.client.verbs.columns import ColumnBatch, RangeRead, leasing, settling, watching
 from oncemq.protocol.replies import Ends, TopicEnd
 from oncemq.protocol.requests import Settled
 
 
-class AsyncColumnar:
-    """The verbs of the asyncio client for readers that keep their own cursor."""
+class AsyncColumnar(AsyncBaseClient):
+    """What `AsyncClient` reads ranges with."""
 
-    _engine: Engine
-    _turns: AsyncRunner
-    _timeout: float
-
-    async def read_columns(
-        self, topic: str, start: int, stop: int
-    ) -> AsyncGenerator[ColumnBatch, None]:
+    async def read_columns(self, topic: str, start: int, stop: int) -> AsyncGenerator[ColumnBatch]:
         """Stored messages from `start` up to `stop` as the batches they are stored in.
 
         The first and the last are cut to the range. Settles nothing; ends early where the topic
-        does; raises RangeLost at a hole. The next ones come while these are worked on.
+        does; raises RangeLost at a hole. Made for much at once: a batch is one `bytes`, and the
+        next ones come while these are worked on.
         """
         wanted = RangeRead(self._engine, topic, start=start, stop=stop)
         if wanted.is_over:
             return
         try:
-            wanted.ask()
+            self._ask(wanted)
             while not wanted.is_over:
                 ticket = wanted.ticket
                 await self._turns.wait_until(lambda t=ticket: t.done, None, wanted.place)
                 found = wanted.came()
                 if not wanted.is_over:
-                    wanted.ask()
-                    self._turns.pump()
+                    self._ask(wanted)
                 for each in found:
                     yield each
         finally:
-            wanted.drop()
+            with self._turns.lock:
+                wanted.drop()
 
     async def ends(self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0) -> list[TopicEnd]:
         """Where these topics begin and end; one that is not there is left out.
 
         With `wait`, as soon as one of them does not end at the offset given with it.
         """
-        return list((await self.watch(topics, wait=wait)).topics)
+        watched = await self.watch(topics, wait=wait)
+        return list(watched.topics)
 
     async def watch(
         self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0, generation: int = 0
@@ -66,3 +61,8 @@ class AsyncColumnar:
     async def settle_below(self, settled: Sequence[Settled]) -> bool:
         """Everything below these cursors took effect elsewhere; False when that was known."""
         return await self._turns.run(settling(self._engine, settled))
+
+    def _ask(self, wanted: RangeRead) -> None:
+        with self._turns.lock:
+            wanted.ask()
+            self._turns.pump()

@@ -2,7 +2,7 @@
 
 `break` leaves an async generator open until the event loop gets to closing it. Its block would be
 in the way of a get on the very next line; so whoever gets asks whether somebody still has the
-iterator (`client.getting`), and what nobody has is over.
+iterator (`client.aio.getting`), and what nobody has is over.
 """
 
 import weakref
@@ -17,7 +17,7 @@ Owner = Callable[[], object]  # None once nobody has it
 class AsyncListener(AsyncGenerator[Message, None]):
     """Messages as they come, from the generator that is made for it."""
 
-    def __init__(self, begin: Callable[[Owner], AsyncGenerator[Message, None]]) -> None:
+    def __init__(self, begin: Callable[[Owner | None], AsyncGenerator[Message]]) -> None:
         self._messages = begin(weakref.ref(self))  # weakly: the generator must not keep it
 
     async def asend(self, value: None) -> Message:
@@ -37,3 +37,8 @@ class AsyncListener(AsyncGenerator[Message, None]):
     async def aclose(self) -> None:
         """End it: what was not settled comes again."""
         await self._messages.aclose()
+
+
+def listener(begin: Callable[[Owner | None], AsyncGenerator[Message]]) -> AsyncGenerator[Message]:
+    """Messages as they come, in an iterator that tells whether anybody still has it."""
+    return AsyncListener(begin)

@@ -1,30 +1,31 @@
-"""The publisher's verbs of the asyncio client; see `client.blocking_puts`."""
+"""The publisher's verbs of the asyncio client.
+
+Law: a put that is waited for is on the server's disk when it returns; one that is not leaves by
+itself, whatever its client does meanwhile.
+"""
 
 import asyncio
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, Literal, TypeVar, overload
+from collections.abc import Sequence
+from typing import Literal, overload
 
-from oncemq.client.aio.runner import AsyncRunner
+from oncemq.client.aio.pending import AwaitedReceipt
 from oncemq.client.aio.transactions import AsyncTransacting
-from oncemq.client.blocking.puts import ALL_OR_NONE, FLOW_BYTES
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
-from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Ticket
+from oncemq.client.pending import one, some
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
-T = TypeVar("T")
+ALL_OR_NONE = "a put to several topics waits for its receipts, and takes no idempotency key"
+FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
 class AsyncPublishing(AsyncTransacting):
     """What `AsyncClient` puts with."""
-
-    _engine: Engine
-    _turns: AsyncRunner
 
     @overload
     async def put(
@@ -61,8 +62,15 @@ class AsyncPublishing(AsyncTransacting):
     ) -> Receipt | asyncio.Future[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
-        `wait=False` gives a future of the receipt and gathers single puts into batches.
-        `required` as in `Client.put`: what nobody would get raises `Unwanted`.
+        `wait=False` gives the receipt to come, at once, and gathers single puts into batches;
+        `durable=False` skips the outbox: a crash of this process may then lose the put.
+        `idempotency_key` makes it the same put whoever repeats it, for as long as the server
+        remembers keys (7 days); it skips the outbox, too. A list of topics (up to 255): all of
+        them get the message, or none does; a receipt for each, and no outbox.
+
+        A topic that nobody subscribes to and that keeps nothing discards the message: the receipt
+        has `stored=False`, and the log says so once for each topic. With `required=True` that
+        raises `Unwanted` instead, and nothing is changed.
         """
         outflow = self._engine.outflow
         item = item_of(payload, key, headers)
@@ -76,19 +84,22 @@ class AsyncPublishing(AsyncTransacting):
                 topic, idempotency_key, 1, columns, body, wait=wait, required=required
             )
             return keyed[0]
-        await self._room_for(topic, size_of(item))
         if not wait:
             side = item if key is not None or headers else None
-            ticket, place, full = outflow.gather(
-                topic, (item.payload,), side, lasting=durable, required=required
+            size = size_of(item)
+            ticket, place = await self._gather(
+                topic, (item.payload,), side, size, lasting=durable, required=required
             )
-            self._turns.pump() if full else self._turns.pump_soon()
-            return self._future(ticket, lambda receipts: receipts[place])
-        columns, body = batch.encode([item])
-        ticket = outflow.put(
-            topic, count=1, columns=columns, body=body, lasting=durable, required=required
-        )
-        return (await self._receipts(ticket))[0]
+            return AwaitedReceipt(ticket, one(place), self._answer)
+        with self._turns.lock:
+            await self._room_for(topic, size_of(item))
+            columns, body = batch.encode([item])
+            ticket = outflow.put(
+                topic, count=1, columns=columns, body=body, lasting=durable, required=required
+            )
+        ticket.looked_at = True
+        receipts = await self._answer(ticket, None)
+        return receipts[0]
 
     @overload
     async def put_many(
@@ -120,7 +131,10 @@ class AsyncPublishing(AsyncTransacting):
         idempotency_key: str | None = None,
         required: bool = False,
     ) -> Receipts | asyncio.Future[Receipts]:
-        """Put a batch: stored whole or not at all, in one record (with others, when small)."""
+        """Put a batch: stored whole or not at all, in one record (with others, when small).
+
+        `required` as in `put`: what nobody would get raises `Unwanted`, and is not discarded.
+        """
         check_payloads(payloads)
         if not payloads:
             return Receipts(Receipt(topic, None, stored=False, duplicate=False), 0)
@@ -132,29 +146,29 @@ class AsyncPublishing(AsyncTransacting):
         outflow = self._engine.outflow
         plain = keys is None and headers is None
         if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            await self._room_for(topic, max(map(len, payloads)))
-            ticket, place, full = outflow.gather(
-                topic, payloads, None, lasting=durable, required=required
+            size = max(map(len, payloads))
+            ticket, place = await self._gather(
+                topic, payloads, None, size, lasting=durable, required=required
             )
-            self._turns.pump() if full else self._turns.pump_soon()
-            count = len(payloads)
-            return self._future(ticket, lambda receipts: receipts.part(place, count))
+            return AwaitedReceipt(ticket, some(place, len(payloads)), self._answer)
         columns, body = encode_many(payloads, keys, headers)
-        over = self._engine.settings.limits.message_bytes
-        size = largest(payloads, keys, headers, over=over, body=body)
-        await self._room_for(topic, size, len(body))
-        ticket = outflow.put(
-            topic,
-            count=len(payloads),
-            columns=columns,
-            body=body,
-            lasting=durable,
-            required=required,
-        )
-        if not wait:
-            self._turns.pump()
-            return self._future(ticket, lambda receipts: receipts)
-        return await self._receipts(ticket)
+        with self._turns.lock:
+            over = self._engine.settings.limits.message_bytes
+            size = largest(payloads, keys, headers, over=over, body=body)
+            await self._room_for(topic, size, len(body))
+            ticket = outflow.put(
+                topic,
+                count=len(payloads),
+                columns=columns,
+                body=body,
+                lasting=durable,
+                required=required,
+            )
+            if not wait:
+                self._turns.see_out(now=True)
+                return AwaitedReceipt(ticket, some(0, len(payloads)), self._answer)
+        ticket.looked_at = True
+        return await self._answer(ticket, None)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
@@ -178,74 +192,47 @@ class AsyncPublishing(AsyncTransacting):
         )
         return await self._turns.run(verb)
 
+    async def _gather(
+        self,
+        topic: str,
+        payloads: Sequence[bytes],
+        item: batch.Item | None,
+        largest: int,
+        *,
+        lasting: bool,
+        required: bool,
+    ) -> tuple[Ticket[Receipts], int]:
+        # Adding plain payloads is one step that no interrupt halves, and the one that must be fast;
+        # one that does not last may first have to record those before it.
+        quick = item is None and lasting
+        with self._turns.lock.plain if quick else self._turns.lock:
+            await self._room_for(topic, largest)
+            gathered = self._engine.outflow.gather(
+                topic, payloads, item, lasting=lasting, required=required
+            )
+            ticket, place, full = gathered
+            self._turns.see_out(now=full)
+        return ticket, place
+
     async def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
-        engine, outflow = self._engine, self._engine.outflow
+        outflow = self._engine.outflow
         try:
             outflow.check(topic, largest, size)
         except OutboxFull:
-            if not engine.connected:
+            room = self._engine.settings.outbox_bytes_max // 2
+            if not self._engine.connected:
                 raise
-            room = engine.settings.outbox_bytes_max // 2
-            await self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "the outbox")
-        if outflow.unsent_bytes > FLOW_BYTES and engine.connected:
             await self._turns.wait_until(
-                lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not engine.connected,
+                lambda: outflow.unsent_bytes < room, None, "room in the outbox"
+            )
+        if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
+            await self._turns.wait_until(
+                lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
                 None,
                 "earlier puts",
             )
 
-    def _future(self, ticket: Ticket[Receipts], pick: Callable[[Receipts], T]) -> asyncio.Future[T]:
-        async def wait() -> T:
-            return pick(await self._answer(ticket))
-
-        return AwaitedReceipt(ticket, asyncio.ensure_future(wait()))
-
-    async def _receipts(self, ticket: Ticket[Receipts]) -> Receipts:
-        ticket.looked_at = True
-        return await self._answer(ticket)
-
-    async def _answer(self, ticket: Ticket[Receipts]) -> Receipts:
-        await self._turns.wait_until(lambda: ticket.done, None, "the receipt")
+    async def _answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        if not ticket.done:
+            await self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
         return ticket.result()
-
-
-class AwaitedReceipt(asyncio.Future[T]):
-    """The future of a put with `wait=False`. Whoever awaits it hears what became of the put.
-
-    If nobody does, `flush` and `close` say it, so asyncio need not complain of it.
-    """
-
-    def __init__(self, ticket: Ticket[Receipts], waiting: asyncio.Task[T]) -> None:
-        super().__init__(loop=waiting.get_loop())
-        self._ticket = ticket
-        self._waiting = waiting
-        waiting.add_done_callback(self._take_over)
-
-    def __await__(self) -> Generator[Any, None, T]:
-        self._ticket.looked_at = True
-        return super().__await__()
-
-    def result(self) -> T:
-        self._ticket.looked_at = True
-        return super().result()
-
-    def exception(self) -> BaseException | None:
-        self._ticket.looked_at = True
-        return super().exception()
-
-    def cancel(self, msg: object = None) -> bool:
-        self._waiting.cancel()
-        return super().cancel()
-
-    def _take_over(self, waiting: asyncio.Task[T]) -> None:
-        if self.done():
-            return
-        if waiting.cancelled():
-            super().cancel()
-            return
-        error = waiting.exception()
-        if error is None:
-            self.set_result(waiting.result())
-        else:
-            self.set_exception(error)
-            super().exception()  # retrieved, as asyncio calls it, and not looked at by anyone

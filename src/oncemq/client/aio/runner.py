@@ -1,4 +1,4 @@
-"""Coroutines taking turns at one engine, moved by the event loop: `client.turns` for asyncio.
+"""Coroutines taking turns at one engine, moved by the event loop.
 
 The socket's descriptor is watched with `add_reader` and drained without waiting, which costs
 a quarter of `zmq.asyncio`.
@@ -10,15 +10,16 @@ when it is collected, or when the process ends, and that waits for nobody.
 import asyncio
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from oncemq.client.blocking.runner import monotonic_clock
+from oncemq.client.aio.getting import AsyncGetting
+from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
-from oncemq.client.shell.turn_taking import AsyncGetting
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
 
@@ -27,12 +28,29 @@ T = TypeVar("T")
 IDLE_SECONDS = 0.2
 
 
+class NoLock:
+    """In place of a lock: on an event loop nothing comes between two awaits.
+
+    Signals are not put off either: asyncio turns Ctrl-C into a cancelled task.
+    """
+
+    @property
+    def plain(self) -> "NoLock":
+        """The same: there is no faster one."""
+        return self
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class AsyncRunner:
     """The waiting of an asyncio client, in the loop it was opened in."""
 
     def __init__(self, engine: Engine, timeout: float) -> None:
         self._engine = engine
         self._timeout = timeout
+        self.lock = NoLock()
         self.closed = False
         self.getting = AsyncGetting(engine.check_own)
         self._watch = WatchedDescriptors()
@@ -41,6 +59,11 @@ class AsyncRunner:
         self._moved = asyncio.Event()
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._watch)
+
+    def begin(self) -> None:
+        """Connect, and send what an earlier start left unsent; later, where no loop runs yet."""
+        with suppress(RuntimeError):
+            self.pump_soon()
 
     async def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
@@ -95,6 +118,10 @@ class AsyncRunner:
         """Once for all puts of this turn of the loop."""
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
+
+    def see_out(self, *, now: bool = False) -> None:
+        """A put that nobody waits for leaves with the others of this turn of the loop, or now."""
+        self.pump() if now else self.pump_soon()
 
     def _come_back(self) -> None:
         loop = asyncio.get_running_loop()

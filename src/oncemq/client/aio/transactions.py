@@ -1,16 +1,16 @@
-"""Transactions, stages and puts to several topics, for asyncio; see `blocking_transactions`."""
+"""Transactions, stages and puts to several topics, for the asyncio client."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+from oncemq.client.aio.base import AsyncBaseClient
+from oncemq.client.aio.getting import AsyncBlock
 from oncemq.client.aio.runner import AsyncRunner
-from oncemq.client.blocking.transactions import Topics, named
 from oncemq.client.bodies import encode_many, items_of
-from oncemq.client.checks import item_of, wait_ms_of
+from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
 from oncemq.client.engine.transactions import TransactionWork as Work
-from oncemq.client.shell.turn_taking import AsyncBlock
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
 from oncemq.protocol.step import Body
@@ -18,7 +18,7 @@ from oncemq.wire import batch
 
 
 class AsyncTransaction:
-    """What `async with client.transaction() as tx` gives."""
+    """Gets and puts that take effect together: `async with client.transaction() as tx`."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class AsyncTransaction:
         self._turns = turns
         self._work = work
         self._timeout = timeout
-        self._block = block  # its own, whichever task gets with it
+        self._block = block  # its own, whoever gets with it
 
     def __repr__(self) -> str:
         return f"<AsyncTransaction {self._work.account}>"
@@ -38,7 +38,10 @@ class AsyncTransaction:
     async def get(
         self, topic: str | None = None, *, limit: int = 100, wait: float = 0.0
     ) -> list[Message]:
-        """The next messages; settled when the block ends well, and only then."""
+        """The next messages; settled when the block ends well, and only then.
+
+        Without a topic, from any subscribed one: once in a transaction.
+        """
         feed = topic or ""
         await self._turns.getting.add(self._block, feed)  # others get after it
         verb = self._work.take(feed, limit, wait_ms_of(wait))
@@ -115,16 +118,13 @@ class AsyncStage:
 
     def drop(self) -> None:
         """Give it up; else it is given up when it was silent for `stage_ttl`, a day by default."""
-        self._line.drop()
-        self._turns.pump()
+        with self._turns.lock:
+            self._line.drop()
+            self._turns.pump()
 
 
-class AsyncTransacting:
+class AsyncTransacting(AsyncBaseClient):
     """What `AsyncClient` makes many things one with."""
-
-    _engine: Engine
-    _turns: AsyncRunner
-    _timeout: float
 
     @asynccontextmanager
     async def transaction(self, *, required: bool = True) -> AsyncGenerator[AsyncTransaction]:
@@ -134,14 +134,16 @@ class AsyncTransacting:
         `Unwanted`: a topic that was put to has no subscription and keeps nothing, so nobody would
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
-        with self._turns.getting.inside(AsyncBlock()) as block:
-            work = Work(self._engine, required=required)
+        with self._turns.getting.inside() as block:
+            with self._turns.lock:
+                work = Work(self._engine, required=required)
             try:
                 yield AsyncTransaction(self._turns, work, self._timeout, block)
                 await self._turns.run(work.commit())
             finally:
-                work.abort()  # unless it was committed
-                self._turns.pump()
+                with self._turns.lock:
+                    work.abort()  # unless it was committed
+                    self._turns.pump()
 
     def stage(self, name: bytes | None = None) -> AsyncStage:
         """A stage of messages that `commit` publishes, here or elsewhere."""
@@ -160,7 +162,19 @@ class AsyncTransacting:
         contents: int = 0,
         after: str | int = "",
     ) -> Commit:
-        """Publish stages to topics, in order, all at once, and once for this owner and number."""
+        """Publish stages to topics, in order, all at once, and once for this owner and number.
+
+        A number that the owner has used (or passed over) says `already` and adds nothing,
+        however long ago that was. With a `bond` (such as the id of a checkpoint) the owner's
+        name is taken: a commit with another bond is refused, and so is a number below the last;
+        with `follows` also one that is not the next, and the bond is this owner's alone. With
+        `contents` (see `oncemq.wire.contents`) one of the owner's last four numbers is refused
+        when it comes again with other messages. With `after`, the mark of the commit before as its
+        receipt had it (or its number), `HistoryLost` where the server does not have that commit
+        any more, or never had it on this branch. An owner that does not last has a leading `_` and
+        is forgotten a day after its last commit. `Unwanted` when a topic would discard its
+        messages because nobody would get them; `required=False` lets it.
+        """
         verb = staged_commits.commit(
             self._engine,
             owner,
@@ -183,11 +197,13 @@ class AsyncTransacting:
         self, topics: Sequence[str], item: batch.Item, *, required: bool
     ) -> list[Receipt]:
         """One message to several topics, atomically."""
-        work = Work(self._engine, required=required)
+        with self._turns.lock:
+            work = Work(self._engine, required=required)
         try:
             await self._turns.run(work.put(named(topics), [item]))
             result = await self._turns.run(work.commit())
         finally:
-            work.abort()
-            self._turns.pump()
+            with self._turns.lock:
+                work.abort()
+                self._turns.pump()
         return [result.receipts[topic][0] for topic in topics]

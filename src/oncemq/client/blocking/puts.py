@@ -1,17 +1,16 @@
+# Generated from client/aio/puts.py by tools/unasync.py; do not edit.
 """The publisher's verbs of the blocking client.
 
-Law: a put that is waited for is on the server's disk when it returns; one that is not is seen
-out by a thread of its own.
+Law: a put that is waited for is on the server's disk when it returns; one that is not leaves by
+itself, whatever its client does meanwhile.
 """
 
 from collections.abc import Sequence
 from typing import Literal, overload
 
-from oncemq.client.blocking.runner import Runner
 from oncemq.client.blocking.transactions import Transacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
-from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.pending import Pending, one, some
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
@@ -26,9 +25,6 @@ FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its t
 
 class Publishing(Transacting):
     """What `Client` puts with."""
-
-    _engine: Engine
-    _turns: Runner
 
     @overload
     def put(
@@ -65,7 +61,7 @@ class Publishing(Transacting):
     ) -> Receipt | Pending[Receipt] | list[Receipt]:
         """Put a message; its receipt, once the server has it on disk.
 
-        `wait=False` returns at once and gathers single puts into batches by itself;
+        `wait=False` gives the receipt to come, at once, and gathers single puts into batches;
         `durable=False` skips the outbox: a crash of this process may then lose the put.
         `idempotency_key` makes it the same put whoever repeats it, for as long as the server
         remembers keys (7 days); it skips the outbox, too. A list of topics (up to 255): all of
@@ -93,14 +89,16 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, (item.payload,), side, size, lasting=durable, required=required
             )
-            return Pending(ticket, one(place), self._receipts)
+            return Pending(ticket, one(place), self._answer)
         with self._turns.lock:
             self._room_for(topic, size_of(item))
             columns, body = batch.encode([item])
             ticket = outflow.put(
                 topic, count=1, columns=columns, body=body, lasting=durable, required=required
             )
-        return self._receipts(ticket, None)[0]
+        ticket.looked_at = True
+        receipts = self._answer(ticket, None)
+        return receipts[0]
 
     @overload
     def put_many(
@@ -151,7 +149,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return Pending(ticket, some(place, len(payloads)), self._receipts)
+            return Pending(ticket, some(place, len(payloads)), self._answer)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -166,10 +164,10 @@ class Publishing(Transacting):
                 required=required,
             )
             if not wait:
-                self._turns.pump()
-                self._turns.see_out()
-                return Pending(ticket, some(0, len(payloads)), self._receipts)
-        return self._receipts(ticket, None)
+                self._turns.see_out(now=True)
+                return Pending(ticket, some(0, len(payloads)), self._answer)
+        ticket.looked_at = True
+        return self._answer(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
@@ -231,8 +229,7 @@ class Publishing(Transacting):
                 "earlier puts",
             )
 
-    def _receipts(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-        ticket.looked_at = True
+    def _answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
         if not ticket.done:
             self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
         return ticket.result()

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from oncemq.client.blocking.getting import Getting
+from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.engine.ticket import Awaited
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.shell.signals import SHIELD, SignalSafeLock
-from oncemq.client.shell.turn_taking import Getting
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
-from oncemq.protocol.names import Micros
 from oncemq.transport.wakeup import Wakeup
 
 T = TypeVar("T")
@@ -33,11 +33,6 @@ GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes th
 RETRY_SECONDS = 0.05
 REST_SECONDS = 1.0  # the thread that sees puts out waits so long for the next before it ends
 EXIT_SECONDS = 1.0  # at the end of the process, for a thread that is in the middle of something
-
-
-def monotonic_clock() -> Micros:
-    """Microseconds that never go back; for waiting, not for telling the time."""
-    return Micros(time.monotonic_ns() // 1000)
 
 
 class Runner:
@@ -56,6 +51,11 @@ class Runner:
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
+
+    def begin(self) -> None:
+        """Send what an earlier start left unsent."""
+        if not self._engine.outflow.idle:
+            self.see_out()
 
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""

@@ -1,38 +1,37 @@
+# Generated from client/aio/transactions.py by tools/unasync.py; do not edit.
 """Transactions, stages and puts to several topics, for the blocking client."""
 
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
+from oncemq.client.blocking.base import BaseClient
+from oncemq.client.blocking.getting import Block
 from oncemq.client.blocking.runner import Runner
 from oncemq.client.bodies import encode_many, items_of
-from oncemq.client.checks import check_topics, item_of, wait_ms_of
+from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
 from oncemq.client.engine.transactions import TransactionWork as Work
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
-from oncemq.errors import InvalidRequest
 from oncemq.protocol.step import Body
 from oncemq.wire import batch
 
-Topics = str | Sequence[str]
-
 
 class Transaction:
-    """What `with client.transaction() as tx` gives: gets and puts that take effect together."""
+    """Gets and puts that take effect together: `with client.transaction() as tx`."""
 
     def __init__(
         self,
         turns: Runner,
         work: Work,
         timeout: float,
-        stack: ExitStack,
+        block: Block,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
-        self._stack = stack
-        self._feeds: set[str] = set()
+        self._block = block  # its own, whoever gets with it
 
     def __repr__(self) -> str:
         return f"<Transaction {self._work.account}>"
@@ -45,9 +44,7 @@ class Transaction:
         Without a topic, from any subscribed one: once in a transaction.
         """
         feed = topic or ""
-        if feed not in self._feeds:
-            self._stack.enter_context(self._turns.getting.block(feed))  # others get after it
-            self._feeds.add(feed)
+        self._turns.getting.add(self._block, feed)  # others get after it
         verb = self._work.take(feed, limit, wait_ms_of(wait))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
@@ -127,12 +124,8 @@ class Stage:
             self._turns.pump()
 
 
-class Transacting:
+class Transacting(BaseClient):
     """What `Client` makes many things one with."""
-
-    _engine: Engine
-    _turns: Runner
-    _timeout: float
 
     @contextmanager
     def transaction(self, *, required: bool = True) -> Generator[Transaction]:
@@ -142,11 +135,11 @@ class Transacting:
         `Unwanted`: a topic that was put to has no subscription and keeps nothing, so nobody would
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
-        with ExitStack() as stack:
+        with self._turns.getting.inside() as block:
             with self._turns.lock:
                 work = Work(self._engine, required=required)
             try:
-                yield Transaction(self._turns, work, self._timeout, stack)
+                yield Transaction(self._turns, work, self._timeout, block)
                 self._turns.run(work.commit())
             finally:
                 with self._turns.lock:
@@ -215,14 +208,3 @@ class Transacting:
                 work.abort()
                 self._turns.pump()
         return [result.receipts[topic][0] for topic in topics]
-
-
-def named(topics: Topics) -> Sequence[str]:
-    """One topic, or several."""
-    if isinstance(topics, str):
-        return [topics]
-    if not isinstance(topics, list | tuple):
-        kind = type(topics).__name__
-        raise InvalidRequest(f"a topic is text, or topics a list of that, not {kind}")
-    check_topics(topics)
-    return topics

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from oncemq.client.blocking.runner import monotonic_clock
+from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.settings import Settings, servers_from
 from oncemq.client.state.state import State, open_state

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from oncemq.client.shell.forks import never_close
 from oncemq.client.state.journal_schema import (
     CHECKSUMS,
     FORGET_GRANTS,
@@ -45,6 +44,7 @@ from oncemq.client.state.journal_trouble import (
 )
 from oncemq.client.state.state import ClaimStanding, Known
 from oncemq.client.verbs.endings import Ended, Endings
+from oncemq.databases.connections import never_close
 from oncemq.errors import Fenced, StorageRefused, StorageUnsure
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.generations import UNKNOWN

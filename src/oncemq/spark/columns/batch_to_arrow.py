@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as pt
 
-from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.client.verbs.columns import ColumnBatch
 from oncemq.spark.columns.compute import call
 from oncemq.wire import batch
 

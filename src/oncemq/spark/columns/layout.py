@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.client.verbs.columns import ColumnBatch
 from oncemq.errors import ConfigError
 from oncemq.spark.columns import values
 from oncemq.spark.columns.batch_to_arrow import Values, record_batches

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from oncemq.client.blocking.columns import ColumnBatch
+from oncemq.client.verbs.columns import ColumnBatch
 from oncemq.errors import InvalidRequest
 from oncemq.spark.columns.batch_to_arrow import Values, payloads
 from oncemq.spark.columns.json_types import columns_of, decoder_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from oncemq.client.blocking.client import Client
-from oncemq.client.blocking.columns import ColumnBatch, RangeLost
+from oncemq.client.verbs.columns import ColumnBatch, RangeLost
 from oncemq.errors import NoSuchTopic, Refused
 from oncemq.spark.columns.layout import Layout
 from oncemq.spark.options.reader import SourceOptions

@@ -1,0 +1,1 @@
+"""Work on connections that are awaited."""

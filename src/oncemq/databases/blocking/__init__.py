@@ -1,0 +1,1 @@
+"""Work on connections that block; generated from `databases.aio`."""
