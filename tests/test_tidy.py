@@ -26,9 +26,6 @@ FUNCTION_LINES_MAX = 60
 FUNCTION_LINES_MEDIAN_MAX = 12
 PORT_METHODS_MAX = 7
 FOLDER_MODULES_MAX = 15  # without __init__
-CROWDED = {
-    "protocol": 16,  # requests, replies and records beside their base classes: merged next
-}
 
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "managers"}
 
@@ -272,12 +269,8 @@ def a_folder_has_at_most_15_modules(modules: list[Module]) -> Iterator[str]:
         if name != "__init__.py"
     )
     for folder, count in sorted(folders.items()):
-        if count > CROWDED.get(folder, FOLDER_MODULES_MAX):
+        if count > FOLDER_MODULES_MAX:
             yield f"{folder} has {count} modules; make a folder of a noun"
-
-
-# Base classes below, all that derive from them above; the server's side merges them next.
-ALIKE = {"protocol/record", "protocol/reply", "protocol/request"}
 
 
 def neighbours_have_names_that_can_be_told_apart(modules: list[Module]) -> Iterator[str]:
@@ -290,7 +283,7 @@ def neighbours_have_names_that_can_be_told_apart(modules: list[Module]) -> Itera
             place = "/".join([*parts[:depth], singular(parts[depth])])
             names.setdefault(place, set()).add(parts[depth] + ".py" * is_module)
     for place, found in sorted(names.items()):
-        if len(found) > 1 and place not in ALIKE:
+        if len(found) > 1:
             yield f"{place}: {' beside '.join(sorted(found))}"
 
 
@@ -360,13 +353,6 @@ def test_src_keeps_the_rule(rule: Rule, modules: list[Module]) -> None:
 def test_src_keeps_the_rule_for_all_modules(rule: WideRule, modules: list[Module]) -> None:
     complaints = list(rule(modules))
     assert not complaints, "\n".join([rule.__name__, *complaints])
-
-
-def test_an_exception_is_still_one(modules: list[Module]) -> None:
-    """A folder that is no longer crowded is not allowed to be."""
-    for folder, allowed in CROWDED.items():
-        here = [m for m in modules if m.path.rpartition("/")[0] == folder]
-        assert FOLDER_MODULES_MAX < sum("__init__" not in m.path for m in here) <= allowed
 
 
 def test_the_unit_tests_have_the_folders_of_the_packages() -> None:

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from random import Random
 
 from oncemq.broker.broker import Broker
-from oncemq.broker.state import snapshot
-from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Micros
 from oncemq.server import completeness
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.recovery import recover
 from oncemq.server.worker import Task, Worker
 from oncemq.storage.log.log import Group, LogOptions
 from oncemq.storage.log.recovery import OpenedLog, open_log
@@ -113,15 +112,7 @@ class SimulatedServer:
 
     def _open(self) -> None:
         opened = open_log(self.disk, DIRECTORY, self._options, random_bytes=self._chance.randbytes)
-        shard = Shard(opened.log.tag, opened.log.identity)
-        for blob in opened.states:
-            snapshot.restore(shard, blob)
-        shard.checkpointed = opened.checkpoint_end
-        for serial, record in opened.replay:
-            shard.apply(record, serial)
-        shard.serial = opened.log.last_serial
-        agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
-        self.missing = completeness.take(shard, opened.log, agreed=agreed)
+        shard, _, self.missing = recover(opened)
         broker = Broker(shard, ServerLimits(stage_ms=STAGE_MS))
         self._now = SteadyClock(
             self._wall_micros, lambda: self._clock.now // MICROSECOND, shard.last_timestamp

@@ -13,7 +13,7 @@ from oncemq.client.verbs.endings import Ended
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import Epoch, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import LogSeen
 
 

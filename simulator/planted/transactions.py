@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 
 from oncemq.broker.broker import Broker
+from oncemq.broker.given import Given
 from oncemq.broker.state.owners import Owners
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.stages import StagedMessages, Stages
-from oncemq.broker.transactions import CommitRules
+from oncemq.broker.transactions.commits import CommitRules
 from oncemq.client.verbs import messages, staged_commits
 from oncemq.errors import InvalidRequest
 from oncemq.protocol.names import Offset
@@ -47,8 +48,8 @@ def _judges_what_is_required_before_its_commit(original: Any) -> Any:
 
 @instead(Broker, "handle")
 def _shows_a_stage_before_its_commit(original: Any) -> Any:
-    def handle(self: Any, caller: Any, request: Any, body: Any, now: Any) -> Step:
-        step = original(self, caller, request, body, now)
+    def handle(self: Any, caller: Any, request: Any, body: Any, now: Any, *more: Any) -> Step:
+        step = original(self, caller, request, body, now, *more)
         answers = [owed.answer for owed in step.replies]
         staged = answers and isinstance(answers[-1], StagedReply) and not answers[-1].duplicate
         wanted = [topic for topic in self.shard.topics.values() if topic.wanted]
@@ -59,8 +60,9 @@ def _shows_a_stage_before_its_commit(original: Any) -> Any:
                 request.client, request.client_epoch, "_early", self.shard.serial, False, (piece,),
                 (), False,
             )  # fmt: skip
-            for topic in self._transactions.commit(step, early, now)[1]:
+            for topic in self._transactions.commit(step, caller, early, Given(now, now)):
                 self._delivery.stored(topic)
+            step.replies.pop()  # of the commit: nobody asked for it
         return step
 
     return handle

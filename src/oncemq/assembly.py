@@ -12,16 +12,14 @@ from pathlib import Path
 from types import FrameType
 
 from oncemq.broker.broker import Broker
-from oncemq.broker.state import snapshot
-from oncemq.broker.state.shard import Shard
 from oncemq.config import Config
 from oncemq.errors import PortInUse, StorageRefused
 from oncemq.protocol.limits import ServerLimits
-from oncemq.server import completeness
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop
+from oncemq.server.recovery import recover
 from oncemq.storage.disk import (
     LocalDisk,
     LockingDisk,
@@ -30,7 +28,7 @@ from oncemq.storage.disk import (
     others_may_write,
 )
 from oncemq.storage.log.log import LogOptions
-from oncemq.storage.log.recovery import OpenedLog, Recovery, open_log
+from oncemq.storage.log.recovery import Recovery, open_log
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.peers import Connections
 from oncemq.transport.router import RouterSocket
@@ -73,9 +71,7 @@ class Server:
             self._log = opened.log
             undo.callback(opened.log.close)
             opened.log.room.secure()
-            shard = self._recover(opened)
-            agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
-            missing = completeness.take(shard, opened.log, agreed=agreed)
+            shard, self.recovered, missing = recover(opened)
             broker = Broker(shard, rules)
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
@@ -102,19 +98,6 @@ class Server:
             undo.pop_all()
         self.recovery_seconds = time.monotonic() - started
         self._tell_start(data, opened.report)
-
-    def _recover(self, opened: OpenedLog) -> Shard:
-        """The state, rebuilt from the checkpoint and the records after it."""
-        shard = Shard(opened.log.tag, opened.log.identity)
-        for blob in opened.states:
-            snapshot.restore(shard, blob)
-        shard.checkpointed = opened.checkpoint_end
-        self.recovered = 0
-        for serial, record in opened.replay:
-            shard.apply(record, serial)
-            self.recovered += 1
-        shard.serial = opened.log.last_serial
-        return shard
 
     def _tell_start(self, data: Path, report: Recovery) -> None:
         _warn(data, self.address)

@@ -10,7 +10,7 @@ from oncemq.client.state.journal import Journal
 from oncemq.errors import Fenced
 from oncemq.protocol.names import Epoch, Generation, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
 from simulator.machines.memory_journal import SimulatedJournal
 

@@ -11,7 +11,7 @@ from oncemq.client.state.state import ClaimStanding, Known, Memory
 from oncemq.errors import Fenced
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
 from simulator.machines.memory_journal import SimulatedJournal
 

@@ -118,6 +118,8 @@ SUITES: dict[str, Suite] = {
 ALONE: dict[str, str] = {
     "session/subscriber.Delivered": "client/values.Message",
     "session/subscriber.MessageRun": "client/values.Fetched",
+    "broker/given.Gate": "server/admission.Admission",
+    "broker/given.StorageFacts": "server/driver.Driver",
     "server/admission.RoomPort": "storage/log/log.Log",
     "server/completeness.HeldExtent": "storage/segments/entries.Extent",
     "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",

@@ -15,7 +15,7 @@ from oncemq.client.verbs.columns import ColumnBatch, RangeLost
 from oncemq.errors import Corrupt, NoSuchTopic, Refused
 from oncemq.protocol.names import Offset
 from oncemq.protocol.records import MessagesLost, Retention, TopicCreated
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log

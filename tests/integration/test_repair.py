@@ -16,6 +16,7 @@ from oncemq.protocol.generations import NAME_BITS
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.records import Marked, Retention
 from oncemq.server.examination import accept_loss, examine, faults
+from oncemq.server.recovery import fold
 from oncemq.storage.backup.backup import BackupReport, back_up
 from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalDisk
@@ -50,11 +51,7 @@ def fill(data: Path, count: int) -> None:
             client.put("orders", b"%06d" % number + bytes(2000))
     opened = open_log(LocalDisk(), str(data), SMALL, random_bytes=secrets.token_bytes)
     shard = Shard(opened.log.tag, opened.log.identity)
-    for blob in opened.states:  # where the server came to a checkpoint of its own
-        snapshot.restore(shard, blob)
-    shard.checkpointed = opened.checkpoint_end
-    for serial, record in opened.replay:
-        shard.apply(record, serial)
+    fold(shard, opened.states, opened.checkpoint_end, opened.replay)
     for _ in range(2):
         shard.apply(Marked(), opened.log.append(Marked()))
         group = opened.log.take_group()

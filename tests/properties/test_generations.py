@@ -23,9 +23,9 @@ from oncemq.protocol.names import (
 )
 from oncemq.protocol.records import CursorMoved, Record, Retention, SubscriptionMade, TopicCreated
 from oncemq.protocol.replies import NO_OFFSET, Ends
-from oncemq.protocol.request import Settled
 from oncemq.protocol.requests import WatchEnds
 from oncemq.protocol.step import Caller
+from oncemq.protocol.structs import Settled
 
 TOPIC, READER = TopicId(1 << 32 | 1), ClientId("reader")
 SUBSCRIPTION = SubscriptionId(1 << 32 | 2)

@@ -19,8 +19,16 @@ from oncemq.broker.state.shard import Shard
 from oncemq.protocol.names import Micros, Serial
 from oncemq.protocol.records import MessagesStored, Retention
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed, Welcome
-from oncemq.protocol.requests import ConfigureTopic, CreateTopic, Hello, Put, Request, Resume
-from oncemq.protocol.step import Caller, Deliver
+from oncemq.protocol.requests import (
+    ConfigureTopic,
+    CreateTopic,
+    Hello,
+    Put,
+    Request,
+    Resume,
+    StagePut,
+)
+from oncemq.protocol.step import Body, Caller, Deliver
 from oncemq.relay.topic_relay import (
     AskStanding,
     NumberRows,
@@ -74,6 +82,18 @@ class Database:
         return True
 
 
+class FullDisk:
+    """Lets no new message in."""
+
+    def check(self, request: Request, now: Micros, *, derived: int = 0) -> None:
+        """Facts have room left."""
+
+    def check_put(
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, *, derived: int = 0
+    ) -> RefusedReply:
+        return RefusedReply("storage_full", "no room")
+
+
 class Server:
     """The real broker, always synced, that refuses poison, and everything while it is full.
 
@@ -104,10 +124,9 @@ class Server:
             payloads = batch.payloads_of(body or b"", request.count, request.columns)
             if any(payload.endswith(self.poison) for payload in payloads):
                 return RefusedReply("too_large", "poison")
-            if self.full and not self.broker.stored_before(request):
-                return RefusedReply("storage_full", "no room")
         now = Micros(next(self.clock))
-        step = self.broker.handle(Caller(b"", next(self._tokens)), request, body, now)
+        gate = FullDisk() if self.full else None
+        step = self.broker.handle(Caller(b"", next(self._tokens)), request, body, now, gate)
         for write in step.writes:
             if isinstance(write.record, MessagesStored):
                 self.stored += batch.payloads_of(body or b"", write.record.count, 0)

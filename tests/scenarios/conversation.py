@@ -18,9 +18,8 @@ from oncemq.protocol.names import Generation, Micros, Serial
 from oncemq.protocol.records import Record, Retention
 from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Request
-from oncemq.protocol.step import Caller, Deliver, Owed, Step
+from oncemq.protocol.step import Caller, Deliver, Step
 from oncemq.server.admission import Admission
-from oncemq.server.driver import REPEATED
 from tests.scenarios.asking import Asked, Asking
 
 
@@ -92,12 +91,7 @@ class Conversation:
 
     def _handle(self, caller: Caller, request: Request, body: bytes | None) -> Step:
         """As `server.driver` does."""
-        refusal = None
-        if not isinstance(request, REPEATED) or not self._broker.stored_before(request):
-            refusal = self._admission.check(request, body, Micros(self._now))
-        if refusal is not None:
-            return Step([], [Owed(caller, refusal)])
-        return self._broker.handle(caller, request, body, Micros(self._now))
+        return self._broker.handle(caller, request, body, Micros(self._now), self._admission)
 
     # the server's own
 

@@ -12,8 +12,6 @@ from random import Random
 from typing import Any
 
 from oncemq.broker.broker import Broker
-from oncemq.broker.state import snapshot
-from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import ClientId, Epoch, Micros, Offset, ProducerId, Sequence, TopicId
 from oncemq.protocol.records import Retention
@@ -42,9 +40,9 @@ from oncemq.protocol.requests import (
     Subscribe,
     Unsubscribe,
 )
-from oncemq.server import completeness
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.recovery import recover
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -208,15 +206,7 @@ class Machine:
         random = Random(1)
         opened = open_log(self.disk, "/data", self.options, random_bytes=random.randbytes)
         self.log, self.report = opened.log, opened.report
-        shard = Shard(opened.log.tag)
-        for blob in opened.states:
-            snapshot.restore(shard, blob)
-        shard.checkpointed = opened.checkpoint_end
-        for serial, record in opened.replay:
-            shard.apply(record, serial)
-        shard.serial = opened.log.last_serial
-        agreed = opened.log.agreed if opened.log.generation > shard.generation else ()
-        missing = completeness.take(shard, opened.log, agreed=agreed)
+        shard, _, missing = recover(opened)
         self.shard = shard
         broker = Broker(shard, ServerLimits())
         broker.recovered(Micros(self.now))

@@ -6,17 +6,21 @@ The clock and the body's bytes are arguments; nothing here waits or reads.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from oncemq.broker import comparison, expiry, queries
 from oncemq.broker.gets import Gets
+from oncemq.broker.given import Gate, Given, StorageFacts
 from oncemq.broker.listeners import Listeners
+from oncemq.broker.pattern_subscriptions import derived_by
 from oncemq.broker.puts import Puts
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.ages import Reading
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Topic
 from oncemq.broker.subscriptions import Subscriptions
-from oncemq.broker.transactions import CommitRules
+from oncemq.broker.transactions.commits import CommitRules
+from oncemq.broker.waits import POLL, WATCH, Deadlines, WaitMoments
 from oncemq.protocol.commit_records import StagesEnded
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import (
@@ -61,6 +65,7 @@ from oncemq.protocol.requests import (
     Settle,
     ShowTopic,
     StagePut,
+    Start,
     StatusRequest,
     Subscribe,
     Unsubscribe,
@@ -83,6 +88,29 @@ OF_A_CLIENT = (
     Leave,
 )
 
+# Requests with one answer, which is given as soon as what it rests on is durable.
+Simple = (
+    Settle
+    | Subscribe
+    | Unsubscribe
+    | Lease
+    | Hello
+    | Resume
+    | DropStage
+    | Leave
+    | CreateTopic
+    | ConfigureTopic
+    | DeleteTopic
+    | Compare
+    | ForgetClient
+    | ListTopics
+    | ShowTopic
+    | ListSubscriptions
+    | ListClients
+    | StatusRequest
+)
+NotStoring = Simple | Get | Read | Listen | WatchEnds
+
 
 class Broker:
     """One shard's rules over its state."""
@@ -94,45 +122,47 @@ class Broker:
         self._scribe = Recorder(shard, self.rules)
         self._intake = Puts(self._scribe, self.counters)
         self._transactions = CommitRules(self._scribe, self.counters)
-        self._delivery = Gets(self._scribe)
+        self._moments: WaitMoments = Deadlines()  # of all that wait
+        self._delivery = Gets(self._scribe, self._moments)
         self.waiting = self._delivery.waiting
-        self.listeners = Listeners(self._scribe, self._delivery)
+        self.listeners = Listeners(self._scribe, self._delivery, self._moments)
         self._membership = Subscriptions(self._scribe, self.waiting)
         self._upkeep = expiry.Expiry(shard, self.rules)
         self.calendar = expiry.Calendar()  # as the driver is told
         self._noted = 0  # of what the calendar passed over: the log has it
 
-    def handle(self, caller: Caller, request: Request, body: Body | None, now: Micros) -> Step:
+    def handle(
+        self,
+        caller: Caller,
+        request: Request,
+        body: Body | None,
+        now: Micros,
+        gate: Gate | None = None,
+        start: Start | None = None,
+        storage: StorageFacts | None = None,
+    ) -> Step:
         """Decide about one request."""
         self.counters.requests += 1
         step = Step()
         stamp = Micros(now + self.calendar.timestamps)
+        given = Given(now, stamp, body or b"", gate, start, storage)
         match request:
             case Put():
-                topic = self._intake.put(step, caller, request, body or b"", stamp)
+                topic = self._intake.put(step, caller, request, given)
                 if topic is not None:
                     self._delivery.stored(topic)
             case CommitRequest():
-                reply, topics = self._transactions.commit(step, request, stamp)
-                for topic in topics:
+                for topic in self._transactions.commit(step, caller, request, given):
                     self._delivery.stored(topic)
-                self._scribe.answer(step, caller, reply)
             case StagePut():
-                reply = self._transactions.stage_put(step, request, body or b"", stamp)
-                self._scribe.answer(step, caller, reply)
-            case Get():
-                self._delivery.get(step, caller, request, now)
-            case Read():
-                self._delivery.read(step, caller, request)
-            case Listen():
-                self.listeners.listen(step, caller, request, now)
-            case WatchEnds():
-                self._delivery.watching.watch(step, caller, request, now)
-            case StatusRequest():  # about the process, not the log: it waits for no sync
-                step.replies.append(Owed(caller, self._decide(step, request, now, stamp)))
+                self._transactions.stage_put(step, caller, request, given)
             case _:
-                reply = self._decide(step, request, now, stamp)
-                self._scribe.answer(step, caller, reply)
+                derived = derived_by(self.shard, request)
+                refusal = gate.check(request, now, derived=derived) if gate else None
+                if refusal is not None:
+                    self._scribe.refuse(step, caller, refusal)
+                else:
+                    self._answer(step, caller, request, given)
         if isinstance(request, OF_A_CLIENT) and is_anonymous(request.client):
             self._visited(request.client, caller, now)
         self.listeners.note(step)
@@ -140,12 +170,29 @@ class Broker:
             self.counters.refused += isinstance(owed.answer, RefusedReply)
         return step
 
-    def _decide(self, step: Step, request: Request, now: Micros, stamp: Micros) -> Reply:
+    def _answer(self, step: Step, caller: Caller, request: NotStoring, given: Given) -> None:
+        """Requests that store no messages."""
+        match request:
+            case Get():
+                self._delivery.get(step, caller, request, given.now)
+            case Read():
+                self._delivery.read(step, caller, request)
+            case Listen():
+                self.listeners.listen(step, caller, request, given.now)
+            case WatchEnds():
+                self._delivery.watching.watch(step, caller, request, given.now)
+            case StatusRequest():  # about the process, not the log: it waits for no sync
+                step.replies.append(Owed(caller, self._decide(step, request, given)))
+            case _:
+                self._scribe.answer(step, caller, self._decide(step, request, given))
+
+    def _decide(self, step: Step, request: Simple, given: Given) -> Reply:
+        now, stamp = given.now, given.stamp
         match request:
             case Settle():
                 return self._delivery.settle(step, request)
             case Subscribe():
-                return self._membership.subscribe(step, request, now, stamp)
+                return self._membership.subscribe(step, request, given)
             case Unsubscribe():
                 return self._membership.unsubscribe(step, request, now)
             case Lease():
@@ -169,9 +216,11 @@ class Broker:
             case ForgetClient():
                 return self._membership.forget(step, request)
             case ListTopics() | ShowTopic() | ListSubscriptions() | ListClients() | StatusRequest():
-                return queries.answer(self.shard, self.waiting, self.counters, request)
+                return queries.answer(
+                    self.shard, self.waiting, self.counters, given.storage, request
+                )
             case _:
-                raise AssertionError(f"no rule for {request!r}")
+                assert_never(request)
 
     def synced(self, serial: Serial) -> Step:
         """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
@@ -180,14 +229,19 @@ class Broker:
     def tick(self, now: Micros) -> Step:
         """Time passed: end the waits that are over, nudge the listeners that lag."""
         step = Step()
-        self._delivery.expire(step, now)
-        self.listeners.tick(step, now)
+        while (due := self._moments.take(now)) is not None:
+            kind, key = due
+            if kind == POLL:
+                self._delivery.expire(step, key)
+            elif kind == WATCH:
+                self._delivery.watching.answer(step, key)
+            else:
+                self.listeners.look(step, key, now)
         return step
 
     def next_deadline(self) -> Micros | None:
         """When `tick` is worth calling again."""
-        deadlines = self._delivery.next_deadline(), self.listeners.next_deadline()
-        return min((each for each in deadlines if each is not None), default=None)
+        return self._moments.next()
 
     def silent_guests(self, now: Micros) -> list[tuple[ClientId, bytes]]:
         """Guests that may be gone, each with the way back to it."""
@@ -217,24 +271,6 @@ class Broker:
             ended = tuple(known[start : start + STAGES_A_RECORD])
             self._scribe.write(step, StagesEnded(ended))
         return step
-
-    def stored_before(self, request: Put | StagePut | CommitRequest) -> bool:
-        """Whether a request is a repeat, which writes nothing and needs no room."""
-        match request:
-            case Put():
-                return self._put_before(request)
-            case StagePut():
-                stage = self.shard.stages.by_name.get(request.stage)
-                return bool(stage) and request.first_sequence <= stage.numbers.last_sequence
-            case CommitRequest():
-                return self.shard.owners.used(request.owner, request.number) is not None
-
-    def _put_before(self, put: Put) -> bool:
-        topic = self.shard.by_name.get(put.topic)
-        if topic is not None and put.idempotency_key:
-            return put.producer in self.shard.keys.get(topic.id, ())
-        entry = topic.producers.get(put.producer) if topic else None
-        return entry is not None and put.first_sequence <= entry.last_sequence
 
     def mark(self) -> Step:
         """The log has come to rest: let it say so."""

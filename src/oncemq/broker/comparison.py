@@ -27,8 +27,8 @@ from oncemq.protocol.client_requests import Compare, KnownNumbers
 from oncemq.protocol.generations import in_words
 from oncemq.protocol.names import Epoch, Offset, Sequence
 from oncemq.protocol.replies import NO_OFFSET, Compared, RefusedReply
-from oncemq.protocol.request import Settled
 from oncemq.protocol.requests import Hello
+from oncemq.protocol.structs import Settled
 
 
 def compare(shard: Shard, question: Compare) -> Compared:

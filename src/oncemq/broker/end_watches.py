@@ -6,9 +6,9 @@ the number of watchers is bounded by connections, not by requests.
 
 from typing import NamedTuple
 
-from oncemq.broker.deadlines import Deadlines
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.topic import Topic
+from oncemq.broker.waits import WATCH, WaitList, WaitMoments
 from oncemq.protocol.names import Micros, Offset
 from oncemq.protocol.replies import NO_OFFSET, Ends, TopicEnd
 from oncemq.protocol.requests import WatchEnds
@@ -26,46 +26,35 @@ class EndWatch(NamedTuple):
 class EndWatches:
     """All watchers of a server."""
 
-    def __init__(self, scribe: Recorder) -> None:
+    def __init__(self, scribe: Recorder, moments: WaitMoments) -> None:
         self._scribe = scribe
         self._shard = scribe.shard
-        self._watchers: dict[bytes, EndWatch] = {}  # by the route back
-        self._by_topic: dict[str, dict[bytes, None]] = {}
-        self._deadlines: Deadlines[bytes] = Deadlines()
+        self._watchers: WaitList[bytes, EndWatch] = WaitList(WATCH, moments)  # by the route back
 
     def __len__(self) -> int:
         return len(self._watchers)
 
     def watch(self, step: Step, caller: Caller, watch: WatchEnds, now: Micros) -> None:
         """Where topics end, now or once that changes."""
-        if caller.route in self._watchers:
-            self._take(caller.route)
+        self._watchers.take(caller.route)
         wait_ms = min(watch.wait_ms, self._scribe.rules.wait_ms_max)
         if wait_ms <= 0 or self._differs(watch):
             self._scribe.answer(step, caller, self._ends(watch))
             return
         deadline = Micros(now + wait_ms * 1000)
-        self._watchers[caller.route] = EndWatch(caller, watch, deadline)
-        for name, _ in watch.topics:
-            self._by_topic.setdefault(name, {})[caller.route] = None
-        self._deadlines.set(caller.route, deadline)
+        names = tuple(name for name, _ in watch.topics)
+        self._watchers.add(caller.route, EndWatch(caller, watch, deadline), deadline, names)
 
     def moved(self, step: Step, name: str) -> None:
         """A topic's end moved, or the topic came or went: tell who watches it."""
-        for route in list(self._by_topic.get(name, ())):
-            self._answer(step, self._take(route))
+        for route in self._watchers.on_topic(name):
+            self.answer(step, route)
 
-    def expire(self, step: Step, now: Micros) -> None:
-        """End the waits that are over: the same end is an answer, too."""
-        while (route := self._deadlines.take(now)) is not None:
-            self._answer(step, self._take(route))
-
-    def next_deadline(self) -> Micros | None:
-        """When `expire` is worth calling again."""
-        return self._deadlines.next()
-
-    def _answer(self, step: Step, watcher: EndWatch) -> None:
-        self._scribe.answer(step, watcher.caller, self._ends(watcher.watch))
+    def answer(self, step: Step, route: bytes) -> None:
+        """End a wait, also one that is over: the same end is an answer, too."""
+        watcher = self._watchers.take(route)
+        if watcher is not None:
+            self._scribe.answer(step, watcher.caller, self._ends(watcher.watch))
 
     def _differs(self, watch: WatchEnds) -> bool:
         named = ((self._shard.by_name.get(name), end) for name, end in watch.topics)
@@ -89,13 +78,3 @@ class EndWatches:
         if self._shard.generations.has(watch.generation):
             return topic.agreed(watch.generation)
         return topic.low  # of another branch: nobody can say, so all that is held may be new
-
-    def _take(self, route: bytes) -> EndWatch:
-        watcher = self._watchers.pop(route)
-        self._deadlines.drop(route)
-        for name, _ in watcher.watch.topics:
-            routes = self._by_topic.get(name, {})
-            routes.pop(route, None)
-            if not routes:
-                self._by_topic.pop(name, None)
-        return watcher

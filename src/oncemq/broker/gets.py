@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from oncemq.broker import queries
 from oncemq.broker.end_watches import EndWatches
-from oncemq.broker.long_polls import LongPoll, LongPolls
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.topic import Topic
+from oncemq.broker.waits import LongPoll, LongPolls, PollKey, WaitMoments
 from oncemq.protocol.names import ClientId, Micros, Offset, Serial, SubscriptionId, TopicId
 from oncemq.protocol.patterns import is_pattern
 from oncemq.protocol.records import CursorMoved
@@ -26,11 +26,11 @@ NOTHING_NEW = Messages((), more=False)
 class Gets:
     """The subscribers' side of the broker."""
 
-    def __init__(self, scribe: Recorder) -> None:
+    def __init__(self, scribe: Recorder, moments: WaitMoments) -> None:
         self._scribe = scribe
         self._shard = scribe.shard
-        self.waiting = LongPolls()
-        self.watching = EndWatches(scribe)
+        self.waiting = LongPolls(moments)
+        self.watching = EndWatches(scribe, moments)
         self._unsynced: deque[tuple[Serial, Topic, Offset]] = deque()
 
     def stored(self, topic: Topic) -> None:
@@ -54,16 +54,11 @@ class Gets:
             self.watching.moved(step, topic.name)
         return step
 
-    def expire(self, step: Step, now: Micros) -> None:
-        """End the waits that are over: nothing new is an answer, not an error."""
-        for waiter in self.waiting.expired(now):
+    def expire(self, step: Step, key: PollKey) -> None:
+        """End a wait that is over: nothing new is an answer, not an error."""
+        waiter = self.waiting.take(key)
+        if waiter is not None:
             step.replies.append(Owed(waiter.caller, NOTHING_NEW))
-        self.watching.expire(step, now)
-
-    def next_deadline(self) -> Micros | None:
-        """When `expire` is worth calling again."""
-        deadlines = (self.waiting.next_deadline(), self.watching.next_deadline())
-        return min((each for each in deadlines if each is not None), default=None)
 
     def get(self, step: Step, caller: Caller, get: Get, now: Micros) -> None:
         """The next messages, now or when they come."""

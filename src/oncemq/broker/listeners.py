@@ -7,9 +7,9 @@ nobody waits for it. In memory only: a server that starts again is asked again.
 
 from dataclasses import dataclass
 
-from oncemq.broker.deadlines import Deadlines
 from oncemq.broker.gets import Gets
 from oncemq.broker.recorder import Recorder
+from oncemq.broker.waits import LISTEN, WaitList, WaitMoments
 from oncemq.protocol.names import ClientId, Micros
 from oncemq.protocol.records import (
     ClientOpened,
@@ -40,13 +40,13 @@ class Listener:
 class Listeners:
     """All listeners of a server."""
 
-    def __init__(self, scribe: Recorder, delivery: Gets) -> None:
+    def __init__(self, scribe: Recorder, delivery: Gets, moments: WaitMoments) -> None:
         self._scribe = scribe
         self._shard = scribe.shard
         self._delivery = delivery
         self._look_micros = max(1, scribe.rules.retry_ms * 500)  # two looks make one retry
-        self._listeners: dict[ClientId, Listener] = {}
-        self._looks: Deadlines[ClientId] = Deadlines()  # when to look whether one lags
+        # Each is due when it is time to look whether it lags.
+        self._listeners: WaitList[ClientId, Listener] = WaitList(LISTEN, moments)
         self.feed = ""  # the address of the live feed, once there is one
 
     def __len__(self) -> int:
@@ -63,14 +63,13 @@ class Listeners:
         if refusal:
             self._scribe.answer(step, caller, refusal)
             return
-        self._listeners.pop(client, None)
+        self._listeners.take(client)
         if listen.wait_ms <= 0 or listen.known != self._shard.change_of(client):
             self._scribe.answer(step, caller, self._heard(listen))
             return
         wait = Micros(min(listen.wait_ms, self._scribe.rules.wait_ms_max) * 1000)
         due = Micros(now + min(wait, self._look_micros))
-        self._listeners[client] = Listener(caller, listen, Micros(now + wait))
-        self._looks.set(client, due)
+        self._listeners.add(client, Listener(caller, listen, Micros(now + wait)), due)
 
     def leave(self, leave: Leave) -> Reply:
         """Listen no longer; an older goodbye ends no newer listener."""
@@ -80,7 +79,7 @@ class Listeners:
         listener = self._listeners.get(leave.client)
         if listener is None or listener.listen.number > leave.number:
             return Done(changed=False)
-        del self._listeners[leave.client]
+        self._listeners.take(leave.client)
         return Done(changed=True)
 
     def note(self, step: Step) -> None:
@@ -88,7 +87,7 @@ class Listeners:
         if not self._listeners:
             return
         changed: dict[ClientId, bool] = {}
-        for record, _ in step.writes:
+        for record, _, _ in step.writes:
             match record:
                 case ClientOpened():
                     self._fence(step, record.client)
@@ -99,39 +98,32 @@ class Listeners:
                 case PatternUnsubscribed():
                     changed[record.client] = True  # even if it made nothing yet
                 case TopicDeleted():
-                    changed = dict.fromkeys(self._listeners, False) | changed
+                    changed = dict.fromkeys(self._listeners.keys(), False) | changed
                 case _:
                     pass
         for client, surely in changed.items():
             listener = self._listeners.get(client)
             if listener and (surely or listener.listen.known != self._shard.change_of(client)):
-                del self._listeners[client]
+                self._listeners.take(client)
                 self._scribe.answer(step, listener.caller, self._heard(listener.listen))
 
-    def tick(self, step: Step, now: Micros) -> None:
-        """Look after the listeners whose time has come."""
-        while (client := self._looks.take(now)) is not None:
-            if listener := self._listeners.get(client):
-                self._look(step, listener, now)
-
-    def next_deadline(self) -> Micros | None:
-        """When `tick` is worth calling again."""
-        return self._looks.next()
-
-    def _look(self, step: Step, listener: Listener, now: Micros) -> None:
+    def look(self, step: Step, client: ClientId, now: Micros) -> None:
         """Nudge it if it lags as it did, end its wait if that is over, else look again later."""
+        listener = self._listeners.get(client)
+        if listener is None:
+            return
         listen = listener.listen
         stands = self._lag(listen)
         if stands is not None and stands == listener.stands:
-            del self._listeners[listen.client]
+            self._listeners.take(client)
             self._scribe.answer(step, listener.caller, self._heard(listen))
         elif now >= listener.deadline:
-            del self._listeners[listen.client]
+            self._listeners.take(client)
             step.replies.append(Owed(listener.caller, STILL_LISTENING))
         else:
             listener.stands = stands
             due = min(Micros(now + self._look_micros), listener.deadline)
-            self._looks.set(listen.client, due)
+            self._listeners.set_due(client, due)
 
     def _lag(self, listen: Listen) -> int | None:
         """None when it has settled all there is, else a number that changes as it moves on."""
@@ -143,7 +135,7 @@ class Listeners:
         return stands if lags else None
 
     def _fence(self, step: Step, client: ClientId) -> None:
-        listener = self._listeners.pop(client, None)
+        listener = self._listeners.take(client)
         if listener is not None:
             refused = RefusedReply("fenced", f"a newer client with the id {client!r} took over")
             self._scribe.answer(step, listener.caller, refused)

@@ -7,10 +7,10 @@ that is there has all it made, also when the power failed in the middle of it; w
 left behind is ended by whoever asks about the pattern next.
 """
 
-from oncemq.broker.long_polls import LongPolls
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Topic
+from oncemq.broker.waits import LongPolls
 from oncemq.protocol.names import NO_SUBSCRIPTION, ClientId, Micros, Offset, SubscriptionId, TopicId
 from oncemq.protocol.patterns import among, is_pattern, matches, pattern_fault
 from oncemq.protocol.records import (
@@ -23,9 +23,7 @@ from oncemq.protocol.replies import RefusedReply, Reply, Subscribed, Unsubscribe
 from oncemq.protocol.requests import (
     START_EARLIEST,
     START_NEW,
-    CommitRequest,
     CreateTopic,
-    Put,
     Request,
     Subscribe,
     Unsubscribe,
@@ -145,11 +143,8 @@ def derived_by(shard: Shard, request: Request) -> int:
             return len(among(request.topic, shard.names))
         case Unsubscribe() if is_pattern(request.topic):
             return len(shard.by_client.get(request.client, ()))
-        case Put() | Subscribe() | CreateTopic() if shard.patterns.count:
+        case Subscribe() | CreateTopic() if shard.patterns.count:
             known = request.topic in shard.by_name
             return 0 if known else len(shard.patterns.wanting(request.topic))
-        case CommitRequest() if shard.patterns.count:
-            made = {each.topic for each in request.pieces if each.topic not in shard.by_name}
-            return sum(len(shard.patterns.wanting(name)) for name in made)
         case _:
             return 0

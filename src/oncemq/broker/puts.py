@@ -6,10 +6,20 @@ refused, never accepted and discarded.
 
 from typing import assert_never
 
+from oncemq.broker.given import Given
 from oncemq.broker.permits import Permits
 from oncemq.broker.queries import Counters
 from oncemq.broker.recorder import Recorder
-from oncemq.broker.state.producers import Conflict, Duplicate, Gap, New, Recent, Verdict, judge
+from oncemq.broker.state.producers import (
+    UNSEEN,
+    Conflict,
+    Duplicate,
+    Gap,
+    New,
+    Recent,
+    Verdict,
+    judge,
+)
 from oncemq.broker.state.topic import Topic
 from oncemq.protocol.generations import UNKNOWN
 from oncemq.protocol.names import (
@@ -32,7 +42,8 @@ from oncemq.protocol.records import (
 )
 from oncemq.protocol.replies import NO_OFFSET, PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Resume
-from oncemq.protocol.step import Body, Caller, Step
+from oncemq.protocol.step import Caller, Step
+from oncemq.wire import batch
 
 
 class Puts:
@@ -53,25 +64,46 @@ class Puts:
         """Copies of what was put there come to nothing."""
         self._permits.topic_deleted(topic.name)
 
-    def put(self, step: Step, caller: Caller, put: Put, body: Body, now: Micros) -> Topic | None:
+    def put(self, step: Step, caller: Caller, put: Put, given: Given) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
         topic = self._shard.by_name.get(put.topic)
+        verdict = self._judge(topic, put)
+        seed = 0
+        # What was stored before needs no room, and its body no look: it is not stored again. Its
+        # publisher waits for the receipt to free its own disk.
+        if isinstance(verdict, UNSEEN):
+            seed = batch.seed(put.topic, put.producer, put.first_sequence, put.count)
+            derived = 0 if topic else len(self._shard.patterns.wanting(put.topic))
+            refusal = None
+            if given.gate is not None:
+                refusal = given.gate.check_put(put, given.body, given.now, seed, derived=derived)
+            if refusal:
+                self._scribe.refuse(step, caller, refusal)
+                return None
         refusal = self._refusal(topic, put)
         if refusal:
             self._scribe.answer(step, caller, refusal)
             return None
-        verdict = self._judge(topic, put)
         match verdict:
             case New():
-                refusal = self._outdated(put) or _elsewhere(topic, put)
-                refusal = refusal or self._too_many(topic, put)
+                refusal = None
+                # Under a key nothing is resumed: the key alone decides.
+                named = put.topic_id != 0
+                if not put.idempotency_key and not self._permits.holds(
+                    put.topic, put.producer, put.permit, named=named
+                ):
+                    refusal = _outdated(put)
+                if put.after:
+                    refusal = refusal or _elsewhere(topic, put)
+                if put.idempotency_key or topic is None or put.producer not in topic.producers:
+                    refusal = refusal or self._too_many(topic, put)
                 if put.required:
                     refusal = refusal or self._scribe.unwanted(put.topic)
                 if refusal:
                     self._scribe.answer(step, caller, refusal)
                     return None
-                topic = topic or self._scribe.create(step, put.topic, now)
-                accepted = self._store(step, topic, put, body, now)
+                topic = topic or self._scribe.create(step, put.topic, given.stamp)
+                accepted = self._store(step, topic, put, given, seed)
                 self._scribe.answer(step, caller, accepted)
                 return topic if accepted.stored else None
             case Duplicate(recent):
@@ -135,7 +167,7 @@ class Puts:
         if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
             refusal = RefusedReply("topic_changed", detail)
-        return refusal or _key_fault(put)
+        return refusal or (_key_fault(put) if put.idempotency_key else None)
 
     def _too_many(self, topic: Topic | None, put: Put) -> RefusedReply | None:
         """Why a topic remembers no more keys, or no more producers."""
@@ -162,19 +194,8 @@ class Puts:
             "put from a client that it knows, or raise producers_max",
         )
 
-    def _outdated(self, put: Put) -> RefusedReply | None:
-        """Why it comes too late: its producer has asked since where it stands."""
-        # Under a key nothing is resumed: the key alone decides.
-        named = put.topic_id != 0
-        if put.idempotency_key or self._permits.holds(
-            put.topic, put.producer, put.permit, named=named
-        ):
-            return None
-        detail = "its producer has resumed since this was sent, or has to: resume on the topic"
-        return RefusedReply("outdated", f"{put.topic!r}: {detail}")
-
-    def _store(self, step: Step, topic: Topic, put: Put, body: Body, now: Micros) -> PutAccepted:
-        timestamp = self._shard.next_timestamp(now)
+    def _store(self, step: Step, topic: Topic, put: Put, given: Given, seed: int) -> PutAccepted:
+        timestamp = self._shard.next_timestamp(given.stamp)
         epoch = put.client_epoch if put.lasting else ANONYMOUS_EPOCH
         run = Run(put.count, put.producer, epoch, put.first_sequence, timestamp)
         if not topic.wanted:
@@ -190,9 +211,9 @@ class Puts:
             record = MessagesKeyed(
                 topic.id, first, put.count, put.columns, put.checksum, (run,), put.idempotency_key
             )
-        self._scribe.write(step, record, body)
+        self._scribe.write(step, record, given.body, seed)
         self._counters.stored += put.count
-        self._counters.stored_bytes += len(body)
+        self._counters.stored_bytes += len(given.body)
         return self._accepted(topic, put, first, timestamp)
 
     def _accepted(self, topic: Topic, put: Put, first: Offset, moment: Micros) -> PutAccepted:
@@ -207,6 +228,12 @@ class Puts:
         is_last = entry is not None and put.first_sequence + put.count - 1 == entry.last_sequence
         moment = entry.seen if entry is not None and is_last else UNKNOWN
         return PutAccepted(topic.id, first, put.count, stored, True, self._rules.sync_ms, moment)
+
+
+def _outdated(put: Put) -> RefusedReply:
+    """Why it comes too late: its producer has asked since where it stands."""
+    detail = "its producer has resumed since this was sent, or has to: resume on the topic"
+    return RefusedReply("outdated", f"{put.topic!r}: {detail}")
 
 
 def _elsewhere(topic: Topic | None, put: Put) -> RefusedReply | None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 
-from oncemq.broker.long_polls import LongPolls
+from oncemq.broker.given import Facts, StorageFacts
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Subscription, Topic
+from oncemq.broker.waits import LongPolls
 from oncemq.protocol.client_replies import ClientInfo
 from oncemq.protocol.names import ClientId, Offset
 from oncemq.protocol.patterns import is_pattern
@@ -52,13 +53,19 @@ class Counters:
     committed: int = 0
 
 
-def answer(shard: Shard, waiting: LongPolls, counters: Counters, question: Question) -> Reply:
+def answer(
+    shard: Shard,
+    waiting: LongPolls,
+    counters: Counters,
+    storage: StorageFacts | None,
+    question: Question,
+) -> Reply:
     """Answer a question about the state."""
     match question:
         case ListTopics():
-            return _topics(shard, question)
+            return _topics(shard, storage, question)
         case ShowTopic():
-            return _topic(shard, waiting, question)
+            return _topic(shard, waiting, storage, question)
         case ListSubscriptions():
             return _subscriptions(shard, waiting, question)
         case ListClients():
@@ -77,7 +84,8 @@ def answer(shard: Shard, waiting: LongPolls, counters: Counters, question: Quest
                 "owners": len(shard.owners.entries),
                 "idempotency_keys": sum(map(len, shard.keys.values())),
             }
-            return StatusReport({**facts, **asdict(counters)})
+            told: Facts = storage.status() if storage else {}
+            return StatusReport({**facts, **asdict(counters), **told})
 
 
 def no_such_topic(shard: Shard, name: str) -> RefusedReply:
@@ -89,13 +97,13 @@ def no_such_topic(shard: Shard, name: str) -> RefusedReply:
     )
 
 
-def _topics(shard: Shard, question: ListTopics) -> TopicList:
+def _topics(shard: Shard, storage: StorageFacts | None, question: ListTopics) -> TopicList:
     names = shard.names
     first = bisect_right(names, question.after) if question.after else 0
     limit = min(max(1, question.limit), PAGE_MAX)
     page = names[first : first + limit]
     more = first + limit < len(names)
-    found = tuple(_info(shard, shard.by_name[name]) for name in page)
+    found = tuple(_info(shard, storage, shard.by_name[name]) for name in page)
     return TopicList(found, more, shard.deleted)
 
 
@@ -110,13 +118,15 @@ def _clients(shard: Shard, question: ListClients) -> ClientList:
     return ClientList(found, more=len(page) > limit)
 
 
-def _topic(shard: Shard, waiting: LongPolls, question: ShowTopic) -> Reply:
+def _topic(
+    shard: Shard, waiting: LongPolls, storage: StorageFacts | None, question: ShowTopic
+) -> Reply:
     topic = shard.by_name.get(question.topic)
     if topic is None:
         return no_such_topic(shard, question.topic)
     shown = list(topic.subscriptions.values())[:SHOWN_MAX]
     subscriptions = tuple(_subscription(shard, topic, each, waiting) for each in shown)
-    return TopicShown(_info(shard, topic), topic.why_kept(), subscriptions)
+    return TopicShown(_info(shard, storage, topic), topic.why_kept(), subscriptions)
 
 
 def _subscriptions(shard: Shard, waiting: LongPolls, question: ListSubscriptions) -> Reply:
@@ -177,7 +187,7 @@ def _matching(shard: Shard, question: ListSubscriptions) -> Iterator[tuple[Topic
                 yield topic, topic.subscriptions[each]
 
 
-def _info(shard: Shard, topic: Topic) -> TopicInfo:
+def _info(shard: Shard, storage: StorageFacts | None, topic: Topic) -> TopicInfo:
     return TopicInfo(
         name=topic.name,
         topic_id=topic.id,
@@ -187,6 +197,7 @@ def _info(shard: Shard, topic: Topic) -> TopicInfo:
         producers=len(topic.producers),
         retention=topic.retention,
         created=topic.created,
+        stored_bytes=storage.stored_bytes(topic.id) if storage else 0,
         idempotency_keys=len(shard.keys.get(topic.id, ())),
         configured=topic.configured,
         lost=topic.lost.above(topic.low)[:HOLES_SHOWN],

@@ -23,11 +23,11 @@ class Recorder:
         self.shard = shard
         self.rules = rules
 
-    def write(self, step: Step, record: Record, body: Body | None = None) -> Serial:
+    def write(self, step: Step, record: Record, body: Body | None = None, seed: int = 0) -> Serial:
         """A fact: true from now on in memory, and on disk before anyone is told."""
         serial = Serial(self.shard.serial + 1)
         self.shard.apply(record, serial)
-        step.writes.append(Write(record, body))
+        step.writes.append(Write(record, body, seed))
         return serial
 
     def answer(self, step: Step, caller: Caller, reply: Reply) -> None:
@@ -37,6 +37,11 @@ class Recorder:
         facts that may still be on their way to the disk.
         """
         step.replies.append(Owed(caller, reply, self.shard.serial))
+
+    @staticmethod
+    def refuse(step: Step, caller: Caller, refusal: RefusedReply) -> None:
+        """Owe a refusal that rests on no fact: it may leave at once."""
+        step.replies.append(Owed(caller, refusal))
 
     def new_topic_refusal(
         self, name: str, *, more: int = 0, known: Container[str] = ()

@@ -9,11 +9,12 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from oncemq.broker import comparison
-from oncemq.broker.long_polls import LongPolls
+from oncemq.broker.given import Given
 from oncemq.broker.pattern_subscriptions import PatternSubscriptions
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.leases import lease_fault
 from oncemq.broker.state.topic import Subscription, Topic
+from oncemq.broker.waits import LongPolls
 from oncemq.protocol.names import (
     EPOCH_MAX,
     ClientId,
@@ -144,8 +145,9 @@ class Subscriptions:
         log = shard.log_id, shard.generation, shard.last_timestamp
         return Welcome(granted, self._scribe.rules.limits, *log)
 
-    def subscribe(self, step: Step, subscribe: Subscribe, now: Micros, stamp: Micros) -> Reply:
+    def subscribe(self, step: Step, subscribe: Subscribe, given: Given) -> Reply:
         """Make a subscription, or say it is there already."""
+        now, stamp = given.now, given.stamp
         client = subscribe.client
         topic = self._shard.by_name.get(subscribe.topic)
         refusal = self._shard.clients.refusal(client, subscribe.client_epoch)
@@ -163,7 +165,7 @@ class Subscriptions:
             self._name(step, topic, topic.subscriptions[client], stamp)
             there = topic.subscriptions[client]
             return Subscribed(False, topic.id, there.id, there.cursor)
-        cursor = _cursor(topic, subscribe.start)
+        cursor = _cursor(topic, given.start or subscribe.start)
         if isinstance(cursor, RefusedReply):
             return cursor
         most = self._scribe.rules.subscriptions_max

@@ -12,7 +12,7 @@ from oncemq.protocol.names import (
     SubscriptionId,
     TopicId,
 )
-from oncemq.protocol.reply import Reply
+from oncemq.protocol.structs import ReplyStruct
 
 
 class LostCursor(msgspec.Struct, frozen=True, array_like=True):
@@ -65,7 +65,7 @@ class ThereAgain(msgspec.Struct, frozen=True, array_like=True):
     cursor: Offset
 
 
-class Compared(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+class Compared(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """What the client knows and this server does not have; `client_epoch` is the one granted.
 
     `deleted`: topics that its numbers count on and that were deleted here: nothing is lost there,
@@ -93,7 +93,7 @@ class ClientInfo(msgspec.Struct, frozen=True, array_like=True):
     subscriptions: int
 
 
-class ClientList(Reply, frozen=True, array_like=True):
+class ClientList(ReplyStruct, frozen=True, array_like=True):
     opcode = 86
     clients: tuple[ClientInfo, ...]
     more: bool

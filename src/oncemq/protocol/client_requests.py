@@ -3,7 +3,7 @@
 import msgspec
 
 from oncemq.protocol.names import ClientId, Epoch, Generation, Micros, ProducerId, Sequence, TopicId
-from oncemq.protocol.request import Request, Settled
+from oncemq.protocol.structs import RequestStruct, Settled
 
 
 class KnownNumbers(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -33,7 +33,7 @@ class StartGrant(msgspec.Struct, frozen=True, array_like=True, gc=False):
     moment: Micros = Micros(0)
 
 
-class Compare(Request, frozen=True, array_like=True):
+class Compare(RequestStruct, frozen=True, array_like=True):
     """What of all that a client knows does this server not have? Changes nothing.
 
     `generation`: that the cursors and numbers are of. `last_epoch`: the newest granted to it.
@@ -62,7 +62,7 @@ class Compare(Request, frozen=True, array_like=True):
         return last[-1] if last and self.last_epoch else 0
 
 
-class ForgetClient(Request, frozen=True, array_like=True):
+class ForgetClient(RequestStruct, frozen=True, array_like=True):
     """Remember an id no longer that nobody uses: its epoch, and (`ending`) its subscriptions."""
 
     opcode = 26
@@ -70,7 +70,7 @@ class ForgetClient(Request, frozen=True, array_like=True):
     ending: bool = False
 
 
-class ListClients(Request, frozen=True, array_like=True):
+class ListClients(RequestStruct, frozen=True, array_like=True):
     """Clients with state by id, a page at a time, from the first id after `after`."""
 
     opcode = 27

@@ -17,10 +17,10 @@ from oncemq.protocol.names import (
     TopicId,
     owner_producer,
 )
-from oncemq.protocol.record import Record, Run
+from oncemq.protocol.structs import RecordStruct, Run
 
 
-class StageMade(Record, frozen=True, array_like=True):
+class StageMade(RecordStruct, frozen=True, array_like=True):
     """A stage began: a hidden topic whose batches are `MessagesStaged` under its id."""
 
     kind = 16
@@ -29,14 +29,14 @@ class StageMade(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-class StageDropped(Record, frozen=True, array_like=True):
+class StageDropped(RecordStruct, frozen=True, array_like=True):
     """Nothing more of a stage will be published: given up, or silent for long enough."""
 
     kind = 17
     stage_id: TopicId
 
 
-class StagesEnded(Record, frozen=True, array_like=True):
+class StagesEnded(RecordStruct, frozen=True, array_like=True):
     """Closed stages whose messages now lie in their topics, where compaction copied them."""
 
     kind = 43
@@ -66,7 +66,7 @@ class Settlement(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cursor: Offset
 
 
-class Committed(Record, frozen=True, array_like=True):
+class Committed(RecordStruct, frozen=True, array_like=True):
     """All of it or nothing: topics get their parts, cursors move, the owner's number is used."""
 
     kind = 18
@@ -92,7 +92,7 @@ class ContentsCommitted(Committed, frozen=True, array_like=True):
     contents: int  # an order-independent sum over all its messages; see `wire.contents`
 
 
-class PartKept(Record, frozen=True, array_like=True):
+class PartKept(RecordStruct, frozen=True, array_like=True):
     """In a cold segment: a part of a commit whose own record was let go."""
 
     kind = 19
@@ -118,14 +118,14 @@ class PartKept(Record, frozen=True, array_like=True):
         )
 
 
-class OwnersForgotten(Record, frozen=True, array_like=True):
+class OwnersForgotten(RecordStruct, frozen=True, array_like=True):
     """Owners that ended with their process and were silent for long enough."""
 
     kind = 20
     owners: tuple[str, ...]
 
 
-class OwnerBound(Record, frozen=True, array_like=True):
+class OwnerBound(RecordStruct, frozen=True, array_like=True):
     """An owner's numbers belong to this bond from now on: nobody else commits under its name."""
 
     kind = 28

@@ -1,10 +1,12 @@
 """The facts in a client's outbox: puts on their way, and where a producer's numbers go on."""
 
+from typing import get_args
+
 from oncemq.protocol.names import ProducerId, Sequence, TopicId
-from oncemq.protocol.record import Record
+from oncemq.protocol.structs import RecordStruct
 
 
-class OutboxLane(Record, frozen=True, array_like=True):
+class OutboxLane(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: where a producer's numbers on a topic go on."""
 
     kind = 64
@@ -14,7 +16,7 @@ class OutboxLane(Record, frozen=True, array_like=True):
     producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
-class OutboxPut(Record, frozen=True, array_like=True):
+class OutboxPut(RecordStruct, frozen=True, array_like=True):
     """As `OutboxBatch`, with the body inside the record. Read, and not written any more."""
 
     kind = 65
@@ -27,7 +29,7 @@ class OutboxPut(Record, frozen=True, array_like=True):
     body: bytes
 
 
-class OutboxDone(Record, frozen=True, array_like=True):
+class OutboxDone(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: everything below `next_sequence` has its receipt or its refusal."""
 
     kind = 66
@@ -35,7 +37,7 @@ class OutboxDone(Record, frozen=True, array_like=True):
     next_sequence: Sequence
 
 
-class OutboxOpened(Record, frozen=True, array_like=True):
+class OutboxOpened(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: who numbers puts to topics that it has nothing of.
 
     Before it, a copy was under way.
@@ -45,7 +47,7 @@ class OutboxOpened(Record, frozen=True, array_like=True):
     producer: ProducerId
 
 
-class OutboxBatch(Record, frozen=True, array_like=True):
+class OutboxBatch(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: a batch that must reach the server, once. Its body lies beside it."""
 
     kind = 68
@@ -58,7 +60,7 @@ class OutboxBatch(Record, frozen=True, array_like=True):
     producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
-class OutboxLost(Record, frozen=True, array_like=True):
+class OutboxLost(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: a batch that was damaged. Its numbers were given, and perhaps used.
 
     So the server is asked whether it has it; if not, it is refused, and those behind it move up.
@@ -72,7 +74,7 @@ class OutboxLost(Record, frozen=True, array_like=True):
     producer: ProducerId = ProducerId(b"")  # none: the one of `OutboxOpened`
 
 
-class OutboxResumed(Record, frozen=True, array_like=True):
+class OutboxResumed(RecordStruct, frozen=True, array_like=True):
     """In a client's outbox: how its batches for a topic are numbered from here on.
 
     Those in `gone` (by their first number so far) were refused. Of the others, those with a
@@ -85,3 +87,11 @@ class OutboxResumed(Record, frozen=True, array_like=True):
     kept_below: Sequence
     first: Sequence
     gone: tuple[Sequence, ...]
+
+
+OutboxRecord = (
+    OutboxLane | OutboxPut | OutboxDone | OutboxOpened | OutboxBatch | OutboxResumed | OutboxLost
+)
+OUTBOX_RECORDS: dict[int, type[OutboxRecord]] = {
+    record.kind: record for record in get_args(OutboxRecord)
+}

@@ -4,6 +4,8 @@ Law: folding the records of a log in order gives the broker's state, always the 
 The payload bytes of `MessagesStored` and nothing else travel beside the record, as its body.
 """
 
+from typing import get_args
+
 import msgspec
 
 from oncemq.protocol.commit_records import (
@@ -27,16 +29,7 @@ from oncemq.protocol.names import (
     SubscriptionId,
     TopicId,
 )
-from oncemq.protocol.outbox_records import (
-    OutboxBatch,
-    OutboxDone,
-    OutboxLane,
-    OutboxLost,
-    OutboxOpened,
-    OutboxPut,
-    OutboxResumed,
-)
-from oncemq.protocol.record import Record, Run
+from oncemq.protocol.structs import RecordStruct, Run
 
 
 class Retention(msgspec.Struct, frozen=True, array_like=True):
@@ -52,7 +45,7 @@ class Retention(msgspec.Struct, frozen=True, array_like=True):
         return self.forever or self.keep_ms > 0 or self.keep_bytes > 0
 
 
-class TopicCreated(Record, frozen=True, array_like=True):
+class TopicCreated(RecordStruct, frozen=True, array_like=True):
     kind = 1
     topic_id: TopicId
     name: str
@@ -70,18 +63,18 @@ class TopicAwaited(TopicCreated, frozen=True, array_like=True):
     clients: tuple[ClientId, ...]
 
 
-class TopicConfigured(Record, frozen=True, array_like=True):
+class TopicConfigured(RecordStruct, frozen=True, array_like=True):
     kind = 2
     topic_id: TopicId
     retention: Retention
 
 
-class TopicDeleted(Record, frozen=True, array_like=True):
+class TopicDeleted(RecordStruct, frozen=True, array_like=True):
     kind = 3
     topic_id: TopicId
 
 
-class TopicTrimmed(Record, frozen=True, array_like=True):
+class TopicTrimmed(RecordStruct, frozen=True, array_like=True):
     """Retention let go of everything below `low`."""
 
     kind = 4
@@ -89,7 +82,7 @@ class TopicTrimmed(Record, frozen=True, array_like=True):
     low: Offset
 
 
-class MessagesStored(Record, frozen=True, array_like=True):
+class MessagesStored(RecordStruct, frozen=True, array_like=True):
     """A batch. Its body is columnar (see wire.batch); the record never looks inside."""
 
     kind = 5
@@ -101,7 +94,7 @@ class MessagesStored(Record, frozen=True, array_like=True):
     runs: tuple[Run, ...]
 
 
-class MessagesDiscarded(Record, frozen=True, array_like=True):
+class MessagesDiscarded(RecordStruct, frozen=True, array_like=True):
     """A put nobody subscribes to: the sequence advances, the messages are not kept."""
 
     kind = 6
@@ -110,7 +103,7 @@ class MessagesDiscarded(Record, frozen=True, array_like=True):
     run: Run
 
 
-class SubscriptionMade(Record, frozen=True, array_like=True):
+class SubscriptionMade(RecordStruct, frozen=True, array_like=True):
     kind = 7
     topic_id: TopicId
     subscription_id: SubscriptionId
@@ -119,13 +112,13 @@ class SubscriptionMade(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-class SubscriptionEnded(Record, frozen=True, array_like=True):
+class SubscriptionEnded(RecordStruct, frozen=True, array_like=True):
     kind = 8
     topic_id: TopicId
     client: ClientId
 
 
-class CursorMoved(Record, frozen=True, array_like=True):
+class CursorMoved(RecordStruct, frozen=True, array_like=True):
     """Everything below `cursor` is settled: the cursor names the NEXT offset."""
 
     kind = 9
@@ -134,7 +127,7 @@ class CursorMoved(Record, frozen=True, array_like=True):
     cursor: Offset
 
 
-class ClientOpened(Record, frozen=True, array_like=True):
+class ClientOpened(RecordStruct, frozen=True, array_like=True):
     """A client with state started: its epoch fences every earlier one."""
 
     kind = 10
@@ -143,7 +136,7 @@ class ClientOpened(Record, frozen=True, array_like=True):
     nonce: int
 
 
-class ClockNoted(Record, frozen=True, array_like=True):
+class ClockNoted(RecordStruct, frozen=True, array_like=True):
     """What time it is. Behind `after`, timestamps passed over so many microseconds that were none.
 
     Written when the clock was set forward, and now and then when nothing else has a timestamp.
@@ -155,7 +148,7 @@ class ClockNoted(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-class ClientLeased(Record, frozen=True, array_like=True):
+class ClientLeased(RecordStruct, frozen=True, array_like=True):
     """A client's subscriptions end when it is not heard of for so long; 0: they stay."""
 
     kind = 44
@@ -165,7 +158,7 @@ class ClientLeased(Record, frozen=True, array_like=True):
     about: str  # whose they are, in the client's words
 
 
-class ProducersForgotten(Record, frozen=True, array_like=True):
+class ProducersForgotten(RecordStruct, frozen=True, array_like=True):
     """Anonymous producers of a topic that were silent for long enough."""
 
     kind = 11
@@ -173,7 +166,7 @@ class ProducersForgotten(Record, frozen=True, array_like=True):
     producers: tuple[ProducerId, ...]
 
 
-class Marked(Record, frozen=True, array_like=True):
+class Marked(RecordStruct, frozen=True, array_like=True):
     """Nothing new: its frame carries the mark that everything before it is durable.
 
     Written when the log has come to rest, so that damage to the last records is told from a
@@ -197,7 +190,7 @@ class KeyedDiscarded(MessagesDiscarded, frozen=True, array_like=True):
     key: str
 
 
-class KeysForgotten(Record, frozen=True, array_like=True):
+class KeysForgotten(RecordStruct, frozen=True, array_like=True):
     """Idempotency keys of a topic whose time is over, each by the producer it stands for."""
 
     kind = 15
@@ -212,7 +205,7 @@ class MessagesStaged(MessagesStored, frozen=True, array_like=True):
     size: int  # of the body
 
 
-class PatternSubscribed(Record, frozen=True, array_like=True):
+class PatternSubscribed(RecordStruct, frozen=True, array_like=True):
     """A client wants every topic that matches, also those made later, from their beginning."""
 
     kind = 23
@@ -222,7 +215,7 @@ class PatternSubscribed(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-class PatternUnsubscribed(Record, frozen=True, array_like=True):
+class PatternUnsubscribed(RecordStruct, frozen=True, array_like=True):
     """No longer. The subscriptions it made end with facts of their own."""
 
     kind = 24
@@ -230,7 +223,7 @@ class PatternUnsubscribed(Record, frozen=True, array_like=True):
     pattern: str
 
 
-class SubscriptionDerived(Record, frozen=True, array_like=True):
+class SubscriptionDerived(RecordStruct, frozen=True, array_like=True):
     """A subscription that a pattern made to a topic that was there before it.
 
     SubscriptionMade is one that was asked for by name.
@@ -244,7 +237,7 @@ class SubscriptionDerived(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-class MessagesLost(Record, frozen=True, array_like=True):
+class MessagesLost(RecordStruct, frozen=True, array_like=True):
     """Messages of a topic, or of a stage, that are gone for good: a person agreed to that."""
 
     kind = 33
@@ -253,7 +246,7 @@ class MessagesLost(Record, frozen=True, array_like=True):
     end_offset: Offset
 
 
-class ClientForgotten(Record, frozen=True, array_like=True):
+class ClientForgotten(RecordStruct, frozen=True, array_like=True):
     """An id that nobody uses is remembered no longer: whoever comes with it is new."""
 
     kind = 36
@@ -261,7 +254,7 @@ class ClientForgotten(Record, frozen=True, array_like=True):
     client_epoch: Epoch = Epoch(0)  # its newest: no id begins anew at or below it
 
 
-class GenerationBegan(Record, frozen=True, array_like=True):
+class GenerationBegan(RecordStruct, frozen=True, array_like=True):
     """The log goes on from an earlier state: loss was accepted, or a backup restored.
 
     Whatever clients saw of a topic beyond where it ends here is of a future that was lost.
@@ -272,49 +265,56 @@ class GenerationBegan(Record, frozen=True, array_like=True):
     timestamp: Micros
 
 
-RECORDS: dict[int, type[Record]] = {
-    record.kind: record
-    for record in (
-        TopicCreated,
-        TopicAwaited,
-        TopicConfigured,
-        TopicDeleted,
-        TopicTrimmed,
-        MessagesStored,
-        MessagesDiscarded,
-        SubscriptionMade,
-        SubscriptionEnded,
-        CursorMoved,
-        ClientOpened,
-        ClientLeased,
-        ClockNoted,
-        ProducersForgotten,
-        Marked,
-        MessagesKeyed,
-        KeyedDiscarded,
-        KeysForgotten,
-        StageMade,
-        MessagesStaged,
-        StageDropped,
-        StagesEnded,
-        Committed,
-        ContentsCommitted,
-        PartKept,
-        OwnersForgotten,
-        OwnerBound,
-        OwnerBoundAlone,
-        PatternSubscribed,
-        PatternUnsubscribed,
-        SubscriptionDerived,
-        MessagesLost,
-        ClientForgotten,
-        GenerationBegan,
-        OutboxLane,
-        OutboxPut,
-        OutboxDone,
-        OutboxOpened,
-        OutboxBatch,
-        OutboxResumed,
-        OutboxLost,
-    )
-}
+Record = (
+    TopicCreated
+    | TopicAwaited
+    | TopicConfigured
+    | TopicDeleted
+    | TopicTrimmed
+    | MessagesStored
+    | MessagesDiscarded
+    | SubscriptionMade
+    | SubscriptionEnded
+    | CursorMoved
+    | ClientOpened
+    | ClientLeased
+    | ClockNoted
+    | ProducersForgotten
+    | Marked
+    | MessagesKeyed
+    | KeyedDiscarded
+    | KeysForgotten
+    | StageMade
+    | MessagesStaged
+    | StageDropped
+    | StagesEnded
+    | Committed
+    | ContentsCommitted
+    | PartKept
+    | OwnersForgotten
+    | OwnerBound
+    | OwnerBoundAlone
+    | PatternSubscribed
+    | PatternUnsubscribed
+    | SubscriptionDerived
+    | MessagesLost
+    | ClientForgotten
+    | GenerationBegan
+)
+RECORDS: dict[int, type[Record]] = {record.kind: record for record in get_args(Record)}
+
+# What is about one topic, and changes nothing else.
+TopicRecord = (
+    MessagesStored
+    | CursorMoved
+    | MessagesDiscarded
+    | SubscriptionMade
+    | SubscriptionDerived
+    | SubscriptionEnded
+    | TopicConfigured
+    | TopicTrimmed
+    | TopicDeleted
+    | KeysForgotten
+    | ProducersForgotten
+    | MessagesLost
+)

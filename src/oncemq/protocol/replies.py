@@ -1,5 +1,7 @@
 """What a server may answer. Every request has a reply."""
 
+from typing import get_args
+
 import msgspec
 
 from oncemq.protocol.client_replies import ClientList, Compared
@@ -15,12 +17,12 @@ from oncemq.protocol.names import (
     TopicId,
 )
 from oncemq.protocol.records import Retention, Run
-from oncemq.protocol.reply import Reply
+from oncemq.protocol.structs import ReplyStruct
 
 NO_OFFSET = Offset(-1)
 
 
-class RefusedReply(Reply, frozen=True, array_like=True):
+class RefusedReply(ReplyStruct, frozen=True, array_like=True):
     """No, and why, and what to do. Nothing was changed by the request."""
 
     opcode = 64
@@ -36,7 +38,7 @@ class WelcomeLimits(msgspec.Struct, frozen=True, array_like=True):
     batch_messages: int
 
 
-class Welcome(Reply, frozen=True, array_like=True):
+class Welcome(ReplyStruct, frozen=True, array_like=True):
     """Let in. `log_id` and `generation` say which log this is, and since when it was not set back.
 
     A client whose state is of another generation compares before it goes on (Compare). `moment`:
@@ -51,7 +53,7 @@ class Welcome(Reply, frozen=True, array_like=True):
     moment: Micros = Micros(0)
 
 
-class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+class Resumed(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """`topic_id` 0: there is no such topic yet, and the first put makes it.
 
     `permit`: to be named by the producer's puts from now on; those under another are void.
@@ -75,7 +77,7 @@ class Resumed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     moment_before: Micros = Micros(0)
 
 
-class PutAccepted(Reply, frozen=True, array_like=True):
+class PutAccepted(ReplyStruct, frozen=True, array_like=True):
     """The receipt of a batch. `sync_ms` over 0: what a power cut may still take.
 
     `moment`: when the batch was stored; 0: that was long ago, or under an idempotency key.
@@ -113,7 +115,7 @@ class LostMessages(msgspec.Struct, frozen=True, array_like=True):
     end_offset: Offset
 
 
-class Messages(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+class Messages(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """Batches, a body frame each, in order. None: nothing new. `more`: ask again at once.
 
     `lost` names the holes right before batches: who stands in one goes on behind it.
@@ -125,7 +127,7 @@ class Messages(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
     lost: tuple[LostMessages, ...] = ()
 
 
-class Subscribed(Reply, frozen=True, array_like=True):
+class Subscribed(ReplyStruct, frozen=True, array_like=True):
     """`made` is False when the subscription was there already (the seeds' NACK)."""
 
     opcode = 69
@@ -135,7 +137,7 @@ class Subscribed(Reply, frozen=True, array_like=True):
     cursor: Offset
 
 
-class Unsubscribed(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+class Unsubscribed(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """`ended` is False when there was no subscription (the seeds' NACK)."""
 
     opcode = 70
@@ -145,7 +147,7 @@ class Unsubscribed(Reply, frozen=True, array_like=True, repr_omit_defaults=True)
     subscription_ids: tuple[SubscriptionId, ...] = ()
 
 
-class Done(Reply, frozen=True, array_like=True, repr_omit_defaults=True):
+class Done(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """Durably so. `changed` is False when it was so before.
 
     `ended`: of the subscriptions that a Settle named, those that ended here: forget them.
@@ -171,7 +173,7 @@ class TopicInfo(msgspec.Struct, frozen=True, array_like=True):
     lost: tuple[tuple[Offset, Offset], ...] = ()  # holes: from, up to; the first HOLES_SHOWN
 
 
-class TopicList(Reply, frozen=True, array_like=True):
+class TopicList(ReplyStruct, frozen=True, array_like=True):
     """`deleted`: the newest record that deleted a topic, of any name; 0: there was none."""
 
     opcode = 72
@@ -193,7 +195,7 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, array_like=True):
     began: Offset = NO_OFFSET  # the lowest cursor that is known of it; or an older server is asked
 
 
-class TopicShown(Reply, frozen=True, array_like=True):
+class TopicShown(ReplyStruct, frozen=True, array_like=True):
     """A topic and why each part of it is kept."""
 
     opcode = 73
@@ -202,13 +204,13 @@ class TopicShown(Reply, frozen=True, array_like=True):
     subscriptions: tuple[SubscriptionInfo, ...]
 
 
-class SubscriptionList(Reply, frozen=True, array_like=True):
+class SubscriptionList(ReplyStruct, frozen=True, array_like=True):
     opcode = 74
     subscriptions: tuple[SubscriptionInfo, ...]
     more: bool
 
 
-class StatusReport(Reply, frozen=True, array_like=True):
+class StatusReport(ReplyStruct, frozen=True, array_like=True):
     """The server's state in plain numbers, as (name, value) pairs."""
 
     opcode = 75
@@ -225,7 +227,7 @@ class ListenedAnswer(msgspec.Struct, frozen=True, array_like=True):
     end: Offset
 
 
-class ListeningAnswer(Reply, frozen=True, array_like=True):
+class ListeningAnswer(ReplyStruct, frozen=True, array_like=True):
     """What there is to hear, and where: `feed` is the address of the live feed; empty: none.
 
     `known` stands for this set of subscriptions: a Listen that names it waits.
@@ -237,7 +239,7 @@ class ListeningAnswer(Reply, frozen=True, array_like=True):
     known: int
 
 
-class Pushed(Reply, frozen=True, array_like=True):
+class Pushed(ReplyStruct, frozen=True, array_like=True):
     """On the live feed, asked for by nobody: a topic ends at `end` now, and these came last.
 
     A body frame for each batch. Without batches it is only an announcement: pull what you lack.
@@ -249,7 +251,7 @@ class Pushed(Reply, frozen=True, array_like=True):
     batches: tuple[BatchHead, ...] = ()
 
 
-class TakenReply(Reply, frozen=True, array_like=True):
+class TakenReply(ReplyStruct, frozen=True, array_like=True):
     """The id was let in before, under `client_epoch`, and the Hello came with no epoch.
 
     A state that was never let in takes the id over with another Hello that has it as `last_epoch`.
@@ -273,7 +275,7 @@ class TopicEnd(msgspec.Struct, frozen=True, array_like=True):
     agreed: Offset = NO_OFFSET  # not asked about
 
 
-class Ends(Reply, frozen=True, array_like=True):
+class Ends(ReplyStruct, frozen=True, array_like=True):
     """The topics watched that are there."""
 
     opcode = 88
@@ -282,7 +284,7 @@ class Ends(Reply, frozen=True, array_like=True):
     generation: Generation = Generation(1)
 
 
-class StagedReply(Reply, frozen=True, array_like=True):
+class StagedReply(ReplyStruct, frozen=True, array_like=True):
     """A batch is in its stage, which holds `end` messages now.
 
     `stage_ms`: the stage is given up when nothing is put into it for so long; 0: not said.
@@ -304,7 +306,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
     count: int
 
 
-class CommitDone(Reply, frozen=True, array_like=True):
+class CommitDone(ReplyStruct, frozen=True, array_like=True):
     """All of it is done. `already`: by an earlier copy (without results, when long ago).
 
     `before`: the number of the owner's commit before this one; 0: none, or long ago. `last`: the
@@ -320,28 +322,26 @@ class CommitDone(Reply, frozen=True, array_like=True):
     moment: Micros = Micros(0)
 
 
-REPLIES: dict[int, type[Reply]] = {
-    reply.opcode: reply
-    for reply in (
-        RefusedReply,
-        Welcome,
-        Resumed,
-        PutAccepted,
-        Messages,
-        Subscribed,
-        Unsubscribed,
-        Done,
-        TopicList,
-        TopicShown,
-        SubscriptionList,
-        StatusReport,
-        StagedReply,
-        CommitDone,
-        ListeningAnswer,
-        Pushed,
-        TakenReply,
-        Ends,
-        Compared,
-        ClientList,
-    )
-}
+Reply = (
+    RefusedReply
+    | Welcome
+    | Resumed
+    | PutAccepted
+    | Messages
+    | Subscribed
+    | Unsubscribed
+    | Done
+    | TopicList
+    | TopicShown
+    | SubscriptionList
+    | StatusReport
+    | StagedReply
+    | CommitDone
+    | ListeningAnswer
+    | Pushed
+    | TakenReply
+    | Ends
+    | Compared
+    | ClientList
+)
+REPLIES: dict[int, type[Reply]] = {kind.opcode: kind for kind in get_args(Reply)}

@@ -4,6 +4,8 @@ Any request may be repeated: put is idempotent by sequence, get by cursor, the o
 effect.
 """
 
+from typing import get_args
+
 import msgspec
 
 from oncemq.protocol.client_requests import Compare, ForgetClient, ListClients
@@ -20,7 +22,7 @@ from oncemq.protocol.names import (
     TopicId,
 )
 from oncemq.protocol.records import Retention
-from oncemq.protocol.request import Request, Settled
+from oncemq.protocol.structs import RequestStruct, Settled
 
 START_NEW = "new"
 START_EARLIEST = "earliest"
@@ -28,7 +30,7 @@ START_OFFSET = "offset"
 START_TIME = "time"
 
 
-class Hello(Request, frozen=True, array_like=True):
+class Hello(RequestStruct, frozen=True, array_like=True):
     """A client with state starts; `nonce` makes a repeated Hello the same start.
 
     `log_id` and `generation`: of the log that its state is about; empty: it knows of none.
@@ -46,7 +48,7 @@ class Hello(Request, frozen=True, array_like=True):
     last_nonce: int = 0
 
 
-class Resume(Request, frozen=True, array_like=True):
+class Resume(RequestStruct, frozen=True, array_like=True):
     """Where did this producer stop on this topic? Copies of its puts from before are void then.
 
     `number` grows with each Resume of a client's start; a repeated one keeps it. 0: not numbered.
@@ -62,7 +64,7 @@ class Resume(Request, frozen=True, array_like=True):
     topic_id: TopicId = TopicId(0)
 
 
-class Put(Request, frozen=True, array_like=True):
+class Put(RequestStruct, frozen=True, array_like=True):
     """Store a batch (the body beside it). `topic_id` 0: whichever topic has the name.
 
     `lasting`: the producer's numbers are on the client's disk; else they end with its process.
@@ -90,7 +92,7 @@ class Put(Request, frozen=True, array_like=True):
     after: Micros = Micros(0)
 
 
-class Get(Request, frozen=True, array_like=True):
+class Get(RequestStruct, frozen=True, array_like=True):
     """The next messages of one topic, or (topic empty) of any subscribed one, oldest first.
 
     `start` lets a client read ahead of its cursor on one topic; -1 means from the cursor, and so
@@ -111,7 +113,7 @@ class Get(Request, frozen=True, array_like=True):
     subscription_id: SubscriptionId = SubscriptionId(0)
 
 
-class Settle(Request, frozen=True, array_like=True):
+class Settle(RequestStruct, frozen=True, array_like=True):
     """Move cursors without asking for messages; answered once that is durable."""
 
     opcode = 5
@@ -127,7 +129,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     value: int = 0  # an offset, or a time in microseconds
 
 
-class Subscribe(Request, frozen=True, array_like=True):
+class Subscribe(RequestStruct, frozen=True, array_like=True):
     """`number` grows with each change a client makes to its subscriptions; 0: not numbered.
 
     A copy that comes late, after a newer change, is then known as such.
@@ -141,7 +143,7 @@ class Subscribe(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class Unsubscribe(Request, frozen=True, array_like=True):
+class Unsubscribe(RequestStruct, frozen=True, array_like=True):
     """`number` as in Subscribe."""
 
     opcode = 7
@@ -151,7 +153,7 @@ class Unsubscribe(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class Lease(Request, frozen=True, array_like=True):
+class Lease(RequestStruct, frozen=True, array_like=True):
     """End this client's subscriptions when it does not ask so again for `lease_ms`; 0: keep them.
 
     `about` says whose they are, for who looks at the list of subscriptions. `number` grows as in
@@ -166,7 +168,7 @@ class Lease(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+class CreateTopic(RequestStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """`deleted`: the newest deletion that was seen; -1: none was looked for.
 
     A copy that comes late must not make a topic again that was deleted since.
@@ -178,7 +180,7 @@ class CreateTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True
     deleted: Serial = Serial(-1)
 
 
-class ConfigureTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+class ConfigureTopic(RequestStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """`topic_id` and `configured`: which topic, and which configuration, is replaced; 0: any.
 
     A copy that comes late must not undo what was configured since.
@@ -191,7 +193,7 @@ class ConfigureTopic(Request, frozen=True, array_like=True, repr_omit_defaults=T
     configured: Serial = Serial(0)
 
 
-class DeleteTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True):
+class DeleteTopic(RequestStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """`topic_id`: which of the topics that had the name; 0: whichever has it now.
 
     A copy that comes late must not delete a topic that was made since.
@@ -202,7 +204,7 @@ class DeleteTopic(Request, frozen=True, array_like=True, repr_omit_defaults=True
     topic_id: TopicId = TopicId(0)
 
 
-class ListTopics(Request, frozen=True, array_like=True):
+class ListTopics(RequestStruct, frozen=True, array_like=True):
     """Topics by name, a page at a time, from the first name after `after`."""
 
     opcode = 11
@@ -210,12 +212,12 @@ class ListTopics(Request, frozen=True, array_like=True):
     limit: int = 100
 
 
-class ShowTopic(Request, frozen=True, array_like=True):
+class ShowTopic(RequestStruct, frozen=True, array_like=True):
     opcode = 12
     topic: str
 
 
-class ListSubscriptions(Request, frozen=True, array_like=True):
+class ListSubscriptions(RequestStruct, frozen=True, array_like=True):
     """Subscriptions of one topic, of one client, or all; a page after (topic, client)."""
 
     opcode = 13
@@ -225,11 +227,11 @@ class ListSubscriptions(Request, frozen=True, array_like=True):
     limit: int = 100
 
 
-class StatusRequest(Request, frozen=True, array_like=True):
+class StatusRequest(RequestStruct, frozen=True, array_like=True):
     opcode = 14
 
 
-class Read(Request, frozen=True, array_like=True):
+class Read(RequestStruct, frozen=True, array_like=True):
     """Stored messages from an offset, without a subscription and settling nothing.
 
     `whole`: a batch larger than `bytes_max` comes uncut, alone.
@@ -243,7 +245,7 @@ class Read(Request, frozen=True, array_like=True):
     whole: bool = False
 
 
-class WatchEnds(Request, frozen=True, array_like=True):
+class WatchEnds(RequestStruct, frozen=True, array_like=True):
     """Where do these topics end? Answered once one of them does not end where it is said to.
 
     For readers that keep their own cursor. A connection waits for one such answer at a time.
@@ -255,7 +257,7 @@ class WatchEnds(Request, frozen=True, array_like=True):
     generation: Generation = Generation(0)  # that the reader's cursors are of; 0: the server's own
 
 
-class Listen(Request, frozen=True, array_like=True):
+class Listen(RequestStruct, frozen=True, array_like=True):
     """Where do the topics this client listens to end? (The seeds' hello.)
 
     Answered at once when `wait_ms` is 0 or `known` is not how its subscriptions stand; else when
@@ -273,7 +275,7 @@ class Listen(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class Leave(Request, frozen=True, array_like=True):
+class Leave(RequestStruct, frozen=True, array_like=True):
     """This client listens no longer (the seeds' goodbye); its subscriptions stay."""
 
     opcode = 21
@@ -282,7 +284,7 @@ class Leave(Request, frozen=True, array_like=True):
     number: int = 0
 
 
-class StagePut(Request, frozen=True, array_like=True):
+class StagePut(RequestStruct, frozen=True, array_like=True):
     """Put a batch (the body beside it) into a stage; the first one, with sequence 1, makes it.
 
     The stage's name is its producer: sequences count its messages, 1, 2, 3 …
@@ -316,7 +318,7 @@ class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     cursor: Offset
 
 
-class CommitRequest(Request, frozen=True, array_like=True):
+class CommitRequest(RequestStruct, frozen=True, array_like=True):
     """Publish pieces in order and settle inputs, all or nothing, once for an owner and a number.
 
     `lasting`: the owner is remembered for good; else it ends with its process (a leading `_`).
@@ -349,7 +351,7 @@ class CommitRequest(Request, frozen=True, array_like=True):
     after_moment: Micros = Micros(0)
 
 
-class DropStage(Request, frozen=True, array_like=True):
+class DropStage(RequestStruct, frozen=True, array_like=True):
     """Give up what of a stage is not published."""
 
     opcode = 18
@@ -358,33 +360,31 @@ class DropStage(Request, frozen=True, array_like=True):
     stage: ProducerId
 
 
-REQUESTS: dict[int, type[Request]] = {
-    request.opcode: request
-    for request in (
-        Hello,
-        Resume,
-        Put,
-        Get,
-        Settle,
-        Subscribe,
-        Unsubscribe,
-        CreateTopic,
-        ConfigureTopic,
-        DeleteTopic,
-        ListTopics,
-        ShowTopic,
-        ListSubscriptions,
-        StatusRequest,
-        Read,
-        StagePut,
-        CommitRequest,
-        DropStage,
-        Listen,
-        Leave,
-        WatchEnds,
-        Compare,
-        ForgetClient,
-        ListClients,
-        Lease,
-    )
-}
+Request = (
+    Hello
+    | Resume
+    | Put
+    | Get
+    | Settle
+    | Subscribe
+    | Unsubscribe
+    | CreateTopic
+    | ConfigureTopic
+    | DeleteTopic
+    | ListTopics
+    | ShowTopic
+    | ListSubscriptions
+    | StatusRequest
+    | Read
+    | StagePut
+    | CommitRequest
+    | DropStage
+    | Listen
+    | Leave
+    | WatchEnds
+    | Compare
+    | ForgetClient
+    | ListClients
+    | Lease
+)
+REQUESTS: dict[int, type[Request]] = {kind.opcode: kind for kind in get_args(Request)}

@@ -52,10 +52,14 @@ class Shown(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A fact to append, with the body beside it where it has one."""
+    """A fact to append, with the body beside it where it has one.
+
+    `seed`: what the body's checksum starts from.
+    """
 
     record: Record
     body: Body | None = None
+    seed: int = 0
 
 
 class Owed(NamedTuple):

@@ -9,7 +9,7 @@ import msgspec
 
 from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import STAGE_NAME, Micros
+from oncemq.protocol.names import Micros
 from oncemq.protocol.replies import RefusedReply
 from oncemq.protocol.requests import (
     REQUESTS,
@@ -42,6 +42,8 @@ PIECE_BYTES = 640  # of a commit: its part, and the topic that may have to be ma
 
 # These leave half of the reserve to what lets others catch up and frees room: a hello, what is
 # settled, the end of a subscription or of a topic, another retention.
+_SETTLING = (Get, Settle, Listen)
+_READING = (Get, Listen)
 _GROWING = (Subscribe, CreateTopic, CommitRequest)
 _WRITES_NOTHING = (
     Resume,
@@ -82,18 +84,13 @@ class Admission:
         self._room = room
         self._shard = shard
 
-    def check(
-        self, request: Request, body: Body | None, now: Micros, *, derived: int = 0
-    ) -> RefusedReply | None:
+    def check(self, request: Request, now: Micros, *, derived: int = 0) -> RefusedReply | None:
         """Why a request may not be handled, or None; `derived` facts follow from it at most."""
-        if isinstance(request, Put | StagePut):
-            assert body is not None, "the codec gives every put a body"
-            return self._put(request, body, now, derived * PIECE_BYTES)
         if refusal := self._too_many(request):
             return refusal
-        moved = self._moved_bytes(request) if isinstance(request, Get | Settle | Listen) else 0
+        moved = self._moved_bytes(request) if isinstance(request, _SETTLING) else 0
         # Gets and listeners go on when the disk is full: those that settle nothing.
-        nothing = isinstance(request, Get | Listen) and not moved
+        nothing = isinstance(request, _READING) and not moved
         if nothing or isinstance(request, _WRITES_NOTHING):
             return None
         size = derived * PIECE_BYTES + moved
@@ -120,9 +117,10 @@ class Admission:
             count += subscription is not None and subscription.id == each.subscription_id
         return count * (CURSOR_BYTES + len(request.client.encode()))
 
-    def _put(
-        self, put: Put | StagePut, body: Body, now: Micros, derived_bytes: int
+    def check_put(
+        self, put: Put | StagePut, body: Body, now: Micros, seed: int, *, derived: int = 0
     ) -> RefusedReply | None:
+        """Why a batch may not be stored, or None."""
         rules = self._rules
         if len(body) > rules.batch_bytes_max:
             detail = f"a batch of {len(body)} bytes is over the limit of {rules.batch_bytes_max}"
@@ -134,11 +132,11 @@ class Admission:
         if fault:
             code = "too_large" if "over the limit" in fault else "malformed"
             return RefusedReply(code, fault)
-        if batch.checksum(body, _seed(put)) != put.checksum:
+        if batch.checksum(body, seed) != put.checksum:
             return RefusedReply(
                 "checksum", "the batch is not what its checksum says: send it again"
             )
-        if not self._room.has_room(len(body) + derived_bytes, now_ms=now // 1000):
+        if not self._room.has_room(len(body) + derived * PIECE_BYTES, now_ms=now // 1000):
             return _full()
         return None
 
@@ -149,14 +147,6 @@ class Admission:
         if isinstance(request, _GROWING):
             size += self._room.reserve_bytes // 2
         return self._room.has_room(size, now_ms=now // 1000, fact=True)
-
-
-def _seed(put: Put | StagePut) -> int:
-    """What the checksum of a batch starts from: whose it is."""
-    topic, producer = (
-        (STAGE_NAME, put.stage) if isinstance(put, StagePut) else (put.topic, put.producer)
-    )
-    return batch.seed(topic, producer, put.first_sequence, put.count)
 
 
 def _full() -> RefusedReply:

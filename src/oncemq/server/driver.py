@@ -9,11 +9,9 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import count
 
-import msgspec
-
 from oncemq.broker.broker import Broker
 from oncemq.broker.expiry import UPKEEP_BYTES, Calendar, Rounds
-from oncemq.broker.pattern_subscriptions import derived_by
+from oncemq.broker.given import Facts
 from oncemq.errors import StorageRefused
 from oncemq.protocol.generations import in_words
 from oncemq.protocol.names import Generation, Micros, Serial, TopicId
@@ -23,21 +21,15 @@ from oncemq.protocol.replies import (
     Done,
     RefusedReply,
     Reply,
-    StatusReport,
-    TopicInfo,
-    TopicList,
-    TopicShown,
     Welcome,
 )
 from oncemq.protocol.requests import (
     START_NEW,
     START_OFFSET,
     START_TIME,
-    CommitRequest,
     Hello,
     Put,
     Request,
-    StagePut,
     Start,
     Subscribe,
 )
@@ -47,15 +39,13 @@ from oncemq.server.events import Events
 from oncemq.server.feed import Pushes
 from oncemq.server.reader import Reader
 from oncemq.storage.log.log import Group, Log
-from oncemq.wire import batch, codec
+from oncemq.wire import codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
 GATHER_BYTES = 1 << 20  # or how much
 GATHERED_BYTES_MAX = 128 << 20  # while a sync stalls: then nothing more is received
 HELD_MAX = 100_000  # answers that wait for the disk
 LOST_BYTES = 128  # of the log, to note one hole
-
-REPEATED = (Put, StagePut, CommitRequest)  # a repeat of these writes nothing
 
 # An answer that nobody waits for: who gets it is connected, and passes over it.
 ARE_YOU_THERE = codec.encode_reply(0, Done(changed=False), ())
@@ -109,22 +99,14 @@ class Driver:
             self._send(Caller(route, fault.token), fault.refusal)
             return
         caller = Caller(route, token)
-        # What was stored before needs no room, and its body no look: it is not stored again. Its
-        # publisher waits for the receipt to free its own disk.
-        refusal = None
-        if not isinstance(request, REPEATED) or not self.broker.stored_before(request):
-            derived = derived_by(self.broker.shard, request)
-            refusal = self._admission.check(request, body, now, derived=derived)
-        if refusal is not None:
-            self._refused(request, refusal, now)
-            self._send(caller, refusal)
-            return
-        try:
-            request = self._resolve(request)
-        except (StorageRefused, OSError) as trouble:
-            self._send(caller, _unreadable(trouble))
-            return
-        step = self.broker.handle(caller, request, body, now)
+        start = None
+        if isinstance(request, Subscribe) and request.start.mode == START_TIME:
+            try:
+                start = self._found(request)
+            except (StorageRefused, OSError) as trouble:
+                self._send(caller, _unreadable(trouble))
+                return
+        step = self.broker.handle(caller, request, body, now, self._admission, start, self)
         self._tell(request, step, now)
         self._carry_out(step, now)
 
@@ -277,27 +259,20 @@ class Driver:
 
     # Inside
 
-    def _resolve(self, request: Request) -> Request:
-        """A start by time becomes an offset here: the core has no index."""
-        if not isinstance(request, Subscribe) or request.start.mode != START_TIME:
-            return request
-        if is_pattern(request.topic):
-            return request  # many topics have no offset in common: refused
-        topic = self.broker.shard.by_name.get(request.topic)
-        start = Start(START_NEW)
-        if topic is not None:
-            offset = self.log.offset_at(topic.id, Micros(request.start.value))
-            if offset is not None:
-                start = Start(START_OFFSET, max(offset, topic.low))
-        return msgspec.structs.replace(request, start=start)
+    def _found(self, subscribe: Subscribe) -> Start | None:
+        """A start by time becomes an offset here: the broker has no index."""
+        if is_pattern(subscribe.topic):
+            return None  # many topics have no offset in common: refused
+        topic = self.broker.shard.by_name.get(subscribe.topic)
+        if topic is None:
+            return Start(START_NEW)
+        offset = self.log.offset_at(topic.id, Micros(subscribe.start.value))
+        return Start(START_NEW) if offset is None else Start(START_OFFSET, max(offset, topic.low))
 
     def _carry_out(self, step: Step, now: Micros) -> None:
-        for record, body in step.writes:
+        for record, body, seed in step.writes:
             if isinstance(record, MessagesStored):
                 assert body is not None
-                name = self.broker.shard.name_of(record.topic_id)
-                run = record.runs[0]
-                seed = batch.seed(name, run.producer, run.first_sequence, run.count)
                 self.log.append(record, body, seed=seed, checksum=record.checksum)
                 self._gathered_bytes += len(body)
                 if not isinstance(record, MessagesStaged):  # which nobody may see yet
@@ -320,20 +295,16 @@ class Driver:
                 self.broker.counters.sent += sum(head.count for head in answer.batches)
             except (StorageRefused, OSError) as trouble:
                 answer = _unreadable(trouble)
-        elif isinstance(answer, StatusReport):
-            answer = self._with_storage(answer)
-        elif isinstance(answer, TopicShown):
-            answer = msgspec.structs.replace(answer, topic=self._with_size(answer.topic))
-        elif isinstance(answer, TopicList):
-            topics = tuple(map(self._with_size, answer.topics))
-            answer = msgspec.structs.replace(answer, topics=topics)
         self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
 
-    def _with_size(self, topic: TopicInfo) -> TopicInfo:
-        stored = sum(each.message_bytes for each in self.log.extents(topic.topic_id))
-        return msgspec.structs.replace(topic, stored_bytes=stored)
+    # What the broker is told of the disk
 
-    def _with_storage(self, report: StatusReport) -> StatusReport:
+    def stored_bytes(self, topic_id: TopicId) -> int:
+        """Of a topic's messages."""
+        return sum(each.message_bytes for each in self.log.extents(topic_id))
+
+    def status(self) -> Facts:
+        """The server's state, beside the broker's."""
         options = self.log.options
         sync = f"interval {options.sync_ms} ms" if options.sync_ms else "always"
         gives_up = (
@@ -341,7 +312,7 @@ class Driver:
             if options.sync_ms
             else "nothing: every acknowledged put is synced"
         )
-        facts: dict[str, str | int | float | bool] = {
+        return {
             "connections": self.connections(),
             **self.events.counts,
             "listening": len(self.broker.listeners),
@@ -351,7 +322,6 @@ class Driver:
             "sync": sync,
             "sync_gives_up": gives_up,
         }
-        return StatusReport({**report.facts, **facts})
 
 
 def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:

@@ -7,10 +7,10 @@ and compared with what its segments hold, as at a start.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oncemq.broker.state import snapshot
 from oncemq.broker.state.shard import Shard
 from oncemq.server import completeness
 from oncemq.server.completeness import Missing
+from oncemq.server.recovery import fold
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.catalog.gaps import gaps
 from oncemq.storage.disk import LockingDisk
@@ -96,10 +96,6 @@ def accept_loss(
 
 def _fold(contents: SurvivingContents) -> Shard:
     shard = Shard(contents.form.tag)
-    for blob in contents.states:
-        snapshot.restore(shard, blob)
-    shard.checkpointed = contents.checkpoint_end
-    for serial, record in contents.replay:
-        shard.apply(record, serial)
+    fold(shard, contents.states, contents.checkpoint_end, contents.replay)
     shard.recovered()
     return shard

@@ -4,6 +4,36 @@ Law: a checkpoint is taken over many turns and never stalls the loop; neither it
 anything freed goes ahead of what is durable. A full disk puts housekeeping off, it stops nothing;
 nor does a damaged segment, which compaction leaves alone: its readers are told, the others served.
 A directory that another process may have by now ends the server: it is looked at every second.
+
+How it works. `turn` is called once in every turn of the loop and does at most one small thing:
+
+- Under way is a capture: add some more values of the state to the checkpoint's file. The state
+  changes between two turns, so the values are of different moments; the checkpoint says between
+  which serials, and recovery replays what came in between (storage/log/recovery).
+- A job is ready: a checkpoint whose values are all there, or a compaction that was planned. It
+  waits until the log is durable up to the serial that it rests on, then it goes to the janitor,
+  a thread of its own. The loop takes its result in when it is done (`swap`), and only then are
+  the files removed that it replaces (`clean`), again on the janitor.
+- Once a second, if neither is the case: upkeep (absent guests, retention, keys and stages whose
+  time is over), and then the next piece of work is chosen.
+
+What is chosen. A checkpoint is due when enough was appended since the last one, or when a full
+segment could be freed and only waits for two checkpoints that cover it. Else the log is asked for
+a compaction: the segments most of whose bytes nobody needs, rewritten without them.
+
+Why each may wait for the log. A checkpoint that was published before the records it contains are
+durable would, after a power cut, hold a state that the log never had. A compaction frees what
+cursors have passed: if the moves of these cursors were lost, their subscribers would ask again
+for messages that are gone. Both are bugs that the simulator plants, and finds.
+
+On a full disk. A checkpoint that finds no room is given up, and the log lends it some of its own
+reserve for the next try (`Room.lend`). Compaction then has the first turn: it may free what the
+checkpoint needs. Nothing of this stops the server: puts are refused for want of room, readers
+catch up, and what they settle is freed.
+
+Stages. A compaction may copy the last messages that topics keep of a stage into the topics. Then
+the stage is not needed, which is a fact of its own (`_end_stages`); when the server stops between
+the two, the next start sees that the log holds nothing of the stage, and notes it then.
 """
 
 import logging

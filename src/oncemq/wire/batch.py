@@ -13,6 +13,7 @@ batch is three slices of bytes, whatever the number of messages in it.
 Law: `decode(encode(x)) == x`; `decode(cut(body, i, j)) == decode(body)[i:j]`.
 """
 
+import struct
 import sys
 import zlib
 from array import array
@@ -29,6 +30,7 @@ KNOWN_COLUMNS = KEYS | HEADERS
 Headers = dict[str, str]
 Bytes = bytes | bytearray | memoryview
 
+_ONE_OFFSETS = struct.Struct("<II")  # of a batch of one message
 _pack_headers = msgspec.msgpack.Encoder().encode
 _unpack_headers = msgspec.msgpack.Decoder(Headers).decode
 
@@ -171,6 +173,10 @@ def fault(body: Bytes, count: int, columns: int, *, message_bytes_max: int) -> s
     if columns & ~KNOWN_COLUMNS:
         return f"columns {columns:#x} are not known here; this server knows {KNOWN_COLUMNS:#x}"
     size = len(body)
+    if count == 1 and not columns and size >= _ONE_OFFSETS.size:  # most puts: no lists for those
+        first, last = _ONE_OFFSETS.unpack_from(body)
+        if first <= last and _ONE_OFFSETS.size + last - first == size <= message_bytes_max:
+            return None
     tables = table_bytes(count, columns)
     if tables > size:
         return f"the batch says {count} messages but has only {size} bytes"

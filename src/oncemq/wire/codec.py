@@ -25,6 +25,7 @@ FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
 
 _HEAD = struct.Struct(">2sBBQ")
 _SUBJECT = struct.Struct(">Q")
+_WITH_A_BODY = (Put, StagePut)
 _pack = msgspec.msgpack.Encoder().encode
 # RecursionError: arrays in arrays in arrays, where a field that is not known is passed over.
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError)
@@ -59,7 +60,7 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
     except _UNDECODABLE as error:
         name = REQUESTS[opcode].__name__
         raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
-    bodies = 1 if isinstance(request, Put | StagePut) else 0
+    bodies = 1 if isinstance(request, _WITH_A_BODY) else 0
     if len(frames) != 1 + bodies:
         detail = f"{type(request).__name__} has {1 + bodies} frames, got {len(frames)}"
         raise Malformed("malformed", detail, token)

@@ -3,7 +3,7 @@
 import heapq
 from random import Random
 
-from oncemq.broker.deadlines import SPARE, Deadlines
+from oncemq.broker.waits import SPARE, Deadlines
 from oncemq.protocol.names import Micros
 
 

@@ -6,7 +6,7 @@
 import pytest
 
 from oncemq.broker.gets import NOTHING_NEW
-from oncemq.broker.long_polls import LongPoll, LongPolls
+from oncemq.broker.waits import Deadlines, LongPoll, LongPolls, WaitMoments
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import ClientId, Micros
 from oncemq.protocol.replies import Done, RefusedReply, Unsubscribed
@@ -222,7 +222,8 @@ def test_a_get_that_is_sent_again_does_not_begin_to_wait_anew(desk) -> None:
 
 
 def test_waiting_gets_are_told_apart_by_client_and_topic() -> None:
-    waiting = LongPolls()
+    moments: WaitMoments = Deadlines()
+    waiting = LongPolls(moments)
     get = Get(ClientId("a"), 1, "orders")
     waiter = LongPoll(Caller(b"", 1), get, Micros(5))
     waiting.add(waiter)
@@ -230,4 +231,4 @@ def test_waiting_gets_are_told_apart_by_client_and_topic() -> None:
     assert (ClientId("a"), "") not in waiting
     assert waiting.take((ClientId("a"), "")) is None
     assert waiting.take((ClientId("a"), "orders")) == waiter
-    assert (len(waiting), waiting.next_deadline()) == (0, None)
+    assert (len(waiting), moments.next()) == (0, None)

@@ -27,6 +27,7 @@ from oncemq.protocol.requests import (
     ShowTopic,
 )
 from oncemq.protocol.step import Write
+from oncemq.wire import batch
 
 ID = TopicId((7 << 32) | 1)
 NEXT_ID = TopicId((7 << 32) | 2)
@@ -80,7 +81,8 @@ def test_a_put_is_stored_at_the_end_with_its_body_and_answered_after_it_is_durab
     step = desk.step(put, body)
     run = Run(2, PRODUCER, Epoch(1), Sequence(1), 1_000_000_001)
     record = MessagesStored(ID, Offset(0), 2, 0, put.checksum, (run,))
-    assert step.writes == [Write(record, body)]
+    seed = batch.seed("orders", PRODUCER, 1, 2)
+    assert step.writes == [Write(record, body, seed)]
     (owed,) = step.replies
     assert (owed.answer, owed.after) == (accepted(0, 2, at=1), len(desk.records))
     assert desk.put("orders", b"c") == accepted(2, at=2)

@@ -6,11 +6,11 @@
 import msgspec
 import pytest
 
-from oncemq.broker import transactions
 from oncemq.broker.state import snapshot
 from oncemq.broker.state.owners import RECENT_MAX
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.stages import MARKS_MAX, merged
+from oncemq.broker.transactions import commits
 from oncemq.protocol.commit_records import Part
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import PIPELINES, Micros, Serial, owner_producer
@@ -503,8 +503,8 @@ def test_stages_and_owners_are_reported(two) -> None:
 
 
 def test_limits_of_a_stage(two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactions, "SHARES_MAX", 1)
-    monkeypatch.setattr(transactions, "STAGED_MAX", 4)
+    monkeypatch.setattr(commits, "SHARES_MAX", 1)
+    monkeypatch.setattr(commits, "STAGED_MAX", 4)
     two.stage(b"s", b"1", b"2")
     assert code(two.commit(("a", b"s", 0, 1), ("b", b"s", 0, 1))) == "limit"
     assert code(two.stage(b"s", b"3", b"4", b"5")) == "limit"

@@ -24,7 +24,7 @@ from oncemq.protocol.names import (
     TopicId,
 )
 from oncemq.protocol.replies import Compared
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
 from tests.harness.storage import still_open

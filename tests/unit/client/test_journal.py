@@ -19,7 +19,7 @@ from oncemq.client.verbs import endings
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
 
 ID = SubscriptionId((1 << 62) + 5)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from oncemq.protocol.outbox_records import OUTBOX_RECORDS
 from oncemq.protocol.records import RECORDS, Retention
 
 KINDS = {
@@ -50,8 +51,15 @@ KINDS = {
 
 def test_a_kind_of_record_is_for_good() -> None:
     """A new record takes a new number; these name what is in logs and outboxes already."""
-    names = {kind: record.__name__ for kind, record in RECORDS.items()}
+    known = {**RECORDS, **OUTBOX_RECORDS}
+    names = {kind: record.__name__ for kind, record in known.items()}
     assert {kind: names.get(kind) for kind in KINDS} == KINDS
+
+
+def test_the_outbox_and_the_servers_log_have_no_record_in_common() -> None:
+    """So that the one's rules never have to say what they do about the other's records."""
+    assert not set(RECORDS) & set(OUTBOX_RECORDS)
+    assert not set(RECORDS.values()) & set(OUTBOX_RECORDS.values())
 
 
 @pytest.mark.parametrize(

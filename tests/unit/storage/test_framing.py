@@ -1,13 +1,15 @@
 """Frames: one record as bytes, and what is made of bytes that are none."""
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from oncemq.errors import StorageRefused
 from oncemq.protocol.names import ClientId, Offset, Sequence, TopicId
-from oncemq.protocol.outbox_records import OutboxPut
+from oncemq.protocol.outbox_records import OutboxPut, OutboxRecord
 from oncemq.protocol.records import CursorMoved, Record
+from oncemq.protocol.structs import RecordStruct
 from oncemq.storage.disk import File, LocalDisk
 from oncemq.storage.segments.framing import (
     HEADER_BYTES,
@@ -25,7 +27,9 @@ KEY = 77
 FACT = CursorMoved(TopicId(1), ClientId("c"), Offset(2))
 
 
-def frame(serial: int, *, body: bytes = b"", record: Record = FACT, key: int = KEY) -> bytes:
+def frame(
+    serial: int, *, body: bytes = b"", record: Record | OutboxRecord = FACT, key: int = KEY
+) -> bytes:
     _, head = encode(record, key=key, serial=serial, previous=0, durable=0, body_bytes=len(body))
     return head + body
 
@@ -120,11 +124,11 @@ def test_a_frame_across_the_border_of_two_reads_is_seen_after_damage(file: File)
 
 
 def test_a_kind_nobody_knows_is_a_newer_versions() -> None:
-    class Unknown(Record, frozen=True, array_like=True):
+    class Unknown(RecordStruct, frozen=True, array_like=True):
         kind = 250
         value: int
 
-    read = parse(memoryview(frame(1, record=Unknown(3))), 0, 0, KEY)
+    read = parse(memoryview(frame(1, record=cast("Record", Unknown(3)))), 0, 0, KEY)
     assert isinstance(read, Frame)
     with pytest.raises(StorageRefused, match="kind 250, written by a newer OnceMQ") as caught:
         read.record()
@@ -145,6 +149,6 @@ def test_a_record_that_no_scan_would_read_is_not_written() -> None:
     read = parse(memoryview(frame(1, record=record)), 0, 0, KEY)
     assert isinstance(read, Frame)
     assert len(read.meta) == META_BYTES_MAX
-    assert read.record() == record
+    assert read.outbox_record() == record
     with pytest.raises(AssertionError, match="OutboxPut of 16777217 bytes"):
         frame(1, record=OutboxPut("t", TopicId(1), Sequence(1), 1, 0, 0, bytes(most + 1)))

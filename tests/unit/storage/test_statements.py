@@ -2,19 +2,20 @@
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
 
 from oncemq.errors import Corrupt, StorageRefused
-from oncemq.protocol.record import Record
+from oncemq.protocol.records import Record
+from oncemq.protocol.structs import RecordStruct
 from oncemq.storage.disk import LocalDisk
 from oncemq.storage.repair.repair import diagnose
 from oncemq.storage.segments.layout import read_format, remove_log
 
 
-class FromTheFuture(Record, frozen=True, array_like=True):
+class FromTheFuture(RecordStruct, frozen=True, array_like=True):
     kind: ClassVar[int] = 200
     what: str
 
@@ -29,7 +30,7 @@ def tree(directory: Path) -> dict[str, bytes]:
 
 def test_a_newer_log_with_a_torn_tail_is_refused_before_a_byte_changes(scribe: Any) -> None:
     scribe.store(1, b"a")
-    scribe.log.append(FromTheFuture("kept for later"))
+    scribe.log.append(cast("Record", FromTheFuture("kept for later")))
     scribe.commit()
     scribe.store(1, b"b")
     end = scribe.log._current.end

@@ -93,6 +93,7 @@ def _timestamp(entry: bytes) -> Micros:
 
 
 AboutKeys = TopicDeleted | MessagesKeyed | KeyedDiscarded | KeysForgotten
+ABOUT_KEYS = (TopicDeleted, MessagesKeyed, KeyedDiscarded, KeysForgotten)
 
 
 class AllKeys(dict[TopicId, Keys]):

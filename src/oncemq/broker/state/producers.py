@@ -60,6 +60,7 @@ class Conflict(NamedTuple):
 
 
 Verdict = New | Duplicate | Gap | Conflict
+UNSEEN = (New, Gap)  # nothing with this sequence was stored
 
 
 def judge(producer: Producer | None, *, first: Sequence, count: int, checksum: int) -> Verdict:

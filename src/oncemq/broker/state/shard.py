@@ -7,12 +7,13 @@ changes nothing when it is replayed; identities are never given twice.
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import assert_never
 
 from oncemq.broker.state.ages import Ages
 from oncemq.broker.state.clients import Clients
 from oncemq.broker.state.deleted_topics import DeletedTopics
 from oncemq.broker.state.identities import Identities
-from oncemq.broker.state.keys import AboutKeys, AllKeys
+from oncemq.broker.state.keys import ABOUT_KEYS, AllKeys
 from oncemq.broker.state.leases import Leases
 from oncemq.broker.state.owners import Owners
 from oncemq.broker.state.producers import Recent
@@ -49,6 +50,7 @@ from oncemq.protocol.records import (
     MessagesStored,
     OwnerBound,
     OwnersForgotten,
+    PartKept,
     PatternSubscribed,
     PatternUnsubscribed,
     ProducersForgotten,
@@ -64,6 +66,7 @@ from oncemq.protocol.records import (
     TopicConfigured,
     TopicCreated,
     TopicDeleted,
+    TopicRecord,
     TopicTrimmed,
 )
 from oncemq.protocol.replies import NO_OFFSET
@@ -136,6 +139,13 @@ class Shard:
         """Remember one fact."""
         self.serial = serial
         match record:
+            case MessagesStaged() | StageMade() | StageDropped() | Committed():
+                known = self._apply_together(record, serial)
+                assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
+            case MessagesStored() | CursorMoved():  # most of all records
+                self._apply_about(record, serial)
+            case MessagesLost() if record.topic_id in self.stages.by_id:
+                self.stages.lost(record, serial)
             case TopicCreated():
                 self._topic_created(record, serial)
             case PatternSubscribed():
@@ -143,18 +153,17 @@ class Shard:
                 self.patterns.add(record.client, record.pattern, record.subscription_id)
             case PatternUnsubscribed():
                 self.patterns.remove(record.client, record.pattern)
-            case ClientOpened() | ClientForgotten():
+            case ClientOpened():
                 self.clients.apply(record)
-                if isinstance(record, ClientForgotten):
-                    self.leases.forget(record.client)
+            case ClientForgotten():
+                self.clients.apply(record)
+                self.leases.forget(record.client)
             case GenerationBegan():
                 self._generation_began(record, serial)
             case Marked():
                 pass
             case OwnersForgotten() | OwnerBound():
                 self.owners.note(record, serial)
-            case MessagesLost() if record.topic_id in self.stages.by_id:
-                self.stages.lost(record, serial)
             case StagesEnded():
                 self.stages.ended(record, serial)
             case ClockNoted():
@@ -163,21 +172,66 @@ class Shard:
             case ClientLeased():
                 self._seen_time(record.timestamp)
                 self.leases.apply(record)
-            case StageMade() | MessagesStaged() | StageDropped() | Committed():
-                known = self._apply_together(record, serial)
-                assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
+            case PartKept():  # compaction made it of records that checkpoints cover
+                raise AssertionError(f"record {serial} is a copy, and never replayed")
             case _:
-                topic = self.topics.get(record.topic_id)  # type: ignore[attr-defined]
-                if isinstance(record, TopicDeleted):
-                    self.deleted = max(self.deleted, serial)
-                if isinstance(record, AboutKeys):
-                    self.keys.apply(record, gone=topic is None)
-                if topic is None:
-                    assert serial <= self.checkpointed, f"record {serial} is about no topic"
-                    return
-                if serial > topic.last_serial:
-                    topic.last_serial = serial
-                    self._apply_to(topic, record)
+                self._apply_about(record, serial)
+
+    def _apply_about(self, record: TopicRecord, serial: Serial) -> None:
+        """What is about one topic; it knows by itself whether it has seen this."""
+        topic = self.topics.get(record.topic_id)
+        if isinstance(record, TopicDeleted):
+            self.deleted = max(self.deleted, serial)
+        if isinstance(record, ABOUT_KEYS):
+            self.keys.apply(record, gone=topic is None)
+        if topic is None:
+            assert serial <= self.checkpointed, f"record {serial} is about no topic"
+            return
+        if serial <= topic.last_serial:
+            return
+        topic.last_serial = serial
+        match record:
+            case MessagesStored():
+                topic.end = Offset(record.first_offset + record.count)
+                if isinstance(record, MessagesKeyed):
+                    self._seen_time(record.runs[0].timestamp)
+                else:
+                    self._accept(topic, record.runs[0], record.first_offset, record.checksum)
+            case KeyedDiscarded():
+                self._seen_time(record.run.timestamp)
+            case MessagesDiscarded():
+                self._accept(topic, record.run, NO_OFFSET, record.checksum)
+            case KeysForgotten():
+                pass
+            case CursorMoved():
+                topic.move(record.client, record.cursor)
+            case SubscriptionMade() | SubscriptionDerived():
+                self.seen_identity(record.subscription_id)
+                derived = isinstance(record, SubscriptionDerived)
+                at = record.client, record.cursor, derived, topic.last_serial
+                topic.subscribe(Subscription(record.subscription_id, *at))
+                self.by_client.setdefault(record.client, {})[topic.id] = topic
+                self._changes[record.client] = self.serial
+            case SubscriptionEnded():
+                topic.unsubscribe(record.client)
+                self._drop_from_client(record.client, topic)
+            case TopicConfigured():
+                # What was let go before stays gone, whatever is kept from now on.
+                topic.trimmed = topic.low
+                topic.retention = record.retention
+                topic.configured = topic.last_serial
+            case MessagesLost():
+                topic.lose(record.first_offset, record.end_offset)
+            case TopicTrimmed():
+                topic.trimmed = record.low
+            case ProducersForgotten():
+                for producer in record.producers:
+                    del topic.producers[producer]
+                    self.guests.pop((topic.id, producer), None)
+            case TopicDeleted():
+                self._remove(topic)
+            case _:
+                assert_never(record)
 
     def _apply_together(
         self,
@@ -263,59 +317,16 @@ class Shard:
         if record.topic_id not in self.topics:
             self.add(made(record, serial))
 
-    def _apply_to(self, topic: Topic, record: Record) -> None:
-        match record:
-            case MessagesStored():
-                topic.end = Offset(record.first_offset + record.count)
-                if isinstance(record, MessagesKeyed):
-                    self._seen_time(record.runs[0].timestamp)
-                else:
-                    self._accept(topic, record.runs[0], record.first_offset, record.checksum)
-            case KeyedDiscarded():
-                self._seen_time(record.run.timestamp)
-            case MessagesDiscarded():
-                self._accept(topic, record.run, NO_OFFSET, record.checksum)
-            case KeysForgotten():
-                pass
-            case CursorMoved():
-                topic.move(record.client, record.cursor)
-            case SubscriptionMade() | SubscriptionDerived():
-                self.seen_identity(record.subscription_id)
-                derived = isinstance(record, SubscriptionDerived)
-                at = record.client, record.cursor, derived, topic.last_serial
-                topic.subscribe(Subscription(record.subscription_id, *at))
-                self.by_client.setdefault(record.client, {})[topic.id] = topic
-                self._changes[record.client] = self.serial
-            case SubscriptionEnded():
-                topic.unsubscribe(record.client)
-                self._drop_from_client(record.client, topic)
-            case TopicConfigured():
-                # What was let go before stays gone, whatever is kept from now on.
-                topic.trimmed = topic.low
-                topic.retention = record.retention
-                topic.configured = topic.last_serial
-            case MessagesLost():
-                topic.lose(record.first_offset, record.end_offset)
-            case TopicTrimmed():
-                topic.trimmed = record.low
-            case ProducersForgotten():
-                for producer in record.producers:
-                    del topic.producers[producer]
-                    self.guests.pop((topic.id, producer), None)
-            case TopicDeleted():
-                self._remove(topic)
-            case _:
-                raise AssertionError(f"no rule for {record!r}")
-
     def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
-        self._seen_time(run.timestamp)
+        now = run.timestamp
+        self.last_timestamp = max(self.last_timestamp, now)
         anonymous = run.producer_epoch == ANONYMOUS_EPOCH
         recent = Recent(run.first_sequence, run.count, first_offset, checksum)
-        topic.accept(run.producer, anonymous=anonymous, recent=recent, now=run.timestamp)
-        if topic.producers[run.producer].anonymous:
-            self.guests[topic.id, run.producer] = run.timestamp
+        entry = topic.accept(run.producer, anonymous=anonymous, recent=recent, now=now)
+        if entry.anonymous:
+            self.guests[topic.id, run.producer] = now
             self.guests.move_to_end((topic.id, run.producer))
-        else:
+        elif self.guests:
             self.guests.pop((topic.id, run.producer), None)
 
     def _seen_time(self, timestamp: Micros) -> None:

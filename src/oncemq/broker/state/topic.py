@@ -134,7 +134,9 @@ class Topic:
         """
         return min([end for since, end in self.ends if since > generation], default=self.end)
 
-    def accept(self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros) -> None:
+    def accept(
+        self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros
+    ) -> Producer:
         """Remember that a producer's put is in the log.
 
         By a new entry: a checkpoint that is being taken has the ones of the moment it began at.
@@ -146,6 +148,7 @@ class Topic:
             entry.seen, entry.recent = before.seen, before.recent
         entry.accept(recent, now)
         self.producers[producer] = entry
+        return entry
 
     def lose(self, first: Offset, end: Offset) -> None:
         """These messages are gone: who stands among them goes on behind them."""

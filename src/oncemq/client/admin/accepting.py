@@ -27,7 +27,7 @@ from oncemq.protocol.client_replies import LostCursor, LostNumbers, ThereAgain
 from oncemq.protocol.client_requests import Compare, KnownNumbers, StartGrant
 from oncemq.protocol.names import ClientId, Epoch, Offset, Sequence, SubscriptionId
 from oncemq.protocol.replies import Compared
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import LogSeen
 from oncemq.storage.disk import LocalDisk
 

@@ -11,7 +11,7 @@ from oncemq.client.engine.engine import Engine
 from oncemq.client.settings import Settings, servers_from
 from oncemq.client.state.state import open_state
 from oncemq.client.verbs import messages
-from oncemq.protocol.request import Request
+from oncemq.protocol.requests import Request
 from oncemq.transport.dealer import DealerSocket
 
 Answer = Callable[[Request], Any]  # the reply, or the exception for a refusal

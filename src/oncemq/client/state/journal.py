@@ -50,7 +50,7 @@ from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.generations import UNKNOWN
 from oncemq.protocol.names import Epoch, Generation, Micros, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
 
 T = TypeVar("T")

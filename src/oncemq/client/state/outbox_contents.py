@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import chain
 from operator import itemgetter
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -54,7 +55,7 @@ class OutboxContents:
 
     def apply(self, frame: Frame) -> None:
         """One record more, which holds, as its body does."""
-        record = frame.record()
+        record = frame.outbox_record()
         match record:
             case OutboxLane():
                 self.lanes[record.topic] = (record.topic_id, record.next_sequence, record.producer)
@@ -73,7 +74,7 @@ class OutboxContents:
             case Marked():
                 pass
             case _:
-                raise AssertionError(f"{record!r} does not belong into an outbox")
+                assert_never(record)
 
     def _of(self, topic: str) -> Batches:
         return self._batches.setdefault(topic, deque())

@@ -158,7 +158,7 @@ class Outboxes:
 
 
 def _apply(contents: OutboxContents, frame: Frame, *, unsure: bool) -> None:
-    record = frame.record()
+    record = frame.outbox_record()
     if not isinstance(record, OutboxBatch):
         contents.apply(frame)
         return

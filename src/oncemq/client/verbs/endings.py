@@ -14,7 +14,7 @@ from typing import Any
 
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 
 ENDED_KEPT = 1_000  # subscriptions that ended with a cursor; older ones are not known any more
 UNTAKEN_KEPT = 1_000  # likewise, without: nothing of them was taken, or they are patterns

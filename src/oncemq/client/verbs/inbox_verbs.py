@@ -32,7 +32,7 @@ from oncemq.protocol.client_replies import LostCursor
 from oncemq.protocol.client_requests import Compare
 from oncemq.protocol.names import Micros, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET, Compared
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.inbox_rule import ConsumedSpan, Inbox, Mark
 from oncemq.session.subscriber import is_single
 

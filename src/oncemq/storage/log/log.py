@@ -12,9 +12,9 @@ takes no further write (memory is never believed over disk).
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from oncemq.protocol.names import Offset, Serial, TopicId
+from oncemq.protocol.outbox_records import OutboxRecord
 from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
@@ -32,6 +32,7 @@ from oncemq.storage.log.checkpoint import (
     Now,
     keep_newest,
 )
+from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
 from oncemq.storage.segments.entries import Extent
@@ -40,30 +41,11 @@ from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
 from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
 
-MEBIBYTE = 1 << 20
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
 
 logger = logging.getLogger("oncemq.storage")
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """Sizes and limits of a log."""
-
-    segment_bytes: int = 64 * MEBIBYTE
-    segment_share: int = 0  # at most this part (8: an eighth) of the room there is at the opening
-    allocate_bytes: int = 16 * MEBIBYTE
-    reserve_bytes: int = 1 * MEBIBYTE  # kept for small facts when the disk is full
-    disk_bytes_max: int | None = None
-    sync_ms: int = 0  # 0: a group is finished when it is synced; else when written
-    checkpoints: bool = True  # False: none is ever taken, and no room is kept for one
-    checkpoint_bytes: int = 32 * MEBIBYTE
-    checkpoint_records: int = 50_000
-    checkpoint_idle_ms: int = 10_000  # how long settled segments may wait for a checkpoint
-    segment_stages: int = 10_000  # of one segment; planning looks at all of them in one go
-    stages_kept: int = 1_000  # closed ones of one segment; with more, it is rewritten without them
 
 
 class Log:
@@ -100,9 +82,8 @@ class Log:
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
-        # What records may have added to the state since the newest checkpoint, and since the
-        # one that is under way began.
-        self._unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
+        # What records may have added to the state since the checkpoint that is under way began;
+        # since the newest one that is there: `Room.unsaved_bytes`.
         self._unsaved_since = 0
         self._compacting: CompactionJob | None = None
         self._scales = Scales()
@@ -111,10 +92,10 @@ class Log:
             directory,
             options,
             catalog,
-            checkpoints=lambda: [one.size for one in self._checkpoints],
-            unsaved=lambda: self._unsaved_bytes,
+            checkpoints=[one.size for one in checkpoints],
             roll=self._roll,
         )
+        self.room.unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
@@ -133,7 +114,12 @@ class Log:
     # appending: loop thread
 
     def append(
-        self, record: Record, body: Buffer | None = None, *, seed: int = 0, checksum: int = 0
+        self,
+        record: Record | OutboxRecord,
+        body: Buffer | None = None,
+        *,
+        seed: int = 0,
+        checksum: int = 0,
     ) -> Serial:
         """Gather a record; its body is kept as it is, not copied, until the group is written."""
         current = self._current
@@ -182,7 +168,7 @@ class Log:
         current.chain = chain
         self._appended_bytes += size
         grown = len(head) if body is None else STATE_BYTES
-        self._unsaved_bytes += grown
+        self.room.unsaved_bytes += grown
         self._unsaved_since += grown
         return Serial(serial)
 
@@ -221,7 +207,7 @@ class Log:
         Facts may use the reserve. After a failure the disk is asked again once a second.
         Ask before each append: the answer holds for one.
         """
-        return self.room.has(size, now_ms=now_ms, fact=fact)
+        return self.room.has_room(size, now_ms=now_ms, fact=fact)
 
     @property
     def reserve_bytes(self) -> int:
@@ -300,7 +286,8 @@ class Log:
             paths = {checkpoint.path for checkpoint in kept}
             job.replaced = [old for old in self._checkpoints if old.path not in paths]
             self._checkpoints = kept
-            self._unsaved_bytes = self._unsaved_since
+            self.room.checkpoints = [one.size for one in kept]
+            self.room.unsaved_bytes = self._unsaved_since
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None

@@ -5,6 +5,37 @@ nothing valid comes after it and its serial lies beyond every durable mark and t
 else it is corruption and the log is refused. What was recovered is written and synced again
 before anyone is told of it: after a kill it may be only in the page cache, after a failed
 sync even a later sync proves nothing.
+
+How it works. A directory has FORMAT (whose log this is), `log/` (segments: `.log` as they were
+written, `.cold` as compaction made them), `checkpoints/` (the two newest) and END (a hint how far
+the log was durable). Opening goes through them in this order:
+
+1. Take the lock. Remove what a crash left half made: temporary files, and segments that were
+   begun and never had a durable header (`tidy`, `load_shelf`).
+2. Read the newest checkpoint that is whole. It was taken while the server went on working, from
+   the serial `begin` to the serial `end`: some of its values are older than others. So every
+   record after `begin` is replayed, and each part of the state knows by its own last serial
+   which of them it has seen already.
+3. Segments that lie before `begin` are covered: their records are not needed for the state, and
+   only their indexes are loaded. Whether they are there at all is checked once the state is
+   known (server/completeness).
+4. The other segments are the tail. Each frame of it is verified: its checksum, its serial, and
+   the chain value that ties it to the frame before (`verify`).
+5. Where the verification stops, there are two cases. Torn tail: a write was under way when the
+   power went, nobody was told of it, and it is cut off (a copy is kept). Corruption: something
+   that was durable is damaged, and somebody may have been told. They look alike. What tells them
+   apart are the durable marks: each frame says up to which serial the log was synced when it
+   was written, END and the checkpoint say the same. A bad place at or below the highest mark was
+   durable once; then the log is refused, and a person decides (`once repair`).
+6. The tail is written again where it ends and synced (`_mend`). It may have been read from the
+   page cache of a process that was killed before its sync; an answer that rests on it must not
+   leave before it is on the disk for sure. Full segments get their index.
+7. What is handed out is lazy: `replay` reads the tail a second time, now known to be whole, and
+   decodes one record after the other. So a tail of any size takes little memory.
+
+Why twice: verifying comes before anything is changed or told, and the records cannot be kept in
+memory meanwhile. Why not repair by itself: cutting what was acknowledged is the one thing that a
+log must never do without being told to.
 """
 
 from collections.abc import Callable, Iterator

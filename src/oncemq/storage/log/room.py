@@ -5,22 +5,20 @@ leave a reserve of it to small facts (a cursor, a start of a client, the end of 
 without which nobody could catch up and nothing would ever be freed. The reserve is in the file,
 not in a number: it outlives the process, and nobody else on the disk can have it.
 
-Laws: what `has` promised fits without asking the disk again. Room is taken in large steps, and in
-steps as small as what is needed when there is no more. A put never takes the last of the disk:
-the next checkpoint and index get room, too; if others took that, `lend` gives them some of ours.
+Laws: what `has_room` promised fits without asking the disk again. Room is taken in large steps,
+and in steps as small as what is needed when there is no more. A put never takes the last of the
+disk: the next checkpoint and index get room, too; if others took that, `lend` gives them some of
+ours.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk
 from oncemq.storage.log.checkpoint import KEPT
+from oncemq.storage.log.options import LogOptions
 from oncemq.storage.segments.segment import HEADER_BYTES, Segment
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
-
-if TYPE_CHECKING:
-    from oncemq.storage.log.log import LogOptions
 
 ALLOWANCE_BYTES = 1024  # header and meta of a frame, for those who only know their body
 RETRY_MS = 1000
@@ -34,19 +32,18 @@ class Room:
         self,
         disk: Disk,
         directory: str,
-        options: "LogOptions",
+        options: LogOptions,
         catalog: Catalog,
         *,
-        checkpoints: Callable[[], list[int]],  # the sizes of those kept, oldest first
-        unsaved: Callable[[], int],  # by how much the next one may be larger than the newest
+        checkpoints: list[int],
         roll: Callable[[int], None],  # to a new segment of so many bytes
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._options = options
         self._catalog = catalog
-        self._checkpoints = checkpoints
-        self._unsaved = unsaved
+        self.checkpoints = checkpoints  # the sizes of those kept, oldest first
+        self.unsaved_bytes = 0  # by so much the next one may be larger than the newest
         self._roll = roll
         self._refused_ms = NEVER_MS
         self._lent = False
@@ -54,7 +51,7 @@ class Room:
     @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
-        return self._catalog.disk_bytes + sum(self._checkpoints())
+        return self._catalog.disk_bytes + sum(self.checkpoints)
 
     @property
     def reserve(self) -> int:
@@ -64,17 +61,19 @@ class Room:
         """
         if not self._options.checkpoints:
             return self._options.reserve_bytes
-        sizes = self._checkpoints()
-        next_size = sum(sizes[-1:]) + self._unsaved()
+        sizes = self.checkpoints
+        next_size = (sizes[-1] if sizes else 0) + self.unsaved_bytes
         return self._options.reserve_bytes + next_size * max(1, KEPT - len(sizes))
 
-    def has(self, size: int, *, now_ms: int, fact: bool) -> bool:
+    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
         """Whether a record with `size` bytes of body can be taken; takes the room for it."""
         size += ALLOWANCE_BYTES
         kept = 0 if fact else self.reserve
         current = self._catalog.segments[-1]
-        fits = current.end + size + kept <= current.size
-        if fits and not self._is_full(current, size):
+        end = current.end + size
+        fits = end + kept <= current.size
+        options = self._options
+        if fits and end <= options.segment_bytes and current.stages <= options.segment_stages:
             return True
         if not self._lent and now_ms - self._refused_ms >= RETRY_MS:
             if self._take(size):

@@ -18,10 +18,12 @@ from typing import Any
 import msgspec
 
 from oncemq.errors import StorageRefused
+from oncemq.protocol.outbox_records import OUTBOX_RECORDS, OutboxRecord
 from oncemq.protocol.records import (
     RECORDS,
     Committed,
     ContentsCommitted,
+    Marked,
     MessagesKeyed,
     MessagesStaged,
     MessagesStored,
@@ -58,9 +60,14 @@ _pack_meta = msgspec.msgpack.Encoder().encode
 _prefix = _PREFIX.pack
 _rest = _REST.pack
 _crc32 = zlib.crc32
+# A server's log and a client's outbox have the same frames, and each its own records.
 _decoders: dict[int, Any] = {
     kind: msgspec.msgpack.Decoder(record).decode for kind, record in RECORDS.items()
 }
+_outbox_decoders: dict[int, Any] = {
+    kind: msgspec.msgpack.Decoder(record).decode for kind, record in OUTBOX_RECORDS.items()
+} | {Marked.kind: _decoders[Marked.kind]}
+KNOWN_KINDS = frozenset((*_decoders, *_outbox_decoders))
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -85,8 +92,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
         return self.position + self.size
 
     def record(self) -> Record:
-        """The record, decoded."""
+        """The record of a server's log, decoded."""
         return decode_record(self.kind, self.meta)
+
+    def outbox_record(self) -> OutboxRecord | Marked:
+        """The record of a client's outbox, decoded."""
+        return _decoded(_outbox_decoders, self.kind, self.meta)
 
     def holds(self, body: Buffer) -> bool:
         """Whether this is the body the checksum was made of."""
@@ -110,7 +121,7 @@ def frame_key(identity: bytes) -> int:
 
 
 def encode(
-    record: Record,
+    record: Record | OutboxRecord,
     *,
     key: int,
     serial: int,
@@ -144,12 +155,16 @@ def encode(
 
 
 def decode_record(kind: int, meta: Buffer) -> Record:
-    """The record of a frame whose checksum holds."""
-    decoder = _decoders.get(kind)
+    """The record of a frame of a server's log whose checksum holds."""
+    return _decoded(_decoders, kind, meta)
+
+
+def _decoded(decoders: dict[int, Any], kind: int, meta: Buffer) -> Any:
+    decoder = decoders.get(kind)
     if decoder is None:
         raise StorageRefused(
             f"the log holds a record of kind {kind}, written by a newer OnceMQ; this one knows "
-            f"kinds up to {max(_decoders)}: run the newer version on this directory",
+            f"kinds up to {max(KNOWN_KINDS)}: run the newer version on this directory",
             code="format_too_new",
         )
     try:

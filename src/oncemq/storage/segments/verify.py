@@ -6,10 +6,11 @@ Law: a frame counts only if its header, its chain, its serial and its body all h
 from array import array
 from dataclasses import dataclass, field
 
-from oncemq.protocol.records import RECORDS, Committed, MessagesStored, PartKept
+from oncemq.protocol.records import Committed, MessagesStored, PartKept
 from oncemq.storage.disk import File
 from oncemq.storage.segments.framing import (
     INDEXED,
+    KNOWN_KINDS,
     STRETCH_BYTES,
     Bad,
     Frame,
@@ -58,7 +59,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
             record = frame.record()
             assert isinstance(record, MessagesStored | Committed | PartKept)
             add(record, frame.position, frame.size)
-        elif frame.kind not in RECORDS:
+        elif frame.kind not in KNOWN_KINDS:
             frame.record()  # a newer OnceMQ's: raises, before anything is changed
         note(frame.position)
         serial, chain = frame.serial, frame.chain

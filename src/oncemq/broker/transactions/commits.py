@@ -8,10 +8,19 @@ one of which a topic would discard its part.
 
 from typing import assert_never
 
+from oncemq.broker.given import Given
 from oncemq.broker.queries import Counters, no_such_topic
 from oncemq.broker.recorder import Recorder
-from oncemq.broker.state.owners import Published, published_by
-from oncemq.broker.state.producers import Conflict, Duplicate, Gap, New, judge
+from oncemq.broker.state.owners import Answer, Published, published_by
+from oncemq.broker.state.producers import (
+    UNSEEN,
+    Conflict,
+    Duplicate,
+    Gap,
+    New,
+    Verdict,
+    judge,
+)
 from oncemq.broker.state.stages import StagedMessages, merged
 from oncemq.broker.state.topic import Topic
 from oncemq.protocol.commit_records import (
@@ -27,6 +36,7 @@ from oncemq.protocol.commit_records import (
 from oncemq.protocol.names import (
     ANONYMOUS_EPOCH,
     PRODUCER_BYTES,
+    STAGE_NAME,
     ClientId,
     Micros,
     Offset,
@@ -48,7 +58,8 @@ from oncemq.protocol.replies import (
     StagedReply,
 )
 from oncemq.protocol.requests import CommitRequest, DropStage, Input, Piece, StagePut
-from oncemq.protocol.step import Body, Step
+from oncemq.protocol.step import Caller, Step
+from oncemq.wire import batch
 
 NUMBER_MAX = 1 << 62
 STAGED_MAX = (1 << 31) - 1  # messages of one stage: an index holds them in 31 bits
@@ -66,19 +77,37 @@ class CommitRules:
 
     # stages
 
-    def stage_put(self, step: Step, put: StagePut, body: Body, now: Micros) -> Reply:
+    def stage_put(self, step: Step, caller: Caller, put: StagePut, given: Given) -> None:
         """Store a batch where nobody sees it yet."""
         stage = self._shard.stages.by_name.get(put.stage)
-        refusal = self._shard.clients.refusal(put.client, put.client_epoch)
-        refusal = refusal or self._stage_refusal(stage, put)
-        if refusal:
-            return refusal
         numbers = stage.numbers if stage else None
         verdict = judge(numbers, first=put.first_sequence, count=put.count, checksum=put.checksum)
+        seed = 0
+        if isinstance(verdict, UNSEEN):
+            seed = batch.seed(STAGE_NAME, put.stage, put.first_sequence, put.count)
+            gate = given.gate
+            refusal = gate.check_put(put, given.body, given.now, seed) if gate else None
+            if refusal:
+                self._scribe.refuse(step, caller, refusal)
+                return
+        refusal = self._shard.clients.refusal(put.client, put.client_epoch)
+        refusal = refusal or self._stage_refusal(stage, put)
+        reply = refusal or self._staged(step, stage, put, verdict, given, seed)
+        self._scribe.answer(step, caller, reply)
+
+    def _staged(
+        self,
+        step: Step,
+        stage: StagedMessages | None,
+        put: StagePut,
+        verdict: Verdict,
+        given: Given,
+        seed: int,
+    ) -> Reply:
         match verdict:
             case New():
-                stage = stage or self._make_stage(step, put.stage, now)
-                self._store(step, stage, put, body, now)
+                stage = stage or self._make_stage(step, put.stage, given.stamp)
+                self._store(step, stage, put, given, seed)
                 return StagedReply(stage.end, False, self._rules.sync_ms, self._rules.stage_ms)
             case Duplicate():
                 assert stage is not None
@@ -124,14 +153,14 @@ class CommitRules:
         return self._shard.stages.by_id[stage_id]
 
     def _store(
-        self, step: Step, stage: StagedMessages, put: StagePut, body: Body, now: Micros
+        self, step: Step, stage: StagedMessages, put: StagePut, given: Given, seed: int
     ) -> None:
-        timestamp = self._shard.next_timestamp(now)
+        timestamp = self._shard.next_timestamp(given.stamp)
         run = Run(put.count, put.stage, ANONYMOUS_EPOCH, put.first_sequence, timestamp)
         record = MessagesStaged(
-            stage.id, stage.end, put.count, put.columns, put.checksum, (run,), len(body)
+            stage.id, stage.end, put.count, put.columns, put.checksum, (run,), len(given.body)
         )
-        self._scribe.write(step, record, body)
+        self._scribe.write(step, record, given.body, seed)
 
     def drop(self, step: Step, drop: DropStage) -> Reply:
         """Give a stage up; what of it is published stays."""
@@ -146,8 +175,27 @@ class CommitRules:
 
     # commits
 
-    def commit(self, step: Step, commit: CommitRequest, now: Micros) -> tuple[Reply, list[Topic]]:
+    def commit(
+        self, step: Step, caller: Caller, commit: CommitRequest, given: Given
+    ) -> list[Topic]:
         """Decide about a commit; the topics that got new messages, which await their sync."""
+        before = self._shard.owners.used(commit.owner, commit.number)
+        if before is None:  # a repeat writes nothing and needs no room
+            names = {each.topic for each in commit.pieces} if self._shard.patterns.count else ()
+            made = [name for name in names if name not in self._shard.by_name]
+            derived = sum(len(self._shard.patterns.wanting(name)) for name in made)
+            gate = given.gate
+            refusal = gate.check(commit, given.now, derived=derived) if gate else None
+            if refusal:
+                self._scribe.refuse(step, caller, refusal)
+                return []
+        reply, topics = self._commit(step, commit, before, given.stamp)
+        self._scribe.answer(step, caller, reply)
+        return topics
+
+    def _commit(
+        self, step: Step, commit: CommitRequest, before: Answer | None, now: Micros
+    ) -> tuple[Reply, list[Topic]]:
         refusal = self._shard.clients.refusal(commit.client, commit.client_epoch)
         refusal = refusal or self._malformed(commit)
         refusal = refusal or self._shard.owners.lost(commit)
@@ -155,7 +203,6 @@ class CommitRules:
         refusal = refusal or self._shard.owners.differs(commit)
         if refusal:
             return refusal, []
-        before = self._shard.owners.used(commit.owner, commit.number)
         if before is not None:
             return self._done(commit, before.published, already=True), []
         refusal = self._limit(commit)

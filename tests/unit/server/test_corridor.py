@@ -1,0 +1,66 @@
+"""How many functions of ours a put goes through on its way into the log: a corridor kept short.
+
+Counted are the distinct functions of the package that run from `Driver.receive` until `Log.append`
+has the put's record in its group, found with `sys.setprofile` around one put to a topic that has a
+subscription, from a producer that has put before. Properties and lambdas count, C functions do not.
+The three before `Driver.receive` (Loop._receive, RouterSocket.receive, readable) are added.
+Left out is what serves others than this put, each by its name: who waits or listens, the line in
+the server's log, and the answer, which waits for the disk. Checks of the put itself all count.
+"""
+
+import sys
+from pathlib import Path
+from types import FrameType
+
+import oncemq
+from oncemq.protocol.names import Micros
+from oncemq.storage.log.log import Log
+from oncemq.wire import codec
+from tests.harness.server import Host
+
+SOURCES = str(Path(oncemq.__file__).parent)
+BEFORE = 3  # in the loop, at the socket
+OF_OTHERS = {
+    "Puts._accepted",  # the answer
+    "Recorder.answer",
+    "Gets.stored",  # readers
+    "Broker._visited",  # guests
+    "Shard.subscribes",
+    "Listeners.note",  # who waits
+    "WaitList.__len__",
+    "Driver._tell",  # the server's log
+}
+MOST = 34
+TARGET = 25  # of issue 12
+
+
+def functions_of(host: Host, frames: list[bytes]) -> list[str]:
+    """What runs from the arrival of frames until their record is in the log's group."""
+    found: dict[str, None] = {}
+    is_in = False
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        nonlocal is_in
+        if event == "return" and frame.f_code is Log.append.__code__:
+            is_in = True
+        if event == "call" and not is_in and frame.f_code.co_filename.startswith(SOURCES):
+            found[frame.f_code.co_qualname] = None
+
+    sys.setprofile(note)
+    try:
+        host.driver.receive(b"route", frames, Micros(host.now))
+    finally:
+        sys.setprofile(None)
+    assert is_in
+    return list(found)
+
+
+def test_a_put_goes_through_few_functions_on_its_way_into_the_log(host: Host) -> None:
+    host.subscribe("orders")
+    host.put("orders", b"one before")
+    put, body = host.putting("orders", b"this one")
+    frames = [bytes(frame) for frame in codec.encode_request(7, put, body)]
+    found = functions_of(host, frames)
+    assert set(found) >= OF_OTHERS, "what is left out is really met"
+    way = [name for name in found if name not in OF_OTHERS]
+    assert len(way) + BEFORE <= MOST, "\n".join(way)
