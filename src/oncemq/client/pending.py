@@ -1,28 +1,25 @@
 """Receipts that are still to come, for puts that did not wait."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from oncemq.client.engine.ticket import Ticket
-from oncemq.client.values import Receipt, Receipts
+from oncemq.client.values import Receipts
 
 T = TypeVar("T")
 
+ONE = -1  # a single put: its receipt, and not a sequence of one
 
-class Pending(Generic[T]):
+
+class Pending(msgspec.Struct, Generic[T], eq=False):
     """The answer to a put with `wait=False`: `done()`, then `result()`."""
 
-    __slots__ = ("_pick", "_ticket", "_wait")
-
-    def __init__(
-        self,
-        ticket: Ticket[Receipts],
-        pick: Callable[[Receipts], T],
-        wait: Callable[[Ticket[Receipts], float | None], Receipts],
-    ) -> None:
-        self._ticket = ticket
-        self._pick = pick
-        self._wait = wait
+    _ticket: Ticket[Receipts]  # of the batch that it left in
+    _place: int  # of its first message there
+    _count: int  # of its messages, or ONE
+    _wait: Callable[[Ticket[Receipts], float | None], Receipts]
 
     def __repr__(self) -> str:
         if not self._ticket.done:
@@ -39,12 +36,7 @@ class Pending(Generic[T]):
         """The receipt; waits for it up to `timeout` seconds (the client's own by default)."""
         return self._pick(self._wait(self._ticket, timeout))
 
-
-def one(place: int) -> Callable[[Receipts], Receipt]:
-    """Picks a single put's receipt out of the batch it left in."""
-    return lambda receipts: receipts[place]
-
-
-def some(place: int, count: int) -> Callable[[Receipts], Receipts]:
-    """Picks the receipts of a batch out of the larger one it left in."""
-    return lambda receipts: receipts.part(place, count)
+    def _pick(self, receipts: Receipts) -> Any:
+        if self._count == ONE:
+            return receipts[self._place]
+        return receipts.part(self._place, self._count)

@@ -252,7 +252,7 @@ def test_what_was_opened_is_closed_again_when_a_client_cannot_begin(
         def close(self) -> None:
             heard.append("hung up")
 
-    monkeypatch.setattr(opening, "Link", Link)
+    monkeypatch.setattr(opening, "DealerSocket", Link)
     with pytest.raises(OSError, match=r"no way to tcp://127\.0\.0\.1:5556"):
         opening.open_engine("", None, noting(heard), timeout=1.0, outbox_bytes_max=1 << 20)
     assert heard == ["hung up", "closing", "signal", "closed"]

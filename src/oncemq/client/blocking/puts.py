@@ -13,15 +13,15 @@ from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.ticket import Ticket
-from oncemq.client.pending import Pending, one, some
+from oncemq.client.pending import ONE, Pending
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.put_buffer import FLOW_BYTES
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
 ALL_OR_NONE = "a put to several topics waits for its receipts, and takes no idempotency key"
-FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
 class Publishing(Transacting):
@@ -76,6 +76,12 @@ class Publishing(Transacting):
         raises `Unwanted` instead, and nothing is changed.
         """
         outflow = self._engine.outflow
+        is_plain = key is None and not headers and idempotency_key is None
+        if is_plain and not wait and isinstance(topic, str):
+            waits = self._receipts
+            pending = outflow.open_batches.append(topic, payload, durable, required, waits)
+            if pending is not None:
+                return pending
         item = item_of(payload, key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
@@ -93,7 +99,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, (item.payload,), side, size, lasting=durable, required=required
             )
-            return Pending(ticket, one(place), self._receipts)
+            return Pending(ticket, place, ONE, self._receipts)
         with self._turns.lock:
             self._room_for(topic, size_of(item))
             columns, body = batch.encode([item])
@@ -151,7 +157,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return Pending(ticket, some(place, len(payloads)), self._receipts)
+            return Pending(ticket, place, len(payloads), self._receipts)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -168,7 +174,7 @@ class Publishing(Transacting):
             if not wait:
                 self._turns.pump()
                 self._turns.see_out()
-                return Pending(ticket, some(0, len(payloads)), self._receipts)
+                return Pending(ticket, 0, len(payloads), self._receipts)
         return self._receipts(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:

@@ -254,6 +254,7 @@ class Engine:
         """In a copy that a fork made: nothing of it is touched, every verb says why."""
         self.failure = error
         self.closed = True
+        self.outflow.open_batches.disown()
         self.state.disown()
 
     @property

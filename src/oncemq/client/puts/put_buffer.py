@@ -12,7 +12,7 @@ from oncemq.client.engine.lost_history import numbers_in_words, with_way_out
 from oncemq.client.engine.ticket import Ticket
 from oncemq.client.puts.deleted_topics import Forgetting
 from oncemq.client.puts.discards import Discards, discarded
-from oncemq.client.puts.open_batch import OpenBatch
+from oncemq.client.puts.open_batch import OpenBatch, OpenBatches
 from oncemq.client.puts.producers import Producers
 from oncemq.client.puts.put_limits import check_limits, outbox_full
 from oncemq.client.puts.unread_failures import Unseen
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oncemq.client.engine.engine import Engine
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
+FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
 class PutBuffer:
@@ -42,10 +43,10 @@ class PutBuffer:
         self._publisher = Publisher()
         self.producers = Producers(engine.state, self._publisher)
         self._forgetting = Forgetting(engine, self._publisher, self.producers)
-        self._gatherings: dict[str, OpenBatch] = {}  # by topic
+        self.open_batches = OpenBatches()
         self.discards = Discards()
         self._resumes = count(1)
-        self.unsent_bytes = 0
+        self._sealed_bytes = 0
         self.duplicates = 0
         self._unseen = Unseen()
         self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
@@ -55,8 +56,12 @@ class PutBuffer:
     @property
     def unsent(self) -> int:
         """Messages put here that have no answer yet."""
-        gathered = sum(len(each.payloads) for each in self._gatherings.values())
-        return self._publisher.unacknowledged + gathered
+        return self._publisher.unacknowledged + self.open_batches.messages
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Their bytes."""
+        return self._sealed_bytes + self.open_batches.size
 
     @property
     def idle(self) -> bool:
@@ -66,7 +71,7 @@ class PutBuffer:
     @property
     def gathering(self) -> bool:
         """Whether single puts wait to leave as a batch."""
-        return bool(self._gatherings)
+        return bool(self.open_batches)
 
     @property
     def next_try(self) -> Micros | None:
@@ -76,9 +81,7 @@ class PutBuffer:
     @property
     def unrecorded(self) -> int:
         """Messages without an answer that are on no disk: a close would lose them."""
-        return self._publisher.unrecorded() + sum(
-            len(each.payloads) for each in self._gatherings.values()
-        )
+        return self._publisher.unrecorded() + self.open_batches.messages
 
     def take_failure(self) -> OnceMQError | None:
         """What a put met whose receipt nobody asked for."""
@@ -91,7 +94,10 @@ class PutBuffer:
         size = payload_bytes if size is None else size
         limits = self._engine.settings.limits
         check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
-        full = outbox_full(self.unsent_bytes, size, self._engine.settings.outbox_bytes_max)
+        waiting, most = self.unsent_bytes, self._engine.settings.outbox_bytes_max
+        if self.open_batches and waiting + size + self.open_batches.granted > most:
+            self.open_batches.withdraw_grants()
+        full = outbox_full(waiting, size, most)
         if full is not None:
             self._engine.news.full(full.detail, self._engine.now())
             raise full
@@ -109,18 +115,25 @@ class PutBuffer:
 
         `item` is the message itself, where it is a single one with a key or headers.
         """
-        lasting = lasting and self._engine.state.lasting
-        gathering = self._gatherings.get(topic)
-        if gathering and (gathering.lasting, gathering.required) != (lasting, required):
+        settings = self._engine.settings
+        durable, lasting = lasting, lasting and self._engine.state.lasting
+        opened = self.open_batches.get(topic)
+        if opened and (opened.lasting, opened.required) != (lasting, required):
             self._seal(topic)  # these came first: one client's order holds (G3)
-            gathering = None
-        if gathering is None:
-            gathering = OpenBatch(lasting=lasting, required=required)
-        place = len(gathering.payloads)
-        ticket = gathering.ticket
-        self.unsent_bytes += gathering.add(payloads, item)
-        self._gatherings[topic] = gathering  # last: an interrupt before this leaves no empty batch
-        return ticket, place, gathering.full
+            opened = None
+        if opened is None:
+            opened = OpenBatch(lasting=lasting, required=required)
+        ticket = opened.ticket
+        with self.open_batches.lock:
+            place = len(opened.payloads)
+            opened.add(payloads, item)
+            # Only now: an interrupt before this leaves no empty batch.
+            self.open_batches.open(topic, opened)
+            most = min(settings.outbox_bytes_max, FLOW_BYTES)
+            opened.grant(0)
+            spare = most - self.unsent_bytes - self.open_batches.granted
+            opened.grant_some(spare, durable=durable, largest=settings.limits.message_bytes)
+        return ticket, place, opened.full
 
     def put(
         self,
@@ -133,8 +146,7 @@ class PutBuffer:
         required: bool = False,
     ) -> Ticket[Receipts]:
         """Send a batch as it is, after what was gathered for its topic."""
-        if topic in self._gatherings:
-            self._seal(topic)
+        self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
         parcel = self._parcel(topic, count, columns, body, lasting=lasting, required=required)
         self._add(parcel, ticket)
@@ -142,9 +154,9 @@ class PutBuffer:
 
     def start(self) -> None:
         """Seal what was gathered where there is room on the way, and begin the exchanges."""
-        for topic, gathering in list(self._gatherings.items()):
-            lane = self._publisher.lane(topic)
-            if gathering.full or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
+        for topic in self.open_batches.topics():
+            lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
+            if (opened and opened.full) or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
                 self._seal(topic)
         if self._engine.now() >= self._try_again_at:
             self._publisher.try_again()
@@ -158,18 +170,18 @@ class PutBuffer:
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
-        for topic in list(self._gatherings):
+        for topic in self.open_batches.topics():
             self._seal(topic)
 
     def fail(self, error: OnceMQError) -> None:
         """The client is done for; what the outbox holds stays there."""
-        tickets: list[Ticket[Any]] = [each.ticket for each in self._gatherings.values()]
-        self._gatherings.clear()
+        opened = map(self.open_batches.take_out, self.open_batches.topics())
+        tickets: list[Ticket[Any]] = [each.ticket for each in opened if each is not None]
         parcels = self._publisher.abandon()
         tickets += [parcel.ticket for parcel in parcels if parcel.ticket is not None]
         for ticket in tickets:
             self._unseen.fail(ticket, error)
-        self.unsent_bytes = 0
+        self._sealed_bytes = 0
 
     # Recording and numbering
 
@@ -183,17 +195,16 @@ class PutBuffer:
                 numbers.topic_id, numbers.next = topic_id, next_sequence
             for put in slot.pending:
                 self._publisher.add(parcel_of(put, put.producer or slot.producer))
-                self.unsent_bytes += len(put.body)
+                self._sealed_bytes += len(put.body)
             slot.pending, slot.lanes = [], {}  # the publisher has them from here on
         if unsent := self._publisher.unacknowledged:
             self._engine.news.taken_over(self._engine.state.directory, unsent)
 
     def _seal(self, topic: str) -> None:
         """Make a parcel of what was gathered; whatever comes of it, its ticket knows."""
-        gathering = self._gatherings.pop(topic, None)
+        gathering = self.open_batches.take_out(topic)
         if gathering is None:
-            return  # the client failed with the one before it
-        self.unsent_bytes -= gathering.size
+            return  # none is open, or the client failed with the one before it
         try:
             columns, body = gathering.encode()
             parcel = self._parcel(
@@ -231,7 +242,7 @@ class PutBuffer:
                 self._see_to_failure(producer)
                 raise
         self._publisher.add(parcel)
-        self.unsent_bytes += len(parcel.body)
+        self._sealed_bytes += len(parcel.body)
 
     def _see_to_failure(self, producer: ProducerId) -> None:
         """A disk of ours that failed is the end of this client: it cannot promise any more."""
@@ -288,7 +299,7 @@ class PutBuffer:
 
     def _refuse(self, parcel: PutBatch, refusal: RefusedReply) -> None:
         """It is not stored, and never will be."""
-        self.unsent_bytes -= len(parcel.body)
+        self._sealed_bytes -= len(parcel.body)
         self._fail(parcel, error_of(refusal))
 
     def _fail(self, parcel: PutBatch, error: OnceMQError) -> None:
@@ -298,14 +309,14 @@ class PutBuffer:
 
     def _stored_before(self, parcel: PutBatch, topic_id: TopicId) -> None:
         """The topic that was deleted since had it; nobody knows the place any more."""
-        self.unsent_bytes -= len(parcel.body)
+        self._sealed_bytes -= len(parcel.body)
         self.duplicates += parcel.count
         if parcel.ticket is not None:
             reply = PutAccepted(topic_id, NO_OFFSET, parcel.count, True, True, 0)
             parcel.ticket.fill(receipts_of(parcel.topic, reply))
 
     def _finish(self, parcel: PutBatch, receipts: Receipts) -> None:
-        self.unsent_bytes -= len(parcel.body)
+        self._sealed_bytes -= len(parcel.body)
         self.discards.note(receipts[0])
         self.duplicates += parcel.count if receipts[0].duplicate else 0
         if parcel.lasting:
