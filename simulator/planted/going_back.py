@@ -8,8 +8,8 @@ from oncemq.broker import comparison
 from oncemq.client.admin import accepting
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.handshake import HandshakeEngine
-from oncemq.client.engine.lost_history import LostHistory
 from oncemq.client.engine.transactions import Transactions
+from oncemq.client.lost_history import LostHistory
 from oncemq.client.puts.put_buffer import PutBuffer
 from oncemq.client.state.memory_journal import MemoryJournal
 from oncemq.client.verbs import messages

@@ -216,20 +216,20 @@ def test_the_same_for_asyncio(server: str, tmp_path: Path) -> None:
 RELAY = """
 import os, sys
 from oncemq import Forked
-from oncemq.relay.publisher import Courier
+from oncemq.relay.publisher import RelayPublisher
 import threading
 
-courier = Courier(sys.argv[1], "relay")
+publisher = RelayPublisher(sys.argv[1], "relay")
 child = os.fork()
 if child == 0:
     try:
-        courier.wait(threading.Event())
+        publisher.wait(threading.Event())
     except Forked:
-        courier.close()
+        publisher.close()
         print("said so", flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-courier.close()
+publisher.close()
 """
 
 

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from oncemq.client.engine.survival import surviving
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt
 from oncemq.client.verbs import messages as verbs
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed

@@ -227,12 +227,12 @@ def _kilobytes(directory: Path) -> int:
 def few(monkeypatch) -> None:
     """Limits that are reached in the first hours: what is held grows up to them."""
     for limit in (
-        *("core.subscriber.TOLD_MAX", "client.telling.TOLD_MAX", "client.news.TOLD_MAX"),
+        *("session.subscriber.TOLD_MAX", "client.engine.settling.TOLD_MAX", "client.news.TOLD_MAX"),
         *(
-            "client.endings.ENDED_KEPT",
-            "client.endings.UNTAKEN_KEPT",
-            "client.unseen.KEPT",
-            "client.discards.TOPICS_MAX",
+            "client.state.endings.ENDED_KEPT",
+            "client.state.endings.UNTAKEN_KEPT",
+            "client.puts.unread_failures.KEPT",
+            "client.puts.discards.TOPICS_MAX",
         ),
     ):
         monkeypatch.setattr(f"oncemq.{limit}", FEW)

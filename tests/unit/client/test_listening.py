@@ -8,7 +8,7 @@ import pytest
 
 from oncemq.client.engine import listening
 from oncemq.client.engine.listening import Listening, reachable
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import messages as verbs
 from oncemq.errors import NotSubscribed, OnceMQError, Refused
 from oncemq.protocol.names import ClientId, Micros

@@ -4,9 +4,9 @@ import threading
 from itertools import cycle
 from typing import Any
 
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.pending import Pending
 from oncemq.client.puts.open_batch import GATHER_MESSAGES, OpenBatch, OpenBatches
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import subscribe
 from oncemq.errors import Forked, OnceMQError, OutboxFull

@@ -12,10 +12,10 @@ from oncemq.client.blocking.transactions import Transacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.pending import ONE, Pending
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
 from oncemq.client.puts.put_buffer import FLOW_BYTES
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import InvalidRequest, OutboxFull

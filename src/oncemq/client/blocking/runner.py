@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
-from oncemq.client.engine.ticket import Awaited
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.shell.signals import SHIELD, SignalSafeLock
 from oncemq.client.shell.turn_taking import Getting
+from oncemq.client.ticket import Awaited
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
 from oncemq.protocol.names import Micros

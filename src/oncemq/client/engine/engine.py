@@ -11,16 +11,17 @@ from oncemq.client.engine.fetches import Fetches
 from oncemq.client.engine.handshake import HandshakeEngine
 from oncemq.client.engine.line import ServerConnection
 from oncemq.client.engine.listening import FeedPort, Listening
-from oncemq.client.engine.news import News
 from oncemq.client.engine.settling import Settling
 from oncemq.client.engine.survival import failed_by
-from oncemq.client.engine.ticket import Ticket
-from oncemq.client.engine.told_losses import Losses
 from oncemq.client.engine.transactions import Transactions
+from oncemq.client.news import News
 from oncemq.client.puts.put_buffer import PutBuffer
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
-from oncemq.client.state.state import Known, State
+from oncemq.client.state.known import Known
+from oncemq.client.state.state import State
+from oncemq.client.ticket import Ticket
+from oncemq.client.told_losses import Losses
 from oncemq.client.values import Message, must_be_of
 from oncemq.errors import Corrupt, Forked, OnceMQError, StorageFull, Unreachable
 from oncemq.protocol.names import (

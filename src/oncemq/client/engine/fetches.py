@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Fetched, verified
 from oncemq.errors import Corrupt
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Offset, SubscriptionId

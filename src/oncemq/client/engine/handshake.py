@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from oncemq.client.engine.lost_history import (
+from oncemq.client.lost_history import (
     LostHistory,
     lost_of,
     went_back,
@@ -19,7 +19,7 @@ from oncemq.client.engine.lost_history import (
     with_way_out,
 )
 from oncemq.client.refusals import error_of
-from oncemq.client.state.state import Known
+from oncemq.client.state.known import Known
 from oncemq.errors import Fenced, HistoryLost, Locked, StorageFull, StorageRefused
 from oncemq.protocol.generations import in_words
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Epoch, Micros

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from oncemq.client.checks import check_topics
-from oncemq.client.engine.ticket import Awaited, Ticket
+from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.errors import Corrupt, NotSubscribed, OnceMQError, StorageFull
 from oncemq.protocol.names import Epoch, Micros, TopicId

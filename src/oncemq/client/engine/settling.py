@@ -13,8 +13,8 @@ and forgotten in memory and on disk: topics that come and go leave nothing behin
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from oncemq.client.engine.lost_history import with_way_out
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.lost_history import with_way_out
+from oncemq.client.ticket import Ticket
 from oncemq.errors import StorageFull, StorageRefused
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Micros, SubscriptionId
 from oncemq.protocol.replies import Done, RefusedReply, Reply

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from oncemq.client.engine.ticket import Until
 from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Until
 from oncemq.errors import OnceMQError
 from oncemq.protocol.names import ANONYMOUS_EPOCH, STAGE_NAME, ProducerId
 from oncemq.protocol.names import Sequence as Number

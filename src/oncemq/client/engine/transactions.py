@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from oncemq.client.checks import size_of
 from oncemq.client.engine.stage_puts import StageLine
-from oncemq.client.engine.ticket import Ticket, Until
 from oncemq.client.puts.discards import discarded
 from oncemq.client.puts.put_limits import check_outputs
 from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Commit as CommitReceipt
 from oncemq.client.values import Message, commit_receipt, input_of, must_be_of
 from oncemq.errors import InvalidRequest

@@ -14,8 +14,8 @@ and what may be appended together stay within the limits.
 import threading
 from collections.abc import Callable, Sequence
 
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.pending import ONE, Pending
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.wire import batch
 

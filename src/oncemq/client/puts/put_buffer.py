@@ -8,8 +8,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from oncemq.client.engine.lost_history import numbers_in_words, with_way_out
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.lost_history import numbers_in_words, with_way_out
 from oncemq.client.puts.deleted_topics import Forgetting
 from oncemq.client.puts.discards import Discards, discarded
 from oncemq.client.puts.open_batch import OpenBatch, OpenBatches
@@ -18,6 +17,7 @@ from oncemq.client.puts.put_limits import check_limits, outbox_full
 from oncemq.client.puts.unread_failures import Unseen
 from oncemq.client.refusals import error_of
 from oncemq.client.state.unsent import parcel_of, sign, unsent
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX

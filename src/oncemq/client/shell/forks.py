@@ -29,16 +29,6 @@ def tell_of_forks(each: Forkable) -> None:
     _LIVING.add(each)
 
 
-def never_close(connection: object) -> None:
-    """In a child: let a database's connection be, as SQLite asks of its users.
-
-    Not at the end of the process either, so one reference to it stays for good.
-    """
-    import ctypes  # loaded by those who fork
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-
-
 def _in_child() -> None:
     global _process
     parent, _process = _process, os.getpid()

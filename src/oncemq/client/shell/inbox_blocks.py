@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from oncemq.client.blocking.runner import Runner
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Awaited
-from oncemq.client.shell.forks import never_close
+from oncemq.client.state.never_close import never_close
+from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
 from oncemq.client.verbs.inbox_verbs import InboxVerb, close_block, open_block
 from oncemq.databases.connections import Connection, recognize

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from oncemq.client.checks import check_text
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket, Until
 from oncemq.client.puts.discards import discarded
 from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import InvalidRequest

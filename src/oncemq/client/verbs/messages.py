@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from oncemq.client.checks import check_limit, check_offset, check_retention, check_text
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Awaited, Ticket
+from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Message, Receipts, messages_of
 from oncemq.errors import Fenced, InvalidRequest, Refused, StorageUnsure
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Offset, SubscriptionId, TopicId
