@@ -84,7 +84,7 @@ def _forgets_a_cursor_that_another_one_replaces(original: Any) -> Any:
 @instead(Engine, "meet", "back")
 def _hands_out_what_it_fetched_before_the_server_went_back(_: Any) -> Any:
     def meet(self: Any, generation: Any) -> None:
-        self.generation = generation
+        self.context.generation = generation
 
     return meet
 

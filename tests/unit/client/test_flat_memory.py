@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.state.outbox import LogOptions
 from oncemq.client.verbs import keyed_puts, messages, staged_commits
+from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.errors import NotSubscribed, Refused
 from oncemq.protocol.names import Micros
 from oncemq.session.subscriber import several

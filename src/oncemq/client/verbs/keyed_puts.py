@@ -64,9 +64,9 @@ def put_keyed(
             ticket.fail(error_of(reply))
         else:
             assert isinstance(reply, PutAccepted)
-            outflow.duplicates += count if reply.duplicate else 0
+            outflow.outcomes.duplicates += count if reply.duplicate else 0
             receipts = receipts_of(topic, reply)
-            outflow.discards.note(receipts[0])
+            outflow.outcomes.discards.note(receipts[0])
             if required and (unwanted := discarded(receipts[:1])):
                 ticket.fail(unwanted)
             else:
