@@ -14,7 +14,7 @@ FEW = 5  # cursors in one request: so many topics are quick
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    for module in ("core.subscriber", "client.telling"):
+    for module in ("session.subscriber", "client.engine.settling"):
         monkeypatch.setattr(f"oncemq.{module}.TOLD_MAX", FEW)
     world = World(tmp_path, ServerLimits(request_entries_max=FEW))
     yield world
