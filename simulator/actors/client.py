@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 from oncemq.audit.facts import OpenedFact
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.settings import Settings
 from oncemq.client.state.outbox import open_slots
 from oncemq.client.state.state import State
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message, Receipts
 from oncemq.client.verbs import messages as verbs
 from oncemq.errors import Fenced, HistoryLost, OnceMQError, StorageRefused, StorageUnsure

@@ -4,7 +4,7 @@ Law: the server refuses it. Accepting it would be to say "stored" of something t
 """
 
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ProducerId, Sequence
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply
 from oncemq.protocol.requests import Put

@@ -3,10 +3,10 @@
 Each is work of a process, carried out by the shipped verbs (see `calls`).
 """
 
-from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.values import Message
 from oncemq.client.verbs import staged_commits
 from oncemq.client.verbs.keyed_puts import put_keyed
+from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.errors import HistoryLost, OnceMQError, Unreachable
 from oncemq.wire import batch
 from simulator.actors.calls import Work, carry_out

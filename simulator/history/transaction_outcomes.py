@@ -8,8 +8,8 @@ when the world has come to rest, from what the server remembers of the owner's n
 from dataclasses import dataclass, field
 
 from oncemq.broker.state.shard import Shard
-from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.values import Commit
+from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.protocol.names import TopicId
 from simulator.history.history import History
 from simulator.history.stories import HandedOut, PutStory, name_of

@@ -7,9 +7,9 @@ survives a power cut, too.
 from collections.abc import Iterable
 
 from oncemq.client.state import memory_journal
+from oncemq.client.state.endings import Ended
 from oncemq.client.state.journal_schema import CLAIMS_KEPT
 from oncemq.client.state.memory_journal import without
-from oncemq.client.verbs.endings import Ended
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import Epoch, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET

@@ -129,13 +129,13 @@ def _hands_out_before_recording(_: Any) -> Any:
 @instead(Engine, "settle", "twin")
 def _settles_though_fenced(original: Any) -> Any:
     def settle(self: Any, messages: Any, **options: Any) -> None:
-        own = self.granted
+        own = self.context.granted
         if self.state.journal is not None:
-            self.granted = self.state.journal.last_epoch()
+            self.context.granted = self.state.journal.last_epoch()
         try:
             original(self, messages, **options)
         finally:
-            self.granted = own
+            self.context.granted = own
 
     return settle
 

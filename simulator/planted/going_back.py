@@ -8,8 +8,8 @@ from oncemq.broker import comparison
 from oncemq.client.admin import accepting
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.handshake import HandshakeEngine
-from oncemq.client.engine.lost_history import LostHistory
 from oncemq.client.engine.transactions import Transactions
+from oncemq.client.lost_history import LostHistory
 from oncemq.client.puts.put_buffer import PutBuffer
 from oncemq.client.state.memory_journal import MemoryJournal
 from oncemq.client.verbs import messages
@@ -84,7 +84,7 @@ def _forgets_a_cursor_that_another_one_replaces(original: Any) -> Any:
 @instead(Engine, "meet", "back")
 def _hands_out_what_it_fetched_before_the_server_went_back(_: Any) -> Any:
     def meet(self: Any, generation: Any) -> None:
-        self.generation = generation
+        self.context.generation = generation
 
     return meet
 

@@ -63,7 +63,7 @@ class Ghosts(ListenerOrder[Any]):
         return super().take(limit)
 
 
-@instead(listening, "Live", LISTENING)
+@instead(listening, "ListenerOrder", LISTENING)
 def _hands_out_a_push_after_the_unsubscribe(_: Any) -> Any:
     return Ghosts
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from oncemq.client.engine.ticket import Awaited, Ticket, Until
+from oncemq.client.ticket import Awaited, Ticket, Until
 from oncemq.errors import Unreachable
 
 Made = tuple[Awaited, Callable[[], object]]  # and what makes it done

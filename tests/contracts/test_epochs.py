@@ -10,7 +10,7 @@ import pytest
 
 from oncemq.client.state import memory_journal
 from oncemq.client.state.journal import Journal
-from oncemq.client.state.state import Memory
+from oncemq.client.state.known import Memory
 from oncemq.protocol.names import Epoch, Generation
 from oncemq.relay.publisher import RelayMemory
 from oncemq.session.handshake import NO_LOG, LogSeen

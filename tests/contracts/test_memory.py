@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from oncemq.client.state.journal import Journal
+from oncemq.client.state.known import ClaimStanding, Known, Memory
 from oncemq.client.state.memory_journal import MemoryJournal as ProcessJournal
-from oncemq.client.state.state import ClaimStanding, Known, Memory
 from oncemq.errors import Fenced
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId

@@ -12,11 +12,12 @@ import pytest
 from oncemq.broker.broker import Broker
 from oncemq.broker.state.shard import Shard
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.settings import Settings
 from oncemq.client.state.journal import Journal
+from oncemq.client.state.known import Memory
 from oncemq.client.state.outbox import Slot, open_slots
-from oncemq.client.state.state import Memory, State
+from oncemq.client.state.state import State
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Message
 from oncemq.client.verbs.messages import Verb, settle, take
 from oncemq.protocol.limits import ServerLimits

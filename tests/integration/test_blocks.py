@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncemq import AsyncClient, Client, InvalidRequest, Message
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 
 
 def test_inside_a_block_other_topics_may_be_got_and_its_own_not(server: str) -> None:

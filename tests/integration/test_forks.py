@@ -219,17 +219,17 @@ from oncemq import Forked
 from oncemq.relay.publisher import RelayPublisher
 import threading
 
-courier = RelayPublisher(sys.argv[1], "relay")
+publisher = RelayPublisher(sys.argv[1], "relay")
 child = os.fork()
 if child == 0:
     try:
-        courier.wait(threading.Event())
+        publisher.wait(threading.Event())
     except Forked:
-        courier.close()
+        publisher.close()
         print("said so", flush=True)
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
-courier.close()
+publisher.close()
 """
 
 

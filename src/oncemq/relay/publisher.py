@@ -17,8 +17,9 @@ from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.puts.discards import Discards
 from oncemq.client.settings import Settings, servers_from
-from oncemq.client.state.state import ClaimStanding as Found
-from oncemq.client.state.state import Known, State
+from oncemq.client.state.known import ClaimStanding as Found
+from oncemq.client.state.known import Known
+from oncemq.client.state.state import State
 from oncemq.client.values import receipts_of
 from oncemq.errors import OnceMQError, Unreachable
 from oncemq.protocol.generations import UNKNOWN

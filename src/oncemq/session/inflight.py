@@ -1,30 +1,49 @@
-"""Requests under way: which token, when to send again, when to try another server.
+"""Requests under way: whose each is, when to send it again, when to try another server.
+
+A request is known by its owner, a part of the client, and by the owner's key for it: the owner
+makes it anew for each send, for epochs change, and is given the reply.
 
 Laws: a request is sent again under its own token until a reply names it, with growing,
 jittered waits; what was sent earlier is sent again earlier. Time and chance are arguments.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from oncemq.protocol.names import Epoch, Micros
-from oncemq.protocol.requests import Request
+from oncemq.protocol.replies import Reply
+from oncemq.protocol.requests import Request, Settled
 from oncemq.protocol.step import Body
 
 FIRST_WAIT = 1_000_000  # microseconds until a request counts as lost on a live connection
 LONGEST_WAIT = 10_000_000
 
 
+class RequestOwner(Protocol):
+    """A part of a client that asks the server something."""
+
+    def request(self, key: Any) -> tuple[Request, Body | None]:
+        """The request of this key, as it is to be sent now."""
+        ...
+
+    def on_reply(self, key: Any, reply: Reply, bodies: Sequence[Body]) -> None:
+        """The answer; the request is under way no longer."""
+        ...
+
+
 @dataclass(slots=True)
 class InFlightRequest:
-    """A request that waits for its reply. `make` builds it anew for each send: epochs change."""
+    """A request that waits for its reply."""
 
     token: int
-    make: Callable[[], tuple[Request, Body | None]]
+    owner: RequestOwner
+    key: Any
     patience: Micros  # how long the server may rightly take, beyond FIRST_WAIT
     attempts: int = 0
     due: Micros = Micros(0)
     first_epoch: Epoch | None = None  # of the client when it first left; a copy may still come
+    said: tuple[Settled, ...] = ()  # what its first copy told the server is settled
 
 
 class InFlight:
@@ -42,13 +61,18 @@ class InFlight:
     def __contains__(self, token: int) -> bool:
         return token in self._open
 
-    def begin(
-        self, make: Callable[[], tuple[Request, Body | None]], *, patience_ms: int = 0
-    ) -> int:
+    def __iter__(self) -> Iterator[int]:
+        return iter(list(self._open))
+
+    def get(self, token: int) -> InFlightRequest | None:
+        """The request of a token; None when it was answered before, or nobody wants it."""
+        return self._open.get(token)
+
+    def begin(self, owner: RequestOwner, key: Any, *, patience_ms: int = 0) -> int:
         """A new request; it is due at once."""
         self._last_token += 1
         self._open[self._last_token] = InFlightRequest(
-            self._last_token, make, Micros(patience_ms * 1000)
+            self._last_token, owner, key, Micros(patience_ms * 1000)
         )
         return self._last_token
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncemq.client.engine.engine import CONNECT_PATIENCE, FULL_MICROS
 from oncemq.client.engine.survival import surviving
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt
 from oncemq.client.verbs import messages as verbs
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
@@ -785,9 +785,9 @@ def test_what_is_on_its_way_and_wanted_no_more_is_dropped_and_who_waits_asks_ane
     engine.meet(Generation(FIRST + 1))
     assert (fetches[1].done, len(engine.exchanges)) == (True, 0)
     again = engine.fetch("orders", 1, 9_000)
-    engine.forget_fetch("refunds")
+    engine._fetches.forget("refunds")
     assert len(engine.exchanges) == 1
-    engine.forget_fetch("orders")  # who waited is woken, and asks again
+    engine._fetches.forget("orders")  # who waited is woken, and asks again
     assert (again.done, len(engine.exchanges)) == (True, 0)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.state.outbox import LogOptions
 from oncemq.client.verbs import keyed_puts, messages, staged_commits
+from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.errors import NotSubscribed, Refused
 from oncemq.protocol.names import Micros
 from oncemq.session.subscriber import several
@@ -227,12 +227,12 @@ def _kilobytes(directory: Path) -> int:
 def few(monkeypatch) -> None:
     """Limits that are reached in the first hours: what is held grows up to them."""
     for limit in (
-        *("core.subscriber.TOLD_MAX", "client.telling.TOLD_MAX", "client.news.TOLD_MAX"),
+        *("session.subscriber.TOLD_MAX", "client.engine.settling.TOLD_MAX", "client.news.TOLD_MAX"),
         *(
-            "client.endings.ENDED_KEPT",
-            "client.endings.UNTAKEN_KEPT",
-            "client.unseen.KEPT",
-            "client.discards.TOPICS_MAX",
+            "client.state.endings.ENDED_KEPT",
+            "client.state.endings.UNTAKEN_KEPT",
+            "client.puts.unread_failures.KEPT",
+            "client.puts.discards.TOPICS_MAX",
         ),
     ):
         monkeypatch.setattr(f"oncemq.{limit}", FEW)

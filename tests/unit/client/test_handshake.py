@@ -163,7 +163,7 @@ def test_an_answer_that_cannot_be_taken_is_the_end_of_the_client_for_all_who_wai
 def test_a_client_that_is_refused_when_it_arrives_is_told_why(world: World) -> None:
     shop = world.client("shop")
     shop.engine._arrival.begin()
-    shop.engine._arrival._answered(RefusedReply("name_invalid", "no client is called so"), ())
+    shop.engine._arrival._answered(RefusedReply("name_invalid", "no client is called so"))
     assert isinstance(shop.engine.failure, OnceMQError)
     assert shop.engine.failure.detail == "no client is called so"
 
@@ -172,7 +172,8 @@ def test_a_client_whose_knowledge_the_server_does_not_compare_is_told_why(world:
     shop = world.client("shop")
     compared: list[Any] = []
     shop.engine._arrival._compare(shop.engine.state.known(), compared.append)
-    answer = shop.engine._handlers[shop.engine._arrival.token]
-    answer(RefusedReply("invalid", "no such question"), ())
+    asked = shop.engine.exchanges.get(shop.engine._arrival.token)
+    assert asked is not None
+    asked.owner.on_reply(asked.key, RefusedReply("invalid", "no such question"), ())
     assert isinstance(shop.engine.failure, OnceMQError)
     assert (shop.engine.failure.detail, compared) == ("no such question", [])

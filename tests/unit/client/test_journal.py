@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import oncemq
+from oncemq.client.state import endings
 from oncemq.client.state import journal as journal_module
 from oncemq.client.state.journal import FORMAT, Journal
 from oncemq.client.state.journal_schema import STARTS_KEPT
-from oncemq.client.verbs import endings
 from oncemq.errors import Corrupt, Fenced, Locked, StorageFull, StorageRefused, StorageUnsure
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Generation, Micros, Offset, SubscriptionId

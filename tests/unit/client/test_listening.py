@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from oncemq.client.engine import listening
-from oncemq.client.engine.listening import Listening, reachable
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.engine.line import reachable
+from oncemq.client.engine.listening import Listening
+from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import messages as verbs
 from oncemq.errors import NotSubscribed, OnceMQError, Refused
 from oncemq.protocol.names import ClientId, Micros
@@ -67,7 +68,7 @@ class Listener:
         self.node = world.client(name)
         self.engine = self.node.engine
         self.ear = Ear(world.server)
-        self.engine.listening = Listening(self.engine, self.ear)
+        self.engine.listening._ear = self.ear
         self.topics = topics
         for topic in topics:
             self.node.run(verbs.subscribe(self.engine, topic, "new"))
@@ -397,6 +398,6 @@ def test_a_get_whose_fetch_is_given_up_asks_again_before_it_says_that_nothing_is
     put(shop, b"0")
     getting = verbs.take(listener.engine, "orders", 9, 0)
     ticket = next(getting)
-    listener.engine.forget_fetch("orders")  # as joining the feed does
+    listener.engine._fetches.forget("orders")  # as joining the feed does
     assert ticket.done
     assert [each.id for each in listener.node.run(getting)] == ["orders@0"]

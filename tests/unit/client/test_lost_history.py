@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.client.engine.lost_history import (
+from oncemq.client.lost_history import (
     NAMED_MAX,
     LostHistory,
     cursor_in_words,

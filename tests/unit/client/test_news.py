@@ -212,7 +212,7 @@ def test_a_full_disk_of_the_server_or_of_the_client_is_told(
 
 PROGRAM = """
 from oncemq.client.puts.discards import Discards
-from oncemq.client.engine.news import News
+from oncemq.client.news import News
 from oncemq.client.values import Receipt
 
 News("shop").linked("tcp://nowhere:1", connected=False)

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.state import outbox
+from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import messages
 from oncemq.errors import (
     InvalidRequest,

@@ -5,11 +5,11 @@ import logging
 import pytest
 
 from oncemq.broker.recorder import Recorder
-from oncemq.client.engine.transactions import TransactionWork
 from oncemq.client.puts.discards import TOPICS_MAX, Discards
 from oncemq.client.values import Receipt
 from oncemq.client.verbs import messages, staged_commits
 from oncemq.client.verbs.keyed_puts import put_keyed
+from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.errors import Unwanted
 from oncemq.wire import batch
 

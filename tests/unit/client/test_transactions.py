@@ -7,14 +7,10 @@ import pytest
 from msgspec import structs
 
 from oncemq.client.engine.stage_puts import StageLine
-from oncemq.client.engine.transactions import (
-    ROTATE_COMMITS,
-    STAGE_MESSAGES,
-    TransactionWork,
-    ask_once,
-)
+from oncemq.client.engine.transactions import ROTATE_COMMITS
 from oncemq.client.verbs import messages, staged_commits
 from oncemq.client.verbs.keyed_puts import put_keyed
+from oncemq.client.verbs.transaction_work import STAGE_MESSAGES, TransactionWork, ask_once
 from oncemq.errors import Fenced, InvalidRequest, Refused, StorageFull
 from oncemq.protocol.names import Micros
 from oncemq.protocol.requests import StatusRequest
@@ -364,7 +360,7 @@ def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None
     lost = count()
     guest = world.client()
     guest.wire.lose = lambda _: next(lost) < 1
-    line = StageLine(guest.engine, b"s" * 16)  # type: ignore[arg-type]
+    line = StageLine(guest.engine.context, guest.engine.exchanges, b"s" * 16)  # type: ignore[arg-type]
     line.put(1, 0, batch.encode_payloads([b"x"]))
     for _ in range(3):
         guest.turn()
@@ -481,7 +477,7 @@ def test_a_commit_that_overtook_its_stage_is_asked_for_again(world, job) -> None
 
 
 def test_what_a_batch_of_the_stage_met_is_raised_by_whatever_comes_next(job, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.client.engine.transactions.STAGE_MESSAGES", 2)
+    monkeypatch.setattr("oncemq.client.verbs.transaction_work.STAGE_MESSAGES", 2)
     work = TransactionWork(job.engine)
     error = work._session.stage.error = Refused("no room for more stages")
     with pytest.raises(Refused) as met:

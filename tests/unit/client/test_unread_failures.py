@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from oncemq.client.engine.ticket import Ticket
 from oncemq.client.puts.unread_failures import KEPT, Unseen
+from oncemq.client.ticket import Ticket
 from oncemq.errors import OnceMQError
 
 

@@ -101,7 +101,7 @@ def forget(session: CommandSession, id: str, end_subscriptions: bool) -> None:
 
 
 def _lines(loss: "Loss") -> list[str]:
-    from oncemq.client.engine.lost_history import again_in_words, goes_on_at
+    from oncemq.client.lost_history import again_in_words, goes_on_at
     from oncemq.protocol.generations import in_words
 
     lines: list[str] = []
@@ -148,7 +148,7 @@ def _lines(loss: "Loss") -> list[str]:
 
 
 def _object(client_id: str, loss: "Loss", *, accepted: bool) -> dict[str, object]:
-    from oncemq.client.engine.lost_history import goes_on_at
+    from oncemq.client.lost_history import goes_on_at
 
     return {
         "client": client_id,

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 import msgspec
 
 from oncemq.client.admin.one_question import asking
-from oncemq.client.engine.lost_history import goes_on_again_at, goes_on_at
+from oncemq.client.lost_history import goes_on_again_at, goes_on_at
 from oncemq.client.state.damage import naming_repair
 from oncemq.client.state.journal import Journal
 from oncemq.client.state.outbox import RandomBytes, Slot

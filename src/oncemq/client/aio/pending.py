@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeVar
 
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.pending import pick
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 
 T = TypeVar("T")
@@ -19,10 +20,11 @@ class AwaitedReceipt(asyncio.Future[T]):
     def __init__(
         self,
         ticket: Ticket[Receipts],
-        pick: Callable[[Receipts], T],
+        place: int,
+        count: int,
         wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
     ) -> None:
-        waiting = asyncio.ensure_future(_picked(ticket, pick, wait))
+        waiting = asyncio.ensure_future(_picked(ticket, place, count, wait))
         super().__init__(loop=waiting.get_loop())
         self._ticket = ticket
         self._waiting = waiting
@@ -60,7 +62,8 @@ class AwaitedReceipt(asyncio.Future[T]):
 
 async def _picked(
     ticket: Ticket[Receipts],
-    pick: Callable[[Receipts], T],
+    place: int,
+    count: int,
     wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
-) -> T:
-    return pick(await wait(ticket, None))
+) -> Any:
+    return pick(await wait(ticket, None), place, count)

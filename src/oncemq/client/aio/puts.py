@@ -12,16 +12,16 @@ from oncemq.client.aio.pending import AwaitedReceipt
 from oncemq.client.aio.transactions import AsyncTransacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
-from oncemq.client.engine.ticket import Ticket
-from oncemq.client.pending import one, some
+from oncemq.client.pending import ONE
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.put_buffer import FLOW_BYTES
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
 ALL_OR_NONE = "a put to several topics waits for its receipts, and takes no idempotency key"
-FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
 class AsyncPublishing(AsyncTransacting):
@@ -72,6 +72,11 @@ class AsyncPublishing(AsyncTransacting):
         has `stored=False`, and the log says so once for each topic. With `required=True` that
         raises `Unwanted` instead, and nothing is changed.
         """
+        is_plain = key is None and not headers and idempotency_key is None
+        if is_plain and not wait and isinstance(topic, str):
+            pending = self._turns.append(topic, payload, durable, required, self._answer)
+            if pending is not None:
+                return pending
         outflow = self._engine.outflow
         item = item_of(payload, key, headers)
         if not isinstance(topic, str):
@@ -90,7 +95,7 @@ class AsyncPublishing(AsyncTransacting):
             ticket, place = await self._gather(
                 topic, (item.payload,), side, size, lasting=durable, required=required
             )
-            return AwaitedReceipt(ticket, one(place), self._answer)
+            return AwaitedReceipt(ticket, place, ONE, self._answer)
         with self._turns.lock:
             await self._room_for(topic, size_of(item))
             columns, body = batch.encode([item])
@@ -150,7 +155,7 @@ class AsyncPublishing(AsyncTransacting):
             ticket, place = await self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return AwaitedReceipt(ticket, some(place, len(payloads)), self._answer)
+            return AwaitedReceipt(ticket, place, len(payloads), self._answer)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -166,7 +171,7 @@ class AsyncPublishing(AsyncTransacting):
             )
             if not wait:
                 self._turns.see_out(now=True)
-                return AwaitedReceipt(ticket, some(0, len(payloads)), self._answer)
+                return AwaitedReceipt(ticket, 0, len(payloads), self._answer)
         ticket.looked_at = True
         return await self._answer(ticket, None)
 

@@ -9,17 +9,20 @@ when it is collected, or when the process ends, and that waits for nobody.
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from oncemq.client.aio.getting import AsyncGetting
+from oncemq.client.aio.pending import AwaitedReceipt
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
 
@@ -118,6 +121,17 @@ class AsyncRunner:
         """Once for all puts of this turn of the loop."""
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
+
+    def append(
+        self,
+        topic: str,
+        payload: bytes,
+        durable: bool,
+        required: bool,
+        wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
+    ) -> "AwaitedReceipt[Receipt] | None":
+        """None: on an event loop every put takes the long way, which makes it a future."""
+        return None
 
     def see_out(self, *, now: bool = False) -> None:
         """A put that nobody waits for leaves with the others of this turn of the loop, or now."""

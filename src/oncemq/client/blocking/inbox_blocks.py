@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from oncemq.client.blocking.runner import Runner
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Awaited
 from oncemq.client.shell.tracked import TrackedConnection
+from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
 from oncemq.client.verbs.inbox_verbs import InboxVerb, close_block, open_block
 from oncemq.databases.blocking.work import carry_out

@@ -11,16 +11,16 @@ from typing import Literal, overload
 from oncemq.client.blocking.transactions import Transacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
-from oncemq.client.engine.ticket import Ticket
-from oncemq.client.pending import Pending, one, some
+from oncemq.client.pending import ONE, Pending
 from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.put_buffer import FLOW_BYTES
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
 from oncemq.client.verbs.keyed_puts import check_key, put_keyed
 from oncemq.errors import InvalidRequest, OutboxFull
 from oncemq.wire import batch
 
 ALL_OR_NONE = "a put to several topics waits for its receipts, and takes no idempotency key"
-FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
 class Publishing(Transacting):
@@ -71,6 +71,11 @@ class Publishing(Transacting):
         has `stored=False`, and the log says so once for each topic. With `required=True` that
         raises `Unwanted` instead, and nothing is changed.
         """
+        is_plain = key is None and not headers and idempotency_key is None
+        if is_plain and not wait and isinstance(topic, str):
+            pending = self._turns.append(topic, payload, durable, required, self._answer)
+            if pending is not None:
+                return pending
         outflow = self._engine.outflow
         item = item_of(payload, key, headers)
         if not isinstance(topic, str):
@@ -89,7 +94,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, (item.payload,), side, size, lasting=durable, required=required
             )
-            return Pending(ticket, one(place), self._answer)
+            return Pending(ticket, place, ONE, self._answer)
         with self._turns.lock:
             self._room_for(topic, size_of(item))
             columns, body = batch.encode([item])
@@ -149,7 +154,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return Pending(ticket, some(place, len(payloads)), self._answer)
+            return Pending(ticket, place, len(payloads), self._answer)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -165,7 +170,7 @@ class Publishing(Transacting):
             )
             if not wait:
                 self._turns.see_out(now=True)
-                return Pending(ticket, some(0, len(payloads)), self._answer)
+                return Pending(ticket, 0, len(payloads), self._answer)
         ticket.looked_at = True
         return self._answer(ticket, None)
 

@@ -18,15 +18,19 @@ from oncemq.client.blocking.getting import Getting
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
-from oncemq.client.engine.ticket import Awaited
+from oncemq.client.pending import Pending
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.shell.signals import SHIELD, SignalSafeLock
+from oncemq.client.ticket import Awaited, Ticket
+from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
 from oncemq.transport.wakeup import Wakeup
 
 T = TypeVar("T")
+Wait = Callable[[Ticket[Receipts], float | None], Receipts]
+Append = Callable[[str, bytes, bool, bool, Wait], Pending[Receipt] | None]
 
 IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
 GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave
@@ -43,6 +47,8 @@ class Runner:
         self._timeout = timeout
         self.lock = SignalSafeLock()
         self.getting = Getting(partial(_put_back, engine, self.lock))
+        # A plain put that nobody waits for, without a step in between; nothing until `begin`.
+        self.append: Append = _append_nothing
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
@@ -54,6 +60,7 @@ class Runner:
 
     def begin(self) -> None:
         """Send what an earlier start left unsent."""
+        self.append = self._engine.outflow.open_batches.append
         if not self._engine.outflow.idle:
             self.see_out()
 
@@ -177,6 +184,10 @@ class Runner:
                 if not told and outflow.idle:
                     break  # it would keep a client alive that nobody has any more
             self._sender = None
+
+
+def _append_nothing(*_: object) -> None:
+    """The put takes the long way."""
 
 
 def _close_for_good(engine: Engine, bell: Wakeup, lock: SignalSafeLock) -> None:

@@ -11,9 +11,9 @@ from oncemq.client.bodies import encode_many, items_of
 from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
-from oncemq.client.engine.transactions import TransactionWork as Work
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
+from oncemq.client.verbs.transaction_work import TransactionWork as Work
 from oncemq.protocol.step import Body
 from oncemq.wire import batch
 

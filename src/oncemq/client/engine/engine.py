@@ -7,25 +7,26 @@ own disk, and that only where the contract says "recorded first".
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from oncemq.client.context import ClientContext
 from oncemq.client.engine.fetches import Fetches
-from oncemq.client.engine.handshake import HandshakeEngine
+from oncemq.client.engine.handshake import HandshakeEngine, LetIn
 from oncemq.client.engine.line import ServerConnection
 from oncemq.client.engine.listening import FeedPort, Listening
-from oncemq.client.engine.news import News
+from oncemq.client.engine.questions import Handler, Question, Questions
 from oncemq.client.engine.settling import Settling
 from oncemq.client.engine.survival import failed_by
-from oncemq.client.engine.ticket import Ticket
-from oncemq.client.engine.told_losses import Losses
 from oncemq.client.engine.transactions import Transactions
+from oncemq.client.engine.unanswered import unanswered
 from oncemq.client.puts.put_buffer import PutBuffer
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
-from oncemq.client.state.state import Known, State
+from oncemq.client.state.known import Known
+from oncemq.client.state.state import State
+from oncemq.client.ticket import Ticket
+from oncemq.client.told_losses import Losses
 from oncemq.client.values import Message, must_be_of
-from oncemq.errors import Corrupt, Forked, OnceMQError, StorageFull, Unreachable
+from oncemq.errors import Corrupt, Forked, OnceMQError
 from oncemq.protocol.names import (
-    ANONYMOUS_EPOCH,
-    ClientId,
     Epoch,
     Generation,
     Micros,
@@ -33,7 +34,6 @@ from oncemq.protocol.names import (
 from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Get, Listen, Request
 from oncemq.protocol.step import Body
-from oncemq.session.handshake import NO_LOG
 from oncemq.session.inflight import InFlight
 from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
@@ -42,7 +42,6 @@ FULL_MICROS = 5_000  # until a connection that took no more is tried again
 CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
 T = TypeVar("T")
-Handler = Callable[[Reply, Sequence[Body]], None]
 
 
 class Engine:
@@ -56,27 +55,26 @@ class Engine:
         clock: Callable[[], Micros],
         ear: FeedPort | None = None,
     ) -> None:
+        self.context = client = ClientContext(settings, state, clock)
         self.settings = settings
         self.state = state
-        self.client = ClientId(state.client)
-        self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
-        self.granted: Epoch | None = None  # the newest epoch of this start, let in with it or not
-        self.generation = NO_LOG.generation  # of the server's log, as it was told
-        self.failure: OnceMQError | None = None
+        self.client = client.client
+        self.now = clock
         self.closed = False
-        self.exchanges = InFlight(settings.chance)
+        self.exchanges = requests = InFlight(settings.chance)
         self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
         self.losses = Losses()
-        self.news = News(self.client)
-        self.outflow = PutBuffer(self)
-        self.listening = Listening(self, ear)
-        self.telling = Settling(self)
-        self.transactions = Transactions(self, state.random_bytes)
-        self._clock = clock
-        self._handlers: dict[int, Handler] = {}
+        self.outflow = PutBuffer(client, requests)
+        client.on_failure += [self._end_requests, self.outflow.fail]
+        self.transactions = Transactions(client, requests)
+        self._fetches = Fetches(client, requests, self.subscriber, self.losses)
+        self.listening = Listening(
+            client, requests, self.subscriber, self._fetches, self.transactions, ear
+        )
+        self.telling = Settling(client, requests, self.subscriber, self.listening.live)
+        self._arrival = HandshakeEngine(client, requests, self.subscriber, self.transactions)
+        self._questions = Questions()
         self._line = line
-        self._arrival = HandshakeEngine(self)
-        self._fetches = Fetches(self)
         self._connected = False
         self._full = False  # the connection takes no more just now
         self._address = 0
@@ -99,12 +97,27 @@ class Engine:
         """Whether a server is on the line."""
         return self._connected
 
+    @property
+    def failure(self) -> OnceMQError | None:
+        """Why this client is done for; None while it is not."""
+        return self.context.failure
+
+    @property
+    def client_epoch(self) -> Epoch | None:
+        """The epoch that this client has; None until it is let in."""
+        return self.context.client_epoch
+
+    @property
+    def generation(self) -> Generation:
+        """Of the server's log, as it was told."""
+        return self.context.generation
+
     def ask(
         self, make: Callable[[Epoch], Request], *, ticket: "Ticket[Any]", patience_ms: int = 0
     ) -> int:
         """Send a request (as soon as the client has its epoch) and fill the ticket."""
         return self.begin(
-            lambda: (make(self.client_epoch or ANONYMOUS_EPOCH), None),
+            lambda: (make(self.context.epoch_to_send), None),
             lambda reply, _: self._fill(ticket, reply),
             patience_ms=patience_ms,
         )
@@ -123,7 +136,7 @@ class Engine:
 
         def handle(reply: Reply, bodies: Sequence[Body]) -> None:
             if isinstance(reply, RefusedReply):
-                ticket.fail(self.error_of(reply))
+                ticket.fail(self.context.error_of(reply))
                 return
             assert isinstance(reply, Messages)
             for lost in reply.lost:
@@ -135,18 +148,10 @@ class Engine:
 
         return self.begin(lambda: (request, None), handle)
 
-    def now(self) -> Micros:
-        """The clock this engine goes by."""
-        return self._clock()
-
     def forget_fetches(self, topic: str) -> None:
         """What is on its way for a topic (or for any) is of a subscription that ended (G6)."""
         self._fetches.end(topic)
         self.listening.forget(topic)
-
-    def forget_fetch(self, topic: str) -> None:
-        """The listener has this feed now; who else waits for what is on its way asks anew."""
-        self._fetches.forget(topic)
 
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
@@ -158,22 +163,20 @@ class Engine:
         moved = self.subscriber.moves(messages)
         ended = self.subscriber.over(messages) if self.state.journal is not None else []
         if self.state.journal is not None and (moved or ended):
-            assert self.granted is not None, "messages come after the hello"
-            self.state.journal.settle(self.granted, moved, synced=synced, ended=ended)
+            assert self.context.granted is not None, "messages come after the hello"
+            self.state.journal.settle(self.context.granted, moved, synced=synced, ended=ended)
         self.subscriber.move(moved)
 
     def drop(self, token: int) -> None:
         """Nobody waits for this reply any more."""
         self.exchanges.end(token)
-        self.telling.dropped(token)
-        self._handlers.pop(token, None)
 
     def pump(self, *, news: bool = True) -> bool:
         """Take what came, send what is due; whether anything came. Never blocks on the network.
 
         `news`: the connection's own descriptor was readable, or it is not known.
         """
-        now = self._clock()
+        now = self.now()
         if news or not self._connected or len(self.settings.servers) > 1:
             self._hear(now)
         moved = False
@@ -199,7 +202,7 @@ class Engine:
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
         if self._full:
-            return Micros(self._clock() + FULL_MICROS)
+            return Micros(self.now() + FULL_MICROS)
         dues = (
             *(self.exchanges.next_due(), self._arrival.next_try),
             *(self.outflow.next_try, self.listening.next_deadline()),
@@ -212,31 +215,19 @@ class Engine:
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
         self.outflow.seal_all()  # what the error calls recorded is so
-        kept = ""
-        if self.state.lasting and self.outflow.unsent:
-            where = self.state.directory
-            kept = f"; {self.outflow.unsent} puts are recorded in {where} and go out later"
-        servers = ", ".join(self.settings.servers)
-        late = f"within {limit:g} s while waiting for {what}"
-        if self._arrival.refusal is None:
-            answer = f"no answer from {servers} {late}"
-            if self.outflow.trouble:
-                answer = f"not all that was put is stored {late}: {self.outflow.trouble}"
-            return Unreachable(f"{answer}{kept}")
-        full = f"not let in by {servers} {late}: {self._arrival.refusal.detail}{kept}"
-        # What may still go out must not sound as if it were refused.
-        return Unreachable(full) if self.outflow.unsent else StorageFull(full, code="storage_full")
+        return unanswered(self.context, self.outflow, self._arrival.refusal, limit, what)
 
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
-        self.failure = error
-        self.news.failed(error)
-        for token in list(self._handlers):
-            handler = self._handlers.pop(token, None)
-            self.exchanges.end(token)
-            if handler is not None:  # else one before it, a listener's say, has dropped it
-                handler(RefusedReply(error.code, error.detail), ())
-        self.outflow.fail(error)
+        self.context.fail(error)
+
+    def _end_requests(self, error: OnceMQError) -> None:
+        for token in self.exchanges:
+            exchange = self.exchanges.get(token)
+            if exchange is not None:  # else one before it, a listener's say, has dropped it
+                self.exchanges.end(token)
+                refusal = RefusedReply(error.code, error.detail)
+                exchange.owner.on_reply(exchange.key, refusal, ())
 
     def close(self) -> None:
         """Let go of socket and state; nothing is sent any more, what lasts is recorded."""
@@ -252,8 +243,9 @@ class Engine:
 
     def disown(self, error: Forked) -> None:
         """In a copy that a fork made: nothing of it is touched, every verb says why."""
-        self.failure = error
+        self.context.failure = error
         self.closed = True
+        self.outflow.open_batches.disown()
         self.state.disown()
 
     @property
@@ -275,7 +267,7 @@ class Engine:
         """
         if generation == self.generation:
             return
-        self.generation = generation
+        self.context.generation = generation
         self.subscriber.put_back_all()
         self.listening.live.put_back()
         self._fetches.end_all()
@@ -283,12 +275,12 @@ class Engine:
     def let_in(self, welcome: Welcome, known: Known) -> None:
         """This start has its epoch, and knows nothing that the server does not have."""
         self.settings.limits = welcome.limits
-        self.client_epoch = welcome.client_epoch
+        self.context.client_epoch = welcome.client_epoch
         # Exactly those that were compared, and no earlier ones: an older process may have moved
         # them until it was fenced, or a person, who accepted a loss, set them back.
         self.subscriber.recall(known.cursors)
         self.exchanges.retry_all()
-        self.news.let_in(self.address, welcome)
+        self.context.news.let_in(self.address, welcome)
 
     def begin(
         self,
@@ -297,20 +289,15 @@ class Engine:
         *,
         patience_ms: int = 0,
     ) -> int:
-        """An exchange: `make` the request whenever it is sent, `handler` gets its reply."""
-        token = self.exchanges.begin(make, patience_ms=patience_ms)
-        self._handlers[token] = handler
-        return token
-
-    def error_of(self, reply: RefusedReply) -> OnceMQError:
-        """What whoever waited is told: why it was refused, or why this client is done for."""
-        return self.failure or error_of(reply)
+        """A question: `make` the request whenever it is sent, `handler` gets its reply."""
+        question = Question(make, handler)
+        return self.exchanges.begin(self._questions, question, patience_ms=patience_ms)
 
     # Inside
 
     def _fill(self, ticket: "Ticket[Any]", reply: Reply) -> None:
         if isinstance(reply, RefusedReply):
-            ticket.fail(self.error_of(reply))
+            ticket.fail(self.context.error_of(reply))
         else:
             ticket.fill(reply)
 
@@ -319,36 +306,52 @@ class Engine:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:
             token, reply, bodies = fault.token, fault.refusal, ()
-        if token not in self.exchanges:
+        exchange = self.exchanges.get(token)
+        if exchange is None:
             return  # answered before, or nobody wants it
-        if isinstance(reply, RefusedReply):
-            if reply.code == "unknown_client" and self.state.lasting:
-                self.client_epoch = None  # another server, or one that lost us: say hello again
-                return
-            if reply.code == "storage_full" and token == self._arrival.token:
-                self._arrival.refusal = reply  # no room to let us in: said again after a while
-                return
-            if reply.code == "fenced":
-                if not self.exchanges.is_of_before(token, self.client_epoch):
-                    self.fail(error_of(reply))
-                return
-        handler = self._handlers[token]
-        self.telling.answered(token, reply)
-        self.drop(token)
+        if isinstance(reply, RefusedReply) and self._comes_again(token, reply):
+            return
+        self.telling.answered(exchange, reply)
+        self.exchanges.end(token)
         try:
-            handler(reply, bodies)
+            exchange.owner.on_reply(exchange.key, reply, bodies)
+            if self._arrival.outcomes:
+                self._go_on_from_handshake()
         except Exception as error:
             # Its exchange is ended, so nobody would ask again: who waits must hear of it.
             self.fail(error if isinstance(error, OnceMQError) else failed_by(error))
             if not isinstance(error, OnceMQError):
                 raise
 
+    def _comes_again(self, token: int, refusal: RefusedReply) -> bool:
+        """Whether a refusal is no answer: the request is sent again, or the client has ended."""
+        if refusal.code == "unknown_client" and self.state.lasting:
+            self.context.client_epoch = None  # another server, or one that lost us: say hello again
+            return True
+        if refusal.code == "storage_full" and token == self._arrival.token:
+            self._arrival.refusal = refusal  # no room to let us in: said again after a while
+            return True
+        if refusal.code == "fenced":
+            if not self.exchanges.is_of_before(token, self.client_epoch):
+                self.fail(error_of(refusal))
+            return True
+        return False
+
+    def _go_on_from_handshake(self) -> None:
+        outcomes, self._arrival.outcomes = self._arrival.outcomes, []
+        for each in outcomes:
+            if isinstance(each, LetIn):
+                self.let_in(each.welcome, each.known)
+            else:
+                self.meet(each.generation)
+
     # The connection
 
     def _connect(self) -> None:
+        self.context.address = self.address
         self._line.connect(self.address)
         self._connected = False
-        self._connect_deadline = Micros(self._clock() + CONNECT_PATIENCE)
+        self._connect_deadline = Micros(self.now() + CONNECT_PATIENCE)
 
     def _hear(self, now: Micros) -> None:
         while (connected := self._line.news()) is not None:
@@ -356,12 +359,12 @@ class Engine:
                 self.exchanges.retry_all()
                 self.listening.relinked()
                 self.subscriber.tell_again()
-            self.news.linked(self.address, connected=connected)
+            self.context.news.linked(self.address, connected=connected)
             self._connected = connected
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         silent = not self._connected and now > self._connect_deadline
         if silent:
-            self.news.linked(self.address, connected=False)
+            self.context.news.linked(self.address, connected=False)
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
             self._address += 1
@@ -375,7 +378,7 @@ class Engine:
         sent = False
         waiting_for_hello = self.client_epoch is None
         for exchange in self.exchanges.due(now):
-            request, body = exchange.make()
+            request, body = exchange.owner.request(exchange.key)
             if waiting_for_hello and not self.state.opens(request):
                 continue
             if self.telling.is_under_way and isinstance(request, Get | Listen):
@@ -384,6 +387,6 @@ class Engine:
                 self._full = True
                 break
             self.exchanges.sent(exchange, now, self.client_epoch)
-            self.telling.sent(exchange.token, request)
+            self.telling.sent(exchange, request)
             sent = True
         return sent

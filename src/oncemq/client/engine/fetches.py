@@ -9,46 +9,64 @@ it asks anew: a ticket is never left open.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from oncemq.client.engine.ticket import Ticket
-from oncemq.client.values import Fetched, verified
+from oncemq.client.context import ClientContext
+from oncemq.client.ticket import Ticket
+from oncemq.client.told_losses import Losses
+from oncemq.client.values import Fetched, Message, verified
 from oncemq.errors import Corrupt
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Offset, SubscriptionId
 from oncemq.protocol.replies import Messages, RefusedReply, Reply
 from oncemq.protocol.requests import Get, Request
 from oncemq.protocol.step import Body
-from oncemq.session.subscriber import is_single
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
+from oncemq.session.inflight import InFlight
+from oncemq.session.subscriber import Subscriber, is_single
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
 
 
-class Fetches:
-    """All of one engine."""
+class Fetch(NamedTuple):
+    """A get for a feed, and who waits for it."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    feed: str
+    get: Get
+    ticket: Ticket[bool]
+    tells: bool = True  # what is settled
+
+
+class Fetches:
+    """All of one client."""
+
+    def __init__(
+        self,
+        client: ClientContext,
+        requests: InFlight,
+        subscriber: Subscriber[Message],
+        losses: Losses,
+    ) -> None:
+        self._client = client
+        self._requests = requests
+        self._subscriber = subscriber
+        self._losses = losses
         self._under_way: dict[str, tuple[int, Ticket[bool], int]] = {}
 
     def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[bool]":
         """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
-        subscriber = self._engine.subscriber
+        subscriber = self._subscriber
         under_way = self._under_way.get(topic)
         if under_way is not None:
             token, ticket, waits = under_way
             if waits <= wait_ms and not subscriber.outdated(topic):
                 return ticket
-            self._engine.drop(token)
+            self._requests.end(token)
         ticket = Ticket[bool]()
         feed = subscriber.feed(topic)
         count = subscriber.want(topic, limit)
         get = Get(
-            self._engine.client,
+            self._client.client,
             ANONYMOUS_EPOCH,
             topic if is_single(topic) else "",
             start=feed.ahead if is_single(topic) else Offset(-1),
@@ -58,7 +76,7 @@ class Fetches:
             only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
             subscription_id=subscriber.subscription(topic) or SubscriptionId(0),
         )
-        self._send(topic, get, ticket)
+        self._send(Fetch(topic, get, ticket))
         return ticket
 
     def end(self, topic: str) -> None:
@@ -83,41 +101,40 @@ class Fetches:
     def _drop(self, key: str) -> "Ticket[bool]":
         """Nothing is on its way for this feed any more; who waited for it."""
         token, ticket, _ = self._under_way.pop(key)
-        self._engine.drop(token)
-        self._engine.subscriber.unasked(key)
+        self._requests.end(token)
+        self._subscriber.unasked(key)
         return ticket
 
-    def _send(self, topic: str, get: Get, ticket: "Ticket[bool]", *, tells: bool = True) -> None:
-        engine = self._engine
+    def _send(self, fetch: Fetch) -> None:
+        token = self._requests.begin(self, fetch, patience_ms=fetch.get.wait_ms)
+        self._under_way[fetch.feed] = (token, fetch.ticket, fetch.get.wait_ms)
 
-        def make() -> tuple[Request, None]:
-            epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            settled = engine.subscriber.untold() if tells else ()
-            return replace(get, client_epoch=epoch, settled=settled), None
+    def request(self, key: Fetch) -> tuple[Request, None]:
+        """The get, with what is settled now."""
+        settled = self._subscriber.untold() if key.tells else ()
+        return replace(key.get, client_epoch=self._client.epoch_to_send, settled=settled), None
 
-        def answered(reply: Reply, bodies: Sequence[Body]) -> None:
-            self._under_way.pop(topic, None)
-            if tells and isinstance(reply, RefusedReply) and reply.code == "storage_full":
-                # No room to note what is settled: that is told later, messages come all the same.
-                self._send(topic, get, ticket, tells=False)
-            else:
-                self._came(topic, ticket, reply, bodies)
-
-        token = engine.begin(make, answered, patience_ms=get.wait_ms)
-        self._under_way[topic] = (token, ticket, get.wait_ms)
+    def on_reply(self, key: Fetch, reply: Reply, bodies: Sequence[Body]) -> None:
+        """Messages came, or the get was refused."""
+        self._under_way.pop(key.feed, None)
+        if key.tells and isinstance(reply, RefusedReply) and reply.code == "storage_full":
+            # No room to note what is settled: that is told later, messages come all the same.
+            self._send(key._replace(tells=False))
+        else:
+            self._came(key.feed, key.ticket, reply, bodies)
 
     def _came(
         self, topic: str, ticket: "Ticket[bool]", reply: Reply, bodies: Sequence[Body]
     ) -> None:
-        subscriber, losses = self._engine.subscriber, self._engine.losses
+        subscriber, losses = self._subscriber, self._losses
         if isinstance(reply, RefusedReply):
             subscriber.fetch_again(topic)
             subscriber.unasked(topic)
-            ticket.fail(self._engine.error_of(reply))
+            ticket.fail(self._client.error_of(reply))
             return
         assert isinstance(reply, Messages)
         try:
-            generation = self._engine.generation
+            generation = self._client.generation
             stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]
         except Corrupt as damage:
             subscriber.unasked(topic)

@@ -5,26 +5,29 @@ are pulled as a get pulls them. What the server asks for again (a nudge) is look
 What is settled is acknowledged within ACK_MICROS, by a Listen that takes the place of the last.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
 from oncemq.client.checks import check_topics
-from oncemq.client.engine.ticket import Awaited, Ticket
+from oncemq.client.context import ClientContext
+from oncemq.client.engine.fetches import Fetches
+from oncemq.client.engine.line import FeedPort, reachable
+from oncemq.client.engine.transactions import Transactions
+from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Fetched, Message, verified
 from oncemq.errors import Corrupt, NotSubscribed, OnceMQError, StorageFull
-from oncemq.protocol.names import Epoch, Micros, TopicId
-from oncemq.protocol.replies import Done, Messages, Reply
+from oncemq.protocol.names import Micros, TopicId
+from oncemq.protocol.replies import Done, Messages, RefusedReply, Reply
 from oncemq.protocol.replies import ListeningAnswer as Heard
-from oncemq.protocol.requests import Leave, Listen, Settled
+from oncemq.protocol.requests import Leave, Listen, Request, Settled
+from oncemq.protocol.step import Body
+from oncemq.session.inflight import InFlight
 from oncemq.session.listener_order import ListenerOrder
-from oncemq.session.subscriber import several
+from oncemq.session.subscriber import Subscriber, several
 from oncemq.wire import codec
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
 
 WAIT_MS = 20_000  # one long poll, where there is no feed
 STAND_MS = 55_000  # how long a Listen stands at the server before it is said again
@@ -34,25 +37,42 @@ PULL = 100  # messages asked for at first; more while there is more
 PUMP_MAX = 256  # messages of the feed taken before everything else gets its turn
 
 
-class FeedPort(Protocol):
-    """A connection to the feed of one server at a time, as `transport.ear.Ear` is."""
+class ListenSaid(NamedTuple):
+    """A Listen: to be answered at once (it joins), or when there is a reason (it stands)."""
 
-    descriptors: tuple[int, ...]
+    topics: tuple[str, ...]
+    number: int
+    wait_ms: int
+    joins: bool
+    acknowledges: bool  # what is settled
 
-    def connect(self, address: str) -> None: ...
-    def news(self) -> bool | None: ...
-    def tune(self, subjects: set[bytes]) -> None: ...
-    def receive(self) -> list[bytes] | None: ...
-    def close(self) -> None: ...
+
+class LeaveSaid(NamedTuple):
+    """The word that a listener left."""
+
+    number: int
+    ticket: Ticket[Any]
 
 
 class Listening:
-    """What one engine listens to: nothing, or some of its topics."""
+    """What one client listens to: nothing, or some of its topics."""
 
-    def __init__(self, engine: "Engine", ear: FeedPort | None) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        client: ClientContext,
+        requests: InFlight,
+        subscriber: Subscriber[Message],
+        fetches: Fetches,
+        transactions: Transactions,
+        ear: FeedPort | None,
+    ) -> None:
+        self._client = client
+        self._requests = requests
+        self._subscriber = subscriber
+        self._fetches = fetches
+        self._transactions = transactions
         self._ear = ear
-        self.live: ListenerOrder[Message] = ListenerOrder(engine.subscriber)
+        self.live: ListenerOrder[Message] = ListenerOrder(subscriber)
         self.is_live = False  # the feed is there, and what it brings counts
         self.nudges = 0
         self.goodbye: Ticket[Any] | None = None  # the last one, until it is answered
@@ -77,15 +97,15 @@ class Listening:
     ) -> Generator[Awaited, None, list[Message]]:
         """The next messages, not yet settled; none when none came in time. A verb."""
         check_topics(topics)
-        yield from self._engine.transactions.certain()
-        engine, key = self._engine, several(topics)
-        deadline = Micros(engine.now() + wait_ms * 1000)
+        yield from self._transactions.certain()
+        client, key = self._client, several(topics)
+        deadline = Micros(client.now() + wait_ms * 1000)
         while True:
-            if engine.failure is not None:
-                raise engine.failure
+            if client.failure is not None:
+                raise client.failure
             self._begin(topics)
             messages = self.live.take(limit) if self.is_live else self._take_pulled(key, limit)
-            left = (deadline - engine.now()) // 1000
+            left = (deadline - client.now()) // 1000
             if messages and self.is_live:
                 self._pull()  # the next ones come while these are worked on
             if messages or left <= 0:
@@ -99,7 +119,7 @@ class Listening:
 
     def put_back(self, topics: tuple[str, ...]) -> None:
         """What was taken did not take effect: it comes again."""
-        self._engine.subscriber.put_back(several(topics))
+        self._subscriber.put_back(several(topics))
         self.live.put_back()
 
     def leave(self, topics: tuple[str, ...]) -> None:
@@ -109,14 +129,12 @@ class Listening:
         """
         if self._topics != topics:
             return  # others are listened to by now
-        engine, number = self._engine, self._number
+        number = self._number
         self._stop()
         self._wake()
-        if engine.failure is None:
+        if self._client.failure is None:
             ticket = self.goodbye = Ticket[Any]()
-            engine.ask(
-                lambda client_epoch: Leave(engine.client, client_epoch, number), ticket=ticket
-            )
+            self._requests.begin(self, LeaveSaid(number, ticket))
 
     # What the engine calls
 
@@ -181,47 +199,58 @@ class Listening:
         self._stop()
         self._topics = topics
         self._number += 1
-        self._patient_until = Micros(self._engine.now() + PATIENCE_MICROS)
+        self._patient_until = Micros(self._client.now() + PATIENCE_MICROS)
         self._join()
 
     def _stop(self) -> None:
         self._topics = None
         self.is_live = False
-        self._engine.drop(self._token)
+        self._requests.end(self._token)
         self._stands = self._more = False
         self._known = 0
         self._ack_due = None
         self.live.leave()
         self._tune("")
 
-    def _listen(
-        self, wait_ms: int, answered: "partial[None]", *, acknowledges: bool = True
-    ) -> None:
+    def _listen(self, wait_ms: int, *, joins: bool, acknowledges: bool = True) -> None:
         """Say what this client listens to, instead of what it said last."""
-        engine, topics, number = self._engine, self._topics, self._number
-        assert topics is not None
-        engine.drop(self._token)
+        assert self._topics is not None
+        self._requests.end(self._token)
+        said = ListenSaid(self._topics, self._number, wait_ms, joins, acknowledges)
+        self._token = self._requests.begin(self, said, patience_ms=wait_ms)
 
-        def make(client_epoch: Epoch) -> Listen:
-            self._acked = engine.subscriber.untold()
-            settled = self._acked if acknowledges else ()
-            return Listen(
-                engine.client, client_epoch, topics, settled, self._known, wait_ms, number
-            )
+    def request(self, key: ListenSaid | LeaveSaid) -> tuple[Request, None]:
+        """The word as it is to be said now: with what is settled now."""
+        client, epoch = self._client.client, self._client.epoch_to_send
+        if isinstance(key, LeaveSaid):
+            return Leave(client, epoch, key.number), None
+        self._acked = self._subscriber.untold()
+        settled = self._acked if key.acknowledges else ()
+        about = key.topics, settled, self._known, key.wait_ms, key.number
+        return Listen(client, epoch, *about), None
 
-        def done(ticket: Ticket[Reply]) -> None:
-            if isinstance(ticket.error, StorageFull) and acknowledges:
-                # No room to note what is settled: that is told later, listening goes on.
-                self._listen(wait_ms, answered, acknowledges=False)
-                return
-            answered(ticket)
-
-        self._token = engine.ask(make, ticket=Ticket(on_done=done), patience_ms=wait_ms)
+    def on_reply(self, key: ListenSaid | LeaveSaid, reply: Reply, bodies: Sequence[Body]) -> None:
+        """The server let this client join, has a reason to answer, or refuses."""
+        del bodies
+        ticket: Ticket[Reply] = key.ticket if isinstance(key, LeaveSaid) else Ticket()
+        if isinstance(reply, RefusedReply):
+            ticket.fail(self._client.error_of(reply))
+        else:
+            ticket.fill(reply)
+        if isinstance(key, LeaveSaid):
+            return
+        if isinstance(ticket.error, StorageFull) and key.acknowledges:
+            # No room to note what is settled: that is told later, listening goes on.
+            self._listen(key.wait_ms, joins=key.joins, acknowledges=False)
+        elif key.joins:
+            self._joined(ticket)
+        else:
+            self._stood(ticket)
 
     def _join(self) -> None:
         """Ask where everything ends, to be told at once; until then nothing is sure."""
         self._stands = False
-        self._listen(0, partial(self._joined))
+        self._listen(0, joins=True)
 
     def _joined(self, ticket: Ticket[Reply]) -> None:
         if ticket.error is not None:
@@ -230,14 +259,14 @@ class Listening:
         self._hear(ticket.result())
         if self._hears and not self.is_live:
             self.is_live = True
-            self._engine.forget_fetch(several(self._topics or ()))
+            self._fetches.forget(several(self._topics or ()))
         self._wake()
         self._stand()
 
     def _stand(self) -> None:
         """Stay: the server answers when there is a reason, and else when the time is over."""
         self._stands = True
-        self._listen(STAND_MS, partial(self._stood))
+        self._listen(STAND_MS, joins=False)
 
     def _stood(self, ticket: Ticket[Reply]) -> None:
         if ticket.error is not None:
@@ -265,7 +294,7 @@ class Listening:
         if feed != self._feed:
             self._feed = feed
             self._hears = self.is_live = False
-            self._ear.connect(reachable(feed, self._engine.address))
+            self._ear.connect(reachable(feed, self._client.address))
 
     def _news(self, connected: bool) -> None:
         """The feed came or went. Either way the server is asked where everything stands."""
@@ -289,19 +318,19 @@ class Listening:
         if self.is_live:
             self._waits_until = deadline
             self._pull()
-        elif self._ear is not None and self._patient_until > self._engine.now():
+        elif self._ear is not None and self._patient_until > self._client.now():
             self._waits_until = min(deadline, self._patient_until)
         else:
-            fetch = self._engine.fetch(key, limit, min(left_ms, WAIT_MS))
+            fetch = self._fetches.begin(key, limit, min(left_ms, WAIT_MS))
             fetch.on_done = self._fetched
         return ticket
 
     def _take_pulled(self, key: str, limit: int) -> list[Message]:
-        subscriber = self._engine.subscriber
+        subscriber = self._subscriber
         messages = subscriber.take(key, limit)
         if messages and subscriber.hungry(key):
             # The next ones come while these are worked on.
-            self._engine.fetch(key, limit, 0)
+            self._fetches.begin(key, limit, 0)
         return messages
 
     def _fetched(self, fetch: Ticket[bool]) -> None:
@@ -330,7 +359,7 @@ class Listening:
         )
         try:
             batches = verified(Messages(tuple(heads), more=False), bodies)
-            generation = self._engine.generation
+            generation = self._client.generation
             stretches = [Fetched(head, body, generation) for head, body in batches]
         except Corrupt:
             stretches = []
@@ -343,7 +372,7 @@ class Listening:
         other has under way.
         """
         for topic in self.live.lacking():
-            self._engine.fetch(topic, PULL, 0).on_done = partial(self._pulled, topic)
+            self._fetches.begin(topic, PULL, 0).on_done = partial(self._pulled, topic)
 
     def _pulled(self, topic: str, ticket: Ticket[bool]) -> None:
         if ticket.error is None:
@@ -354,7 +383,7 @@ class Listening:
             self._fail(ticket.error)
 
     def _acknowledge(self, now: Micros) -> None:
-        settled = self._engine.subscriber.untold()
+        settled = self._subscriber.untold()
         if not self._stands or not settled or settled == self._acked:
             self._ack_due = None
         elif self._ack_due is None:
@@ -362,12 +391,3 @@ class Listening:
         elif now >= self._ack_due:
             self._ack_due = None
             self._stand()
-
-
-def reachable(feed: str, server: str) -> str:
-    """The feed's address for who reached the server at `server`: the same host, its own port."""
-    scheme, _, place = feed.partition("://")
-    if scheme != "tcp" or not server.startswith("tcp://"):
-        return feed
-    host = server.removeprefix("tcp://").rpartition(":")[0]
-    return f"tcp://{host}:{place.rpartition(':')[2]}"

@@ -11,54 +11,65 @@ and forgotten in memory and on disk: topics that come and go leave nothing behin
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from oncemq.client.engine.lost_history import with_way_out
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.context import ClientContext
+from oncemq.client.lost_history import with_way_out
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Message
 from oncemq.errors import StorageFull, StorageRefused
-from oncemq.protocol.names import ANONYMOUS_EPOCH, Micros, SubscriptionId
+from oncemq.protocol.names import Micros, SubscriptionId
 from oncemq.protocol.replies import Done, RefusedReply, Reply
 from oncemq.protocol.requests import Get, Listen, Request, Settle, Settled
 from oncemq.protocol.step import Body
-from oncemq.session.subscriber import TOLD_MAX
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
+from oncemq.session.inflight import InFlight, InFlightRequest
+from oncemq.session.listener_order import ListenerOrder
+from oncemq.session.subscriber import TOLD_MAX, Subscriber
 
 FULL_MICROS = 1_000_000  # until a server without room is told again
 
 
-class Settling:
-    """The Settles of one engine."""
+class SettlesTold(NamedTuple):
+    """Cursors that the server is told, and who waits until it knows them."""
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    settled: tuple[Settled, ...]
+    ticket: Ticket[None]
+
+
+class Settling:
+    """The Settles of one client."""
+
+    def __init__(
+        self,
+        client: ClientContext,
+        requests: InFlight,
+        subscriber: Subscriber[Message],
+        live: ListenerOrder[Message],
+    ) -> None:
+        self._client = client
+        self._requests = requests
+        self._subscriber = subscriber
+        self._live = live
         self.is_under_way = False  # until everything is told
         self._left = 0  # cursors that there were when everything had been told
         self._not_before = Micros(0)
-        self._said: dict[int, tuple[Settled, ...]] = {}  # by the token of a request that left
 
-    def sent(self, token: int, request: Request) -> None:
+    def sent(self, exchange: InFlightRequest, request: Request) -> None:
         """A request left. Of several copies the first counts: a later one may have been lost."""
-        if isinstance(request, Get | Listen | Settle) and request.settled:
-            self._said.setdefault(token, request.settled)
+        if isinstance(request, Get | Listen | Settle) and request.settled and not exchange.said:
+            exchange.said = request.settled
 
-    def answered(self, token: int, reply: Reply) -> None:
+    def answered(self, exchange: InFlightRequest, reply: Reply) -> None:
         """The server has what the request said is settled, unless it was refused."""
-        said = self._said.pop(token, ())
-        if not isinstance(reply, RefusedReply):
-            self._engine.subscriber.told(said)
+        if exchange.said and not isinstance(reply, RefusedReply):
+            self._subscriber.told(exchange.said)
             if isinstance(reply, Done) and reply.ended:
-                self._forget(said, reply.ended)
-
-    def dropped(self, token: int) -> None:
-        """Nobody hears the answer: what was said is said again."""
-        self._said.pop(token, None)
+                self._forget(exchange.said, reply.ended)
 
     def begin(self) -> None:
         """Tell everything, if that is due and not under way."""
-        engine, subscriber = self._engine, self._engine.subscriber
-        if self.is_under_way or engine.now() < self._not_before:
+        subscriber = self._subscriber
+        if self.is_under_way or self._client.now() < self._not_before:
             return
         if len(subscriber) > 2 * self._left + TOLD_MAX:
             subscriber.tell_again()  # so the answers say which of them ended
@@ -67,29 +78,30 @@ class Settling:
 
     def tell(self) -> Ticket[None] | None:
         """Tell some of what is settled; None when the server knows all of it."""
-        engine, settled = self._engine, self._engine.subscriber.untold()
+        settled = self._subscriber.untold()
         if not settled:
             return None
-        ticket = Ticket[None]()
+        told = SettlesTold(settled, Ticket[None]())
+        self._requests.begin(self, told)
+        return told.ticket
 
-        def answered(reply: Reply, _: Sequence[Body]) -> None:
-            if isinstance(reply, RefusedReply):
-                ticket.fail(engine.error_of(reply))
-                return
-            ticket.fill(None)
+    def request(self, key: SettlesTold) -> tuple[Request, None]:
+        """These cursors, and no others: the answer is about them."""
+        return Settle(self._client.client, self._client.epoch_to_send, key.settled), None
 
-        def make() -> tuple[Request, None]:
-            epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            return Settle(engine.client, epoch, settled), None
-
-        engine.begin(make, answered)
-        return ticket
+    def on_reply(self, key: SettlesTold, reply: Reply, bodies: Sequence[Body]) -> None:
+        """The server knows them, or refuses them."""
+        del bodies
+        if isinstance(reply, RefusedReply):
+            key.ticket.fail(self._client.error_of(reply))
+        else:
+            key.ticket.fill(None)
 
     def _go_on(self) -> None:
         ticket = self.tell()
         self.is_under_way = ticket is not None
         if ticket is None:
-            self._left = len(self._engine.subscriber)
+            self._left = len(self._subscriber)
         else:
             ticket.on_done = self._told
 
@@ -100,27 +112,27 @@ class Settling:
         self.is_under_way = False
         if isinstance(ticket.error, StorageFull):
             # No room to note what is settled: that is told later, messages come all the same.
-            self._not_before = Micros(self._engine.now() + FULL_MICROS)
-        elif self._engine.failure is None:
-            self._engine.fail(with_way_out(ticket.error, self._engine))
+            self._not_before = Micros(self._client.now() + FULL_MICROS)
+        elif self._client.failure is None:
+            self._client.fail(with_way_out(ticket.error, self._client))
 
     def _forget(self, settled: tuple[Settled, ...], ended: Sequence[SubscriptionId]) -> None:
         """These ended at the server, and what it sent of them before has come before this."""
-        engine, gone = self._engine, set(ended)
+        client, gone = self._client, set(ended)
         theirs = [
             (each.topic, each.subscription_id)
             for each in settled
             if each.subscription_id in gone
-            and engine.subscriber.is_current(each.topic, each.subscription_id)
+            and self._subscriber.is_current(each.topic, each.subscription_id)
         ]
         if not theirs:
             return
-        if engine.state.journal is not None and engine.client_epoch is not None:
+        if client.state.journal is not None and client.client_epoch is not None:
             try:
-                engine.state.journal.forget(engine.client_epoch, theirs)
+                client.state.journal.forget(client.client_epoch, theirs)
             except StorageRefused:
                 return  # it stays, on disk and so in memory, until it is asked about again
         topics = [topic for topic, _ in theirs]
-        engine.subscriber.ended(topics)
+        self._subscriber.ended(topics)
         for topic in topics:
-            engine.listening.live.forget(topic)
+            self._live.forget(topic)

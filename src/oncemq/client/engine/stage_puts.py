@@ -5,23 +5,22 @@ FLOW_BYTES wait for their answers.
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
-from oncemq.client.engine.ticket import Until
+from oncemq.client.context import ClientContext
 from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Until
 from oncemq.errors import OnceMQError
-from oncemq.protocol.names import ANONYMOUS_EPOCH, STAGE_NAME, ProducerId
+from oncemq.protocol.names import STAGE_NAME, ProducerId
 from oncemq.protocol.names import Sequence as Number
 from oncemq.protocol.replies import RefusedReply, Reply, StagedReply
 from oncemq.protocol.requests import DropStage, Request, StagePut
 from oncemq.protocol.step import Body
+from oncemq.session.inflight import InFlight
 from oncemq.wire import batch
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
 
 FLOW_BYTES = 16 << 20
 
@@ -34,38 +33,59 @@ class StageToken(msgspec.Struct, frozen=True):
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class StageBatch:
+    """A batch on its way into a stage."""
+
+    first: Number
+    count: int
+    columns: int
+    checksum: int
+    body: Body
+
+
+class StageGivenUp(NamedTuple):
+    """The word that nobody will commit a stage."""
+
+
 class StageLine:
     """One stage that this client puts into."""
 
-    def __init__(self, engine: "Engine", name: ProducerId) -> None:
+    def __init__(self, client: ClientContext, requests: InFlight, name: ProducerId) -> None:
         self.name = name
         self.count = 0
         self.bytes = 0
         self.error: OnceMQError | None = None
         self.silence_ms = 0  # after which the server gives the stage up; 0: it did not say
-        self._engine = engine
-        self._under_way: dict[int, int] = {}  # token: bytes
+        self._client = client
+        self._requests = requests
+        self._under_way: dict[Number, tuple[int, int]] = {}  # first number: token, bytes
 
     def put(self, count: int, columns: int, body: Body) -> None:
         """Send a batch; `flows` and `idle` say what became of it."""
-        first = self.count + 1
+        first = Number(self.count + 1)
         checksum = batch.checksum(body, batch.seed(STAGE_NAME, self.name, first, count))
-        engine, name = self._engine, self.name
         self.count += count
         self.bytes += len(body)
+        token = self._requests.begin(self, StageBatch(first, count, columns, checksum, body))
+        self._under_way[first] = token, len(body)
 
-        def make() -> tuple[Request, Body]:
-            epoch = engine.client_epoch or ANONYMOUS_EPOCH
-            put = StagePut(engine.client, epoch, name, Number(first), count, columns, checksum)
-            return put, body
+    def request(self, key: StageBatch | StageGivenUp) -> tuple[Request, Body | None]:
+        """A batch for the stage, or its end."""
+        client, epoch = self._client.client, self._client.epoch_to_send
+        if isinstance(key, StageGivenUp):
+            return DropStage(client, epoch, self.name), None
+        about = key.first, key.count, key.columns, key.checksum
+        return StagePut(client, epoch, self.name, *about), key.body
 
-        place: list[int] = []
-        token = engine.begin(make, partial(self._answered, place))
-        place.append(token)
-        self._under_way[token] = len(body)
-
-    def _answered(self, place: list[int], reply: Reply, _: Sequence[Body]) -> None:
-        self._under_way.pop(place[0], None)
+    def on_reply(
+        self, key: StageBatch | StageGivenUp, reply: Reply, bodies: Sequence[Body]
+    ) -> None:
+        """The server has the batch, or refuses it; of a stage given up nobody asks."""
+        del bodies
+        if isinstance(key, StageGivenUp):
+            return
+        self._under_way.pop(key.first, None)
         if isinstance(reply, RefusedReply):
             self.error = self.error or error_of(reply)
         elif isinstance(reply, StagedReply):
@@ -83,7 +103,7 @@ class StageLine:
 
     @property
     def _waiting_bytes(self) -> int:
-        return sum(self._under_way.values())
+        return sum(size for _, size in self._under_way.values())
 
     def check(self) -> None:
         """Raise what a batch met."""
@@ -92,16 +112,11 @@ class StageLine:
 
     def drop(self) -> None:
         """Give the stage up; said again until the server has heard it, and nobody waits."""
-        engine, name = self._engine, self.name
-        for token in self._under_way:
-            engine.drop(token)
+        for token, _ in self._under_way.values():
+            self._requests.end(token)
         self._under_way.clear()
-        if self.count and engine.failure is None:
-
-            def make() -> tuple[Request, None]:
-                return DropStage(engine.client, engine.client_epoch or ANONYMOUS_EPOCH, name), None
-
-            engine.begin(make, lambda reply, bodies: None)
+        if self.count and self._client.failure is None:
+            self._requests.begin(self, StageGivenUp())
 
     @property
     def token(self) -> StageToken:

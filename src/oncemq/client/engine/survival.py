@@ -6,24 +6,29 @@ Law: whoever asks next hears of it; a thread that died silently would leave ever
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from oncemq.errors import OnceMQError
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
 
 logger = logging.getLogger("oncemq.client")
 
 
+class Mortal(Protocol):
+    """A client that may fail."""
+
+    @property
+    def client(self) -> str: ...
+    def fail(self, error: OnceMQError) -> None: ...
+
+
 @contextmanager
-def surviving(engine: "Engine") -> Generator[None]:
+def surviving(client: Mortal) -> Generator[None]:
     """Whatever is raised in the block is the failure of the client, and not of the caller."""
     try:
         yield
     except Exception as error:
-        logger.exception("client failed id=%s", engine.client)
-        engine.fail(failed_by(error))
+        logger.exception("client failed id=%s", client.client)
+        client.fail(failed_by(error))
 
 
 def failed_by(error: Exception) -> OnceMQError:

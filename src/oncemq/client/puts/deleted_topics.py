@@ -11,31 +11,44 @@ its outbox is written anew, so that a start before that knows more, never less.
 
 import logging
 from collections.abc import Sequence as Many
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from oncemq.client.context import ClientContext
 from oncemq.client.puts.producers import Producers
 from oncemq.protocol.client_requests import Compare, KnownNumbers
 from oncemq.protocol.replies import Compared, Reply
+from oncemq.protocol.requests import Request
 from oncemq.protocol.step import Body
+from oncemq.session.inflight import InFlight
 from oncemq.session.publisher import Publisher
-
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
 
 PAGE = 1_000  # numbers in one question
 
 logger = logging.getLogger("oncemq.client")
 
 
+class NumbersAsked(NamedTuple):
+    """A question about numbers, and those that are asked about after it."""
+
+    question: Compare
+    others: tuple[KnownNumbers, ...]
+
+
 class Forgetting:
     """Keeps the lanes of one publisher few: about twice as many as there are topics for them."""
 
-    def __init__(self, engine: "Engine", publisher: Publisher, producers: Producers) -> None:
-        self._engine = engine
+    def __init__(
+        self,
+        client: ClientContext,
+        requests: InFlight,
+        publisher: Publisher,
+        producers: Producers,
+    ) -> None:
+        self._client = client
+        self._requests = requests
         self._producers = producers
         self._publisher = publisher
-        self._most = engine.settings.lanes_kept  # with more lanes than this the server is asked
+        self._most = client.settings.lanes_kept  # with more lanes than this the server is asked
         self._asking = False
 
     def begin(self) -> None:
@@ -48,14 +61,18 @@ class Forgetting:
         if not known:
             self._end()
             return
-        engine, page = self._engine, tuple(known[:PAGE])
-        question = Compare(engine.client, engine.generation, numbers=page)
-        engine.begin(lambda: (question, None), partial(self._answered, page, tuple(known[PAGE:])))
+        client, page = self._client, tuple(known[:PAGE])
+        question = Compare(client.client, client.generation, numbers=page)
+        self._requests.begin(self, NumbersAsked(question, tuple(known[PAGE:])))
 
-    def _answered(
-        self, asked: Many[KnownNumbers], others: Many[KnownNumbers], reply: Reply, _: Many[Body]
-    ) -> None:
-        if self._engine.failure is not None:
+    def request(self, key: NumbersAsked) -> tuple[Request, None]:
+        """Which of these topics were deleted?"""
+        return key.question, None
+
+    def on_reply(self, key: NumbersAsked, reply: Reply, bodies: Many[Body]) -> None:
+        """Forget those, and ask about the others."""
+        del bodies
+        if self._client.failure is not None:
             return
         if not isinstance(reply, Compared):  # it cannot say: nothing is forgotten
             self._end()
@@ -63,14 +80,14 @@ class Forgetting:
         before = len(self._publisher)
         # Who has receipts that the deleted topic did not have is to be told with its next put.
         lost = {(each.topic, each.producer) for each in reply.numbers}
-        known = [each for each in asked if (each.topic, each.producer) not in lost]
+        known = [each for each in key.question.numbers if (each.topic, each.producer) not in lost]
         forgot = self._publisher.forget(known, frozenset(reply.deleted))
         self._producers.replace(forgot)
         gone = before - len(self._publisher)
         logger.debug("numbers forgotten topics=%d: they were deleted", gone)
-        self._ask(others)
+        self._ask(key.others)
 
     def _end(self) -> None:
         """Those that are left are asked about when there are twice as many."""
         self._asking = False
-        self._most = max(self._engine.settings.lanes_kept, 2 * len(self._publisher))
+        self._most = max(self._client.settings.lanes_kept, 2 * len(self._publisher))

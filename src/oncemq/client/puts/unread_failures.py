@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.errors import OnceMQError
 
 KEPT = 1_000  # the first of them is raised: more would only matter if all of these were looked at

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from oncemq.client.state.endings import Ended, Endings
 from oncemq.client.state.journal_schema import (
     CHECKSUMS,
     FORGET_GRANTS,
@@ -42,8 +43,7 @@ from oncemq.client.state.journal_trouble import (
     damaged,
     trouble_of,
 )
-from oncemq.client.state.state import ClaimStanding, Known
-from oncemq.client.verbs.endings import Ended, Endings
+from oncemq.client.state.known import ClaimStanding, Known
 from oncemq.databases.connections import never_close
 from oncemq.errors import Fenced, StorageRefused, StorageUnsure
 from oncemq.protocol.client_requests import StartGrant

@@ -2,7 +2,7 @@
 
 import zlib
 
-from oncemq.client.verbs.endings import UNTAKEN_CHECKSUM
+from oncemq.client.state.endings import UNTAKEN_CHECKSUM
 
 FORMAT = 3
 GRANTS_KEPT = 1_000  # starts, of all branches of the log's history; older ones are not known

@@ -7,9 +7,10 @@ its epoch anew with each start, and fences the one before.
 import secrets
 from collections.abc import Iterable
 
+from oncemq.client.state.endings import ENDED_KEPT, UNTAKEN_KEPT, Ended
 from oncemq.client.state.journal_schema import GRANTS_KEPT, UNHEARD_KEPT
-from oncemq.client.state.state import ClaimStanding, Known, State
-from oncemq.client.verbs.endings import ENDED_KEPT, UNTAKEN_KEPT, Ended
+from oncemq.client.state.known import ClaimStanding, Known
+from oncemq.client.state.state import State
 from oncemq.errors import Fenced
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.generations import UNKNOWN

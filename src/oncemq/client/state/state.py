@@ -1,17 +1,15 @@
 """What a client is between two starts: nothing (anonymous), or a journal and an outbox."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from oncemq.client.checks import check_text
+from oncemq.client.state.known import Known, Memory
 from oncemq.client.state.paths import state_directory
-from oncemq.client.verbs.endings import Ended
 from oncemq.errors import InvalidRequest
-from oncemq.protocol.client_requests import StartGrant
-from oncemq.protocol.generations import UNKNOWN
 from oncemq.protocol.names import (
     ANONYMOUS,
     ANONYMOUS_EPOCH,
@@ -25,50 +23,13 @@ from oncemq.protocol.names import (
     is_system,
     name_fault,
 )
-from oncemq.protocol.requests import Compare, Hello, Request, Settled
+from oncemq.protocol.requests import Compare, Hello, Request
 from oncemq.session.handshake import NO_LOG, Handshake, LogSeen
 
 if TYPE_CHECKING:
     from oncemq.client.state.outbox import Slot
 
 RandomBytes = Callable[[int], bytes]
-
-
-class ClaimStanding(NamedTuple):
-    """What a claim found on the disk: the newest epoch granted, and claims without an answer."""
-
-    last_epoch: Epoch
-    claims: tuple[int, ...]  # oldest first
-    log: LogSeen = NO_LOG
-    last_nonce: int = 0  # that the epoch was granted to; 0: not known
-
-
-class Known(NamedTuple):
-    """What a state knows of its server's log, all as of one moment."""
-
-    log: LogSeen
-    cursors: dict[str, tuple[SubscriptionId, Offset]]
-    ended: tuple[Settled, ...] = ()  # subscriptions that ended; NO_OFFSET: nothing was taken
-    grants: tuple[StartGrant, ...] = ()  # starts, oldest first, by which branches are told apart
-
-
-class Memory(Protocol):
-    """What a client must not forget, as `client.journal.Journal` keeps it."""
-
-    def last_epoch(self) -> Epoch: ...
-    def claim(self, nonce: int) -> ClaimStanding: ...
-    def granted(self, client_epoch: Epoch, claim: int, moment: Micros = UNKNOWN) -> Known: ...
-    def know(self, log: LogSeen) -> None: ...
-    def known(self) -> Known: ...
-    def settle(
-        self,
-        client_epoch: Epoch,
-        moved: Iterable[tuple[str, SubscriptionId, Offset]],
-        *,
-        synced: bool = True,
-        ended: Iterable[tuple[str, SubscriptionId, Offset]] = (),
-    ) -> None: ...
-    def forget(self, client_epoch: Epoch, ended: Ended) -> None: ...
 
 
 class State:

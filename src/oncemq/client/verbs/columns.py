@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from oncemq.client.checks import wait_ms_of
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket
+from oncemq.client.ticket import Ticket
 from oncemq.client.values import verified
 from oncemq.client.verbs.messages import Verb, ask
 from oncemq.errors import Corrupt, OnceMQError

@@ -12,8 +12,8 @@ from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.lost_history import goes_on_at
-from oncemq.client.engine.ticket import Awaited
+from oncemq.client.lost_history import goes_on_at
+from oncemq.client.ticket import Awaited
 from oncemq.client.values import Message
 from oncemq.client.verbs import messages as verbs
 from oncemq.databases import inbox as table

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from oncemq.client.checks import check_text
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Ticket, Until
 from oncemq.client.puts.discards import discarded
 from oncemq.client.refusals import error_of
+from oncemq.client.ticket import Ticket, Until
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import InvalidRequest
@@ -64,9 +64,9 @@ def put_keyed(
             ticket.fail(error_of(reply))
         else:
             assert isinstance(reply, PutAccepted)
-            outflow.duplicates += count if reply.duplicate else 0
+            outflow.outcomes.duplicates += count if reply.duplicate else 0
             receipts = receipts_of(topic, reply)
-            outflow.discards.note(receipts[0])
+            outflow.outcomes.discards.note(receipts[0])
             if required and (unwanted := discarded(receipts[:1])):
                 ticket.fail(unwanted)
             else:

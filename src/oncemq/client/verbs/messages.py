@@ -4,13 +4,13 @@ A verb that is closed before its end (a timeout, an interrupt) takes its request
 recorded stays recorded.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from oncemq.client.checks import check_limit, check_offset, check_retention, check_text
 from oncemq.client.engine.engine import Engine
-from oncemq.client.engine.ticket import Awaited, Ticket
+from oncemq.client.ticket import Ticket, Verb
 from oncemq.client.values import Message, Receipts, messages_of
 from oncemq.errors import Fenced, InvalidRequest, Refused, StorageUnsure
 from oncemq.protocol.names import NO_SUBSCRIPTION, Epoch, Offset, SubscriptionId, TopicId
@@ -48,8 +48,6 @@ from oncemq.protocol.requests import (
     Unsubscribe,
 )
 
-T = TypeVar("T")
-Verb = Generator[Awaited, None, T]
 Where = str | int | datetime
 
 PAGE = 1_000

@@ -20,7 +20,8 @@ def new_line(engine: Engine, name: bytes | None) -> StageLine:
     """A stage to put into, under a name of its own."""
     if name is not None and len(name) != PRODUCER_BYTES:
         raise InvalidRequest(f"a stage's name has {PRODUCER_BYTES} random bytes, not {len(name)}")
-    return StageLine(engine, ProducerId(name or engine.state.random_bytes(PRODUCER_BYTES)))
+    chosen = ProducerId(name or engine.state.random_bytes(PRODUCER_BYTES))
+    return StageLine(engine.context, engine.exchanges, chosen)
 
 
 def stage_put(

@@ -1,6 +1,6 @@
 """A place for one answer: filled once, by the engine; looked at by whoever waits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Generic, Protocol, TypeVar
 
 from oncemq.errors import OnceMQError
@@ -13,6 +13,9 @@ class Awaited(Protocol):
 
     @property
     def done(self) -> bool: ...
+
+
+Verb = Generator[Awaited, None, T]  # what a client does, as both shells run it
 
 
 class Until:

@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from oncemq.client.context import ClientContext
 from oncemq.errors import HistoryLost, OnceMQError
 from oncemq.protocol.client_replies import Compared, LostCommits, LostCursor, ThereAgain
 from oncemq.protocol.generations import in_words
@@ -11,25 +12,22 @@ from oncemq.protocol.names import Offset
 from oncemq.protocol.replies import NO_OFFSET
 from oncemq.session.handshake import LogSeen
 
-if TYPE_CHECKING:
-    from oncemq.client.engine.engine import Engine
-
 NAMED_MAX = 5  # topics named in an error; `once client accept` shows all
 
 
-def with_way_out(error: OnceMQError, engine: "Engine") -> OnceMQError:
+def with_way_out(error: OnceMQError, client: ClientContext) -> OnceMQError:
     """The error with the full command that helps, where it is about lost history."""
     if not isinstance(error, HistoryLost):
         return error
-    if not engine.state.directory:
+    if not client.state.directory:
         return HistoryLost(
             f"{error.detail}. This client has no state on disk: start it again to go on with what "
             "the server has"
         )
     command = [
-        *("once", "client", "accept", "--id", engine.client),
-        *("--state", engine.state.directory),
-        *("--server", ",".join(engine.settings.servers)),
+        *("once", "client", "accept", "--id", client.client),
+        *("--state", client.state.directory),
+        *("--server", ",".join(client.settings.servers)),
     ]
     return HistoryLost(
         f"{error.detail}. Nothing was changed. To see what is lost and go on with what the server "

@@ -1,0 +1,49 @@
+"""What the parts of one client share: who it is, where it stands with its server, how it ended.
+
+The parts (put buffer, fetches, handshake, listening, settling, transactions) read it, and none of
+them knows the engine. Law: a client fails once; everyone who registered is told, in that order.
+"""
+
+from collections.abc import Callable
+
+from oncemq.client.news import News
+from oncemq.client.refusals import error_of
+from oncemq.client.settings import Settings
+from oncemq.client.state.state import State
+from oncemq.errors import OnceMQError
+from oncemq.protocol.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros
+from oncemq.protocol.replies import RefusedReply
+from oncemq.session.handshake import NO_LOG
+
+
+class ClientContext:
+    """One client, as its parts see it."""
+
+    def __init__(self, settings: Settings, state: State, clock: Callable[[], Micros]) -> None:
+        self.settings = settings
+        self.state = state
+        self.now = clock  # the clock that this client goes by
+        self.client = ClientId(state.client)
+        self.client_epoch: Epoch | None = None if state.lasting else ANONYMOUS_EPOCH
+        self.granted: Epoch | None = None  # the newest epoch of this start, let in with it or not
+        self.generation = NO_LOG.generation  # of the server's log, as it was told
+        self.failure: OnceMQError | None = None
+        self.address = ""  # of the server it talks to, or tries to
+        self.news = News(self.client)
+        self.on_failure: list[Callable[[OnceMQError], None]] = []
+
+    @property
+    def epoch_to_send(self) -> Epoch:
+        """What a request names: requests that need an epoch wait until there is one."""
+        return self.client_epoch or ANONYMOUS_EPOCH
+
+    def fail(self, error: OnceMQError) -> None:
+        """This client is done for: everyone who waits learns why."""
+        self.failure = error
+        self.news.failed(error)
+        for told in self.on_failure:
+            told(error)
+
+    def error_of(self, reply: RefusedReply) -> OnceMQError:
+        """What whoever waited is told: why it was refused, or why this client is done for."""
+        return self.failure or error_of(reply)

@@ -1,0 +1,176 @@
+"""Puts that nobody waits for: appended to an open batch unseen, within what was granted to it."""
+
+import threading
+from itertools import cycle
+from typing import Any
+
+from oncemq.client.pending import Pending
+from oncemq.client.puts.open_batch import GATHER_MESSAGES, OpenBatch, OpenBatches
+from oncemq.client.ticket import Ticket
+from oncemq.client.values import Receipt, Receipts
+from oncemq.client.verbs.messages import subscribe
+from oncemq.errors import Forked, OnceMQError, OutboxFull
+
+LIMIT = 1 << 20  # bytes in the outbox of the clients of this world
+
+
+def no_wait(ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+    return ticket.result()
+
+
+def append(
+    batches: OpenBatches, payload: Any, *, durable: bool = True, required: bool = False
+) -> Pending[Receipt] | None:
+    return batches.append("orders", payload, durable, required, no_wait)
+
+
+def opened(*, granted: int = 100, largest: int = 50) -> tuple[OpenBatches, OpenBatch]:
+    batches, batch = OpenBatches(), OpenBatch(lasting=True, required=False)
+    batch.add([b"first"], None)
+    batches.open("orders", batch)
+    batch.grant(granted, durable=True, largest=largest)
+    return batches, batch
+
+
+def test_a_message_is_appended_to_the_open_batch_and_has_its_place_there() -> None:
+    batches, batch = opened()
+    second, third = append(batches, b"second"), append(batches, b"third")
+    assert second is not None
+    assert third is not None
+    assert batch.payloads == [b"first", b"second", b"third"]
+    assert (batch.size, batches.granted) == (16, 100 - 11)
+    assert repr(second) == "<Pending: no answer yet>"
+    assert not second.done()
+    batch.ticket.fill(Receipts(Receipt("orders", 7, stored=True, duplicate=False), 3))
+    assert (second.result().offset, third.result().offset) == (8, 9)
+
+
+def test_without_an_open_batch_the_put_buffer_must_look() -> None:
+    assert append(OpenBatches(), b"x") is None
+
+
+def test_only_bytes_are_appended_for_others_may_change_them() -> None:
+    class Odd(bytes): ...
+
+    batches, batch = opened()
+    odd: list[Any] = [bytearray(b"x"), memoryview(b"x"), Odd(b"x"), "x", None]
+    assert [append(batches, each) for each in odd] == [None] * 5
+    assert batch.payloads == [b"first"]
+
+
+def test_those_of_another_kind_are_looked_at() -> None:
+    batches, _ = opened()
+    assert append(batches, b"x", durable=False) is None
+    assert append(batches, b"x", required=True) is None
+
+
+def test_no_more_than_was_granted_and_no_message_that_is_too_large() -> None:
+    batches, batch = opened(granted=60, largest=50)
+    assert append(batches, b"x" * 51) is None
+    assert append(batches, b"x" * 50) is not None
+    assert append(batches, b"x" * 11) is None
+    assert append(batches, b"x" * 10) is not None
+    assert batch.size == 65
+
+
+def test_a_batch_that_is_full_takes_no_more() -> None:
+    batches, batch = opened()
+    batch.payloads.extend([b""] * (GATHER_MESSAGES - 2))
+    assert append(batches, b"") is not None
+    assert append(batches, b"") is None
+
+
+def test_withdrawn_grants_let_nothing_in_not_even_what_is_empty() -> None:
+    batches, batch = opened()
+    batches.withdraw_grants()
+    assert append(batches, b"") is None
+    assert append(batches, b"", durable=False) is None
+    assert (batch.size, batches.granted) == (5, 0)
+
+
+def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
+    batches, _ = opened(granted=1 << 40)
+    taken: list[OpenBatch] = []
+    over = threading.Event()
+
+    def put(who: int) -> None:
+        for number in range(2_000):
+            while append(batches, b"%d %d" % (who, number)) is None:
+                pass
+
+    def seal() -> None:
+        while not over.is_set() or batches:
+            with batches.lock:  # as under the client's lock: one is always open
+                batch = batches.take_out("orders")
+                if not over.is_set():
+                    following = OpenBatch(lasting=True, required=False)
+                    batches.open("orders", following)
+                    following.grant(1 << 40, durable=True, largest=50)
+            if batch is not None:
+                taken.append(batch)
+
+    sealing = threading.Thread(target=seal)
+    putting = [threading.Thread(target=put, args=(who,)) for who in range(3)]
+    for thread in (sealing, *putting):
+        thread.start()
+    for thread in putting:
+        thread.join()
+    over.set()
+    sealing.join()
+    found = [payload.split() for batch in taken for payload in batch.payloads]
+    for who in range(3):
+        assert [int(n) for name, n in found[1:] if name == b"%d" % who] == list(range(2_000))
+
+
+# In the put buffer
+
+
+def test_a_gathered_put_opens_a_batch_that_others_are_appended_to(world: Any) -> None:
+    shop = world.client("shop")
+    shop.run(subscribe(shop.engine, "orders", "new"))
+    ticket = shop.gather("orders", b"1")
+    second = append(shop.engine.outflow.open_batches, b"2")
+    assert second is not None
+    assert (shop.engine.outflow.unsent, shop.engine.outflow.unsent_bytes) == (2, 2)
+    shop.turn()
+    assert shop.engine.outflow.idle
+    assert shop.engine.outflow.unsent_bytes == 0
+    assert (ticket.result()[0].offset, second.result().offset) == (0, 1)
+    assert world.server.stored("orders") == [b"1", b"2"]
+
+
+def test_what_is_appended_stays_below_the_limit_of_the_outbox(world: Any) -> None:
+    shop = world.client("shop")
+    outflow = shop.engine.outflow
+    batches, payload = outflow.open_batches, b"x" * 1_000
+    topics = [f"orders.{number}" for number in range(50)]
+    taken = 0
+    for topic in cycle(topics):
+        try:
+            outflow.check(topic, len(payload))
+        except OutboxFull:
+            break
+        shop.gather(topic, payload)
+        taken += 1
+        while batches.append(topic, payload, True, False, no_wait):
+            taken += 1
+    for topic in batches.topics():  # nothing is let in by what was granted before
+        assert batches.append(topic, payload, True, False, no_wait) is None
+    assert LIMIT - len(payload) < outflow.unsent_bytes == taken * len(payload) <= LIMIT
+
+
+def test_a_client_that_failed_takes_nothing(world: Any) -> None:
+    shop = world.client("shop")
+    shop.gather("orders", b"1")
+    pending = append(shop.engine.outflow.open_batches, b"2")
+    shop.engine.fail(OnceMQError("over", code="over"))
+    assert append(shop.engine.outflow.open_batches, b"3") is None
+    assert pending is not None
+    assert "over" in repr(pending)
+
+
+def test_the_copy_in_a_forked_process_takes_nothing(world: Any) -> None:
+    shop = world.client("shop")
+    shop.gather("orders", b"1")
+    shop.engine.disown(Forked("a copy"))
+    assert append(shop.engine.outflow.open_batches, b"2") is None
