@@ -62,6 +62,12 @@ class ProducerNumbers:
     sure: bool = True  # no earlier start has used them, or the server said where they stand
     permit: int = 0
 
+    def take(self, count: int) -> Sequence:
+        """The first of the next `count` numbers, which are used from now on."""
+        first = self.next
+        self.next = Sequence(first + count)
+        return first
+
 
 @dataclass(slots=True)
 class TopicPuts:
@@ -173,13 +179,6 @@ class Publisher:
 
     def __len__(self) -> int:
         return len(self._lanes)
-
-    def number(self, parcel: PutBatch) -> Sequence:
-        """Give a parcel the producer's next numbers on its topic."""
-        numbers = self.numbers(parcel.topic, parcel.producer)
-        first = parcel.first_sequence = numbers.next
-        numbers.next = Sequence(first + parcel.count)
-        return first
 
     def add(self, parcel: PutBatch) -> None:
         """A numbered parcel (recorded, where it lasts) may leave from now on."""

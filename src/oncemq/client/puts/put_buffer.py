@@ -156,8 +156,7 @@ class PutBuffer:
         """Send a batch as it is, after what was gathered for its topic."""
         self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
-        parcel = self._parcel(topic, count, columns, body, lasting=lasting, required=required)
-        self._add(parcel, ticket)
+        self._add(ticket, topic, count, columns, body, lasting=lasting, required=required)
         return ticket
 
     def start(self) -> None:
@@ -214,11 +213,10 @@ class PutBuffer:
             return  # none is open, or the client failed with the one before it
         try:
             columns, body = gathering.encode()
-            parcel = self._parcel(
-                topic, len(gathering.payloads), columns, body,
+            self._add(
+                gathering.ticket, topic, len(gathering.payloads), columns, body,
                 lasting=gathering.lasting, required=gathering.required,
             )  # fmt: skip
-            self._add(parcel, gathering.ticket)
         except OnceMQError as error:
             self.outcomes.unseen.fail(gathering.ticket, error)
         except BaseException as error:
@@ -227,20 +225,20 @@ class PutBuffer:
             )
             raise
 
-    def _parcel(
-        self, topic: str, count: int, columns: int, body: bytes, *, lasting: bool, required: bool
-    ) -> PutBatch:
+    def _add(
+        self, ticket: Ticket[Any], topic: str, count: int, columns: int, body: bytes, *,
+        lasting: bool, required: bool,
+    ) -> None:  # fmt: skip
+        """Number a batch and record it, if it lasts: from here on it may leave."""
         lasting = lasting and self._client.state.lasting
         producer = self.producers.for_topic(topic, lasting=lasting)
-        return PutBatch(topic, producer, lasting, count, columns, body, required=required)
-
-    def _add(self, parcel: PutBatch, ticket: Ticket[Any]) -> None:
-        parcel.ticket = ticket
-        self._publisher.number(parcel)
+        numbers = self._publisher.numbers(topic, producer)
+        parcel = PutBatch(
+            topic, producer, lasting, count, columns, body, numbers.take(count),
+            ticket=ticket, required=required,
+        )  # fmt: skip
         sign(parcel)
-        if parcel.lasting:
-            producer = parcel.producer
-            numbers = self._publisher.numbers(parcel.topic, producer)
+        if lasting:
             try:
                 self.producers.slot_of(producer).record([unsent(parcel, numbers.topic_id)])
             except BaseException as error:
@@ -269,10 +267,9 @@ class PutBuffer:
 
     def request(self, key: PutBatch | WhereNumbersStand) -> tuple[Request, Body | None]:
         """A put, or the question where its numbers stand."""
-        return self._make(key) if isinstance(key, PutBatch) else self._make_resume(key)
-
-    def _make(self, parcel: PutBatch) -> tuple[Request, Body]:
-        client = self._client
+        if isinstance(key, WhereNumbersStand):
+            return self._make_resume(key)
+        client, parcel = self._client, key
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,
