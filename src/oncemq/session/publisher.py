@@ -14,7 +14,7 @@ know: it may have used any number there. Such topics get a new producer.
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncemq.protocol.client_requests import KnownNumbers as Known
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
@@ -93,6 +93,14 @@ class TopicPuts:
         if self.lost or not self.parcels:
             return self.lost
         return not self.numbers[self.parcels[0].producer].sure
+
+
+class WhereNumbersStand(NamedTuple):
+    """The question, numbered, where a producer stands on a topic."""
+
+    lane: TopicPuts
+    producer: ProducerId
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
