@@ -11,7 +11,7 @@ from oncemq.client.state.unsent import sign, unsent
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ClientId, Epoch, TopicId
 from oncemq.protocol.requests import Settled
 from oncemq.session.handshake import Handshake
-from oncemq.session.publisher import Publisher
+from oncemq.session.publisher import Publisher, PutBatch
 from oncemq.session.subscriber import Subscriber
 from simulator.planted.plant import instead
 
@@ -27,27 +27,30 @@ def _sends_before_recording(_: Any) -> Any:
     return record
 
 
-@instead(PutBuffer, "_make", "blackout")
+@instead(PutBuffer, "request", "blackout")
 def _forgets_before_the_receipt(original: Any) -> Any:
-    def make(self: Any, parcel: Any) -> Any:
-        if parcel.lasting:
+    def request(self: Any, parcel: Any) -> Any:
+        if isinstance(parcel, PutBatch) and parcel.lasting:
             self.producers.slot(parcel.producer).done(unsent(parcel, TopicId(0)))
         return original(self, parcel)
 
-    return make
+    return request
 
 
-@instead(PutBuffer, "_make")
+@instead(PutBuffer, "request")
 def _numbers_a_retry_anew(original: Any) -> Any:
-    def make(self: Any, parcel: Any) -> Any:
+    def request(self: Any, parcel: Any) -> Any:
+        if not isinstance(parcel, PutBatch):
+            return original(self, parcel)
         made: set[int] = self.__dict__.setdefault("made", set())
         if parcel.token in made:
-            self._publisher.number(parcel)
+            numbers = self._publisher.numbers(parcel.topic, parcel.producer)
+            parcel.first_sequence = numbers.take(parcel.count)
             sign(parcel)  # the checksum covers the numbers
         made.add(parcel.token)
         return original(self, parcel)
 
-    return make
+    return request
 
 
 @instead(PutBuffer, "_adopt", "wild and client_disk")

@@ -213,7 +213,8 @@ class OnceMachine(RuleBasedStateMachine):
         payloads = [b"%d.%d" % (len(self.payloads), n) for n in range(count)]
         body = batch.encode_payloads(payloads)
         parcel = PutBatch(topic, MINE if lasting else QUICK, lasting, count, 0, body)
-        self.publisher.number(parcel)
+        numbers = self.publisher.numbers(parcel.topic, parcel.producer)
+        parcel.first_sequence = numbers.take(parcel.count)
         parcel.checksum = batch.checksum(body, 0)
         self.publisher.add(parcel)
         self.payloads[id(parcel)] = payloads

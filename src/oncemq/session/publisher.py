@@ -14,7 +14,7 @@ know: it may have used any number there. Such topics get a new producer.
 from collections import deque
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncemq.protocol.client_requests import KnownNumbers as Known
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
@@ -62,6 +62,12 @@ class ProducerNumbers:
     sure: bool = True  # no earlier start has used them, or the server said where they stand
     permit: int = 0
 
+    def take(self, count: int) -> Sequence:
+        """The first of the next `count` numbers, which are used from now on."""
+        first = self.next
+        self.next = Sequence(first + count)
+        return first
+
 
 @dataclass(slots=True)
 class TopicPuts:
@@ -87,6 +93,14 @@ class TopicPuts:
         if self.lost or not self.parcels:
             return self.lost
         return not self.numbers[self.parcels[0].producer].sure
+
+
+class WhereNumbersStand(NamedTuple):
+    """The question, numbered, where a producer stands on a topic."""
+
+    lane: TopicPuts
+    producer: ProducerId
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +187,6 @@ class Publisher:
 
     def __len__(self) -> int:
         return len(self._lanes)
-
-    def number(self, parcel: PutBatch) -> Sequence:
-        """Give a parcel the producer's next numbers on its topic."""
-        numbers = self.numbers(parcel.topic, parcel.producer)
-        first = parcel.first_sequence = numbers.next
-        numbers.next = Sequence(first + parcel.count)
-        return first
 
     def add(self, parcel: PutBatch) -> None:
         """A numbered parcel (recorded, where it lasts) may leave from now on."""

@@ -76,34 +76,39 @@ class Publishing(Transacting):
             pending = self._turns.append(topic, payload, durable, required, self._answer)
             if pending is not None:
                 return pending
-        outflow = self._engine.outflow
+        if is_plain and wait and type(payload) is bytes and isinstance(topic, str):
+            size, columns, body = len(payload), 0, batch.encode_payloads((payload,))
+            return self._put_one(topic, size, columns, body, durable, required)
         item = item_of(payload, key, headers)
         if not isinstance(topic, str):
             if idempotency_key is not None or not wait:
                 raise InvalidRequest(ALL_OR_NONE)
             return self._put_to_all(topic, item, required=required)
+        columns, body = batch.encode([item])
         if idempotency_key is not None:
-            columns, body = batch.encode([item])
             keyed = self._put_keyed(
                 topic, idempotency_key, 1, columns, body, wait=wait, required=required
             )
             return keyed[0]
-        if not wait:
-            side = item if key is not None or headers else None
-            size = size_of(item)
-            ticket, place = self._gather(
-                topic, (item.payload,), side, size, lasting=durable, required=required
-            )
-            return Pending(ticket, place, ONE, self._answer)
+        if wait:
+            return self._put_one(topic, size_of(item), columns, body, durable, required)
+        side = item if key is not None or headers else None
+        ticket, place = self._gather(
+            topic, (item.payload,), side, size_of(item), lasting=durable, required=required
+        )
+        return Pending(ticket, place, ONE, self._answer)
+
+    def _put_one(
+        self, topic: str, size: int, columns: int, body: bytes, durable: bool, required: bool
+    ) -> Receipt:
         with self._turns.lock:
-            self._room_for(topic, size_of(item))
-            columns, body = batch.encode([item])
-            ticket = outflow.put(
+            self._room_for(topic, size)
+            ticket = self._engine.outflow.put(
                 topic, count=1, columns=columns, body=body, lasting=durable, required=required
             )
         ticket.looked_at = True
-        receipts = self._answer(ticket, None)
-        return receipts[0]
+        self._turns.wait_until(lambda: ticket.done, None, "the receipt")
+        return ticket.result()[0]
 
     @overload
     def put_many(

@@ -186,18 +186,16 @@ class Engine:
                 moved = True
             moved = self.listening.pump(now) or moved
             # A send may swallow the signal that something came: look again after sending.
-            if self.failure is not None or not self._push(now):
+            if self.failure is not None:
                 return moved
-
-    def _push(self, now: Micros) -> bool:
-        """Send what may leave; whether anything did."""
-        self._arrival.begin()
-        if not self._connected:
-            self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
-        if self.client_epoch is not None:
-            self.telling.begin()
-            self.outflow.start()
-        return self._send(now)
+            self._arrival.begin()
+            if not self._connected:
+                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
+            if self.client_epoch is not None:
+                self.telling.begin()
+                self.outflow.start()
+            if not self._send(now):
+                return moved
 
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""

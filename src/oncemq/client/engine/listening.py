@@ -1,13 +1,35 @@
 """Listening: the live feed of a client, joined and left with an answer, filled up by pulling.
 
-Laws: the feed is only ever quicker, never needed: without it (none, not reached, lost) messages
-are pulled as a get pulls them. What the server asks for again (a nudge) is looked after at once.
-What is settled is acknowledged within ACK_MICROS, by a Listen that takes the place of the last.
+How it works. A listener wants each message within a millisecond, and exactly once, in order. The
+server publishes what is stored on a feed (PUB and SUB sockets): fast, for any number of listeners,
+but a feed may lose, and a listener hears nothing of what came before it tuned in. So the feed is
+only ever a quicker copy of what a get would bring, and three things make up for what it lacks:
+
+1. Joining. A Listen without a wait asks where each topic ends and where the feed is. From there on
+   every offset of a topic is expected: `session.listener_order` puts what is pushed behind what is
+   there, keeps what came too early, drops what came twice, and says what is lacking.
+2. Pulling. What is lacking is fetched as a get fetches it, from the cursor on. Only for who takes:
+   gets and takes exclude each other, and must not replace what the other has under way.
+3. Standing. A second Listen waits at the server for up to STAND_MS. The server answers it early
+   when it knows something that the feed may not have brought (a nudge: the client's cursor has not
+   moved though there is more, or a topic came or went). So silence on the feed is never trusted
+   for longer than the server's own patience, and no client polls.
+
+A Listen also says what is settled. It takes the place of the one before it: when messages were
+settled and nothing has told the server within ACK_MICROS, the Listen that stands is said again.
+
+Without a feed (none, not reached within PATIENCE_MICROS, lost) `is_live` is False, and `take` is a
+long poll: the same messages, a little later. When the connection for requests is a new one, or a
+subscription was made or ended, all is joined anew: nobody there knows what was said before.
+
+Laws: the feed is only ever quicker, never needed. What the server asks for again is looked after at
+once. What is settled is acknowledged within ACK_MICROS. What is wrong with a push is as good as
+lost: it is pulled.
 """
 
 from collections.abc import Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -15,6 +37,7 @@ from oncemq.client.checks import check_topics
 from oncemq.client.context import ClientContext
 from oncemq.client.engine.fetches import Fetches
 from oncemq.client.engine.line import FeedPort, reachable
+from oncemq.client.engine.listening_requests import LeaveSaid, ListenSaid
 from oncemq.client.engine.transactions import Transactions
 from oncemq.client.ticket import Awaited, Ticket
 from oncemq.client.values import Fetched, Message, verified
@@ -35,23 +58,6 @@ ACK_MICROS = 500_000
 PATIENCE_MICROS = 500_000  # for the feed, at first; then messages are pulled until it is there
 PULL = 100  # messages asked for at first; more while there is more
 PUMP_MAX = 256  # messages of the feed taken before everything else gets its turn
-
-
-class ListenSaid(NamedTuple):
-    """A Listen: to be answered at once (it joins), or when there is a reason (it stands)."""
-
-    topics: tuple[str, ...]
-    number: int
-    wait_ms: int
-    joins: bool
-    acknowledges: bool  # what is settled
-
-
-class LeaveSaid(NamedTuple):
-    """The word that a listener left."""
-
-    number: int
-    ticket: Ticket[Any]
 
 
 class Listening:

@@ -1,6 +1,32 @@
 """Owners and stages of a client's transactions, and the commits of which nobody knows the end.
 
-Law: what became of a commit without an answer is learned before the next get or commit.
+How a transaction works. Its inputs are messages that were taken and not settled; its outputs are
+messages that were put and that nobody may see yet. The commit makes both take effect in one record
+at the server, or neither. Four things make that safe over a network that loses and repeats:
+
+1. An owner and a number. A commit is named by its owner, a random name that this client made up,
+   and by a number that only grows. The server does the same owner's number once. So a commit whose
+   answer was lost is simply sent again, under the same number, until it is answered.
+2. A stage. Outputs are gathered in memory up to a limit, then sent into a stage of the server: a
+   list of batches that no topic has. The commit names ranges of the stage and the topics that get
+   them. A stage has numbers of its own, so a batch that is sent twice is in it once. It is used by
+   one transaction after the other, and left for a new one when it has grown, when it served many,
+   or when it was silent so long that the server may have given it up.
+3. Inputs by their places. A commit says of each topic from which offset to which it settles, and
+   under which subscription. The server refuses it where its cursor stands elsewhere: somebody else
+   has taken these messages. This client's disk moves its cursor after the server did, never before.
+4. Doubt is ended before anything follows. When a caller gives up waiting (a timeout, an interrupt)
+   its commit may have happened or may happen yet. It is kept as a doubt. Before the next get or
+   commit of this client, an empty commit under the next number is sent: no earlier one can take
+   effect after it, and its answer says which number was the last that did. Then it is known whether
+   the doubtful one happened; its messages count as taken, or come again.
+
+An owner, its numbers and its stage are one `OwnerSession`. A transaction leases a session and gives
+it back when its end is known, so that a client that runs one transaction after the other has one
+session, and as many as ran at once else. What one transaction does is `verbs.transaction_work`.
+
+Laws: what became of a commit without an answer is learned before the next get or commit. At most
+one transaction of a client gets at a time: the cursor of a topic has one place.
 """
 
 from itertools import islice

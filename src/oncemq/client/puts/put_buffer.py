@@ -1,11 +1,25 @@
 """Puts on their way out: gathered, numbered, recorded, sent, and their receipts.
 
+How it works. A put becomes a batch (`PutBatch`), alone or with others that nobody waits for
+(`open_batch`). A batch is numbered: each producer counts its messages on each topic, and the server
+stores a number once. Then it is recorded, where it lasts, and only then may it leave. A few batches
+of a topic are under way at a time, in order. The answer ends it: it is struck from the outbox with
+the next record, and its ticket has the receipts.
+
+What can go wrong, and what happens then. The answer is lost: the same batch goes again under the
+same numbers. The server says that it lacks numbers before these, or has another topic of the name:
+the lane is lost, nothing more of it leaves, and a Resume asks where the producer stands. What the
+server has keeps its numbers, the rest gets new ones; those are on the disk before they are used.
+The server refuses a batch for good: believed only after a Resume shows that no copy of it was
+stored. It has no room: the lane waits. Our disk takes no record: the numbers are free again and the
+caller is told. Our disk fails: the client ends, since it cannot promise anything any more.
+
 Law: a lasting put is in the outbox before it is sent, and out of it only after its answer.
 """
 
 from collections.abc import Sequence as Many
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from oncemq.client.context import ClientContext
 from oncemq.client.lost_history import numbers_in_words, with_way_out
@@ -24,19 +38,11 @@ from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
 from oncemq.protocol.step import Body
 from oncemq.session.inflight import InFlight
-from oncemq.session.publisher import Publisher, PutBatch, TopicPuts
+from oncemq.session.publisher import Publisher, PutBatch, TopicPuts, WhereNumbersStand
 from oncemq.wire import batch
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
-
-
-class WhereNumbersStand(NamedTuple):
-    """The question, numbered, where a producer stands on a topic."""
-
-    lane: TopicPuts
-    producer: ProducerId
-    number: int
 
 
 class PutBuffer:
@@ -156,8 +162,7 @@ class PutBuffer:
         """Send a batch as it is, after what was gathered for its topic."""
         self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
-        parcel = self._parcel(topic, count, columns, body, lasting=lasting, required=required)
-        self._add(parcel, ticket)
+        self._add(ticket, topic, count, columns, body, lasting=lasting, required=required)
         return ticket
 
     def start(self) -> None:
@@ -214,11 +219,10 @@ class PutBuffer:
             return  # none is open, or the client failed with the one before it
         try:
             columns, body = gathering.encode()
-            parcel = self._parcel(
-                topic, len(gathering.payloads), columns, body,
+            self._add(
+                gathering.ticket, topic, len(gathering.payloads), columns, body,
                 lasting=gathering.lasting, required=gathering.required,
             )  # fmt: skip
-            self._add(parcel, gathering.ticket)
         except OnceMQError as error:
             self.outcomes.unseen.fail(gathering.ticket, error)
         except BaseException as error:
@@ -227,20 +231,20 @@ class PutBuffer:
             )
             raise
 
-    def _parcel(
-        self, topic: str, count: int, columns: int, body: bytes, *, lasting: bool, required: bool
-    ) -> PutBatch:
+    def _add(
+        self, ticket: Ticket[Any], topic: str, count: int, columns: int, body: bytes, *,
+        lasting: bool, required: bool,
+    ) -> None:  # fmt: skip
+        """Number a batch and record it, if it lasts: from here on it may leave."""
         lasting = lasting and self._client.state.lasting
         producer = self.producers.for_topic(topic, lasting=lasting)
-        return PutBatch(topic, producer, lasting, count, columns, body, required=required)
-
-    def _add(self, parcel: PutBatch, ticket: Ticket[Any]) -> None:
-        parcel.ticket = ticket
-        self._publisher.number(parcel)
+        numbers = self._publisher.numbers(topic, producer)
+        parcel = PutBatch(
+            topic, producer, lasting, count, columns, body, numbers.take(count),
+            ticket=ticket, required=required,
+        )  # fmt: skip
         sign(parcel)
-        if parcel.lasting:
-            producer = parcel.producer
-            numbers = self._publisher.numbers(parcel.topic, producer)
+        if lasting:
             try:
                 self.producers.slot_of(producer).record([unsent(parcel, numbers.topic_id)])
             except BaseException as error:
@@ -269,10 +273,9 @@ class PutBuffer:
 
     def request(self, key: PutBatch | WhereNumbersStand) -> tuple[Request, Body | None]:
         """A put, or the question where its numbers stand."""
-        return self._make(key) if isinstance(key, PutBatch) else self._make_resume(key)
-
-    def _make(self, parcel: PutBatch) -> tuple[Request, Body]:
-        client = self._client
+        if isinstance(key, WhereNumbersStand):
+            return self._make_resume(key)
+        client, parcel = self._client, key
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,

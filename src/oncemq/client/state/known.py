@@ -7,7 +7,7 @@ from oncemq.client.state.endings import Ended
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.generations import UNKNOWN
 from oncemq.protocol.names import Epoch, Micros, Offset, SubscriptionId
-from oncemq.protocol.request import Settled
+from oncemq.protocol.structs import Settled
 from oncemq.session.handshake import NO_LOG, LogSeen
 
 

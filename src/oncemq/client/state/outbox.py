@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 
 from oncemq.client.state.outbox_contents import LaneKept, OutboxContents
-from oncemq.client.state.unsent import Unsent
+from oncemq.client.state.unsent import FRAME_BYTES, Unsent
 from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
 from oncemq.protocol.names import ProducerId, Sequence, TopicId
 from oncemq.protocol.outbox_records import (
@@ -29,7 +29,6 @@ from oncemq.protocol.outbox_records import (
     OutboxResumed,
 )
 from oncemq.protocol.records import Marked
-from oncemq.protocol.step import Body
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import open_log
@@ -38,7 +37,6 @@ from oncemq.storage.segments.layout import remove_log
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
-FRAME_BYTES = 100  # of a record beside its body, about
 _OPTIONS = LogOptions(
     segment_bytes=1 << 30, allocate_bytes=1 << 20, reserve_bytes=1 << 16, checkpoints=False
 )
@@ -99,12 +97,12 @@ class Slot:
             # that was deleted, and forgotten, are given again.
             if any(put.topic in self._answered for put in puts):
                 raise OSError(DISK_FULL[0], "no room left")
-            self._need(sum(_room_for(put.topic, put.body) for put in puts), fact=False)
+            self._need(sum(_room_for(put.topic, len(put.body)) for put in puts), fact=False)
         for put in puts:
             _append(self._log, put)
         self._commit("a put was recorded: the next start may send it, or not have it")
         self._recorded = True
-        self._live_bytes += sum(map(_size, puts))
+        self._live_bytes += sum(put.size for put in puts)
 
     def renumber(
         self,
@@ -130,8 +128,8 @@ class Slot:
     def done(self, put: Unsent) -> None:
         """It and everything before it has its answer; durable with the next record, or at close."""
         self._answered[put.topic] = put.end
-        self._live_bytes -= _size(put)
-        self._dead_bytes += _size(put) + FRAME_BYTES
+        self._live_bytes -= put.size
+        self._dead_bytes += put.size + FRAME_BYTES
 
     @property
     def rotate_due(self) -> bool:
@@ -165,7 +163,7 @@ class Slot:
             return
         old_edition, self._edition = self._edition, self._last_edition
         self._answered.clear()
-        self._live_bytes, self._dead_bytes = sum(map(_size, pending)), 0
+        self._live_bytes, self._dead_bytes = sum(put.size for put in pending), 0
         self._rotate_bytes = ROTATE_BYTES
         with suppress(OSError):  # the next start removes what is left of it
             old.close()
@@ -217,7 +215,10 @@ class Slot:
     def _commit(self, when: str) -> None:
         """What was appended is durable after this, or nothing is recorded here any more."""
         try:
-            _write(self._log)
+            group = self._log.take_group()
+            if group is not None:
+                self._log.write(group)
+                self._log.finished(group)
         except (OSError, StorageRefused) as error:
             self.failure = self._failed(error)
             raise StorageUnsure(
@@ -278,7 +279,7 @@ class Slot:
         self.producer, self.lanes, self.pending = (
             contents.producer, contents.lanes, contents.pending,
         )  # fmt: skip
-        self._live_bytes = sum(map(_size, self.pending))
+        self._live_bytes = sum(put.size for put in self.pending)
         self._dead_bytes = max(0, opened.log.bytes_used - self._live_bytes)
         return opened.log
 
@@ -338,7 +339,7 @@ def fill(
 ) -> None:
     """Everything that an outbox has, into a new log."""
     for put in pending:
-        if not log.has_room(_room_for(put.topic, put.body), now_ms=0):
+        if not log.has_room(_room_for(put.topic, len(put.body)), now_ms=0):
             raise OSError(DISK_FULL[0], "no room left")
         _append(log, put)
     for topic, lane in lanes.items():
@@ -367,14 +368,9 @@ def _write(log: Log) -> None:
         log.finished(group)
 
 
-def _room_for(topic: str, body: Body = b"") -> int:
+def _room_for(topic: str, body_bytes: int = 0) -> int:
     """The most that a record takes."""
-    return len(body) + len(topic) * 4 + ALLOWANCE_BYTES
-
-
-def _size(put: Unsent) -> int:
-    """What a record takes, about."""
-    return len(put.body) + len(put.topic) + FRAME_BYTES
+    return body_bytes + len(topic) * 4 + ALLOWANCE_BYTES
 
 
 def open_slots(disk: LockingDisk, directory: str, random_bytes: RandomBytes) -> list[Slot]:
