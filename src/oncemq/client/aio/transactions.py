@@ -1,5 +1,6 @@
 """Transactions, stages and puts to several topics, for the asyncio client."""
 
+import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ from oncemq.client.bodies import encode_many, items_of
 from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
+from oncemq.client.shell.turn_taking import BlockLife
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
 from oncemq.client.verbs.transaction_work import TransactionWork as Work
@@ -135,8 +137,10 @@ class AsyncTransacting(AsyncBaseClient):
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         with self._turns.getting.inside() as block:
+            life = BlockLife()
             with self._turns.lock:
                 work = Work(self._engine, required=required)
+                self._engine.transactions.begun(weakref.ref(life), work.abort)
             try:
                 yield AsyncTransaction(self._turns, work, self._timeout, block)
                 await self._turns.run(work.commit())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from oncemq.client.blocking.listener import Owner
-from oncemq.client.shell.turn_taking import check_apart
+from oncemq.client.shell.turn_taking import BlockLife, check_apart
 
 LOOK_SECONDS = 0.2  # how often who waits looks up, when nobody says that a block is over
 
@@ -19,7 +19,13 @@ class OpenFeed:
 
     feed: str
     thread: threading.Thread
+    owner: Owner | None = None  # gives None when the block around it is over
     over: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its block has said so, or nobody is left who could."""
+        return self.over or (self.owner is not None and self.owner() is None)
 
 
 class Getting:
@@ -49,9 +55,9 @@ class Getting:
     ) -> Generator[None]:
         """Get from this feed, and work on it, until the block ends.
 
-        Nobody else ends it: `owner` and `give_up` are for the asyncio shell's.
+        It is over as well when `owner` gives None; `give_up` is for the asyncio shell's.
         """
-        mine = OpenFeed(feed, threading.current_thread())
+        mine = OpenFeed(feed, threading.current_thread(), owner)
         try:
             if not self._opens(mine):
                 self._wait(mine)
@@ -68,13 +74,14 @@ class Getting:
     @contextmanager
     def inside(self) -> Generator["Block"]:
         """A block that gets from nothing yet; it gets from the feeds that are added to it."""
+        life = BlockLife()  # which only this generator has, and so ends with it
         with ExitStack() as feeds:
-            yield Block(feeds)
+            yield Block(feeds, weakref.ref(life))
 
     def add(self, block: "Block", feed: str) -> None:
         """Wait until the block may get from this feed, too."""
         if feed not in block.feeds:
-            block.stack.enter_context(self.block(feed))
+            block.stack.enter_context(self.block(feed, block.owner))
             block.feeds.add(feed)
 
     def _wait(self, mine: OpenFeed) -> None:
@@ -92,7 +99,7 @@ class Getting:
         """Let a block get, unless another thread's is open; refuse one that an open one is of."""
         with self._lock:
             opened = [each for each in (found() for found in self._opened) if each is not None]
-            opened = [each for each in opened if not each.over]
+            opened = [each for each in opened if not each.is_over]
             if any(each.thread is not mine.thread for each in opened):
                 return False
             check_apart(mine.feed, (each.feed for each in opened))
@@ -106,6 +113,7 @@ class Getting:
 class Block:
     """A transaction's: the feeds that it gets from, all of them until it is over."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, owner: Owner) -> None:
         self.stack = stack
+        self.owner = owner
         self.feeds: set[str] = set()

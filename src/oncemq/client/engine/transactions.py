@@ -29,6 +29,7 @@ Laws: what became of a commit without an answer is learned before the next get o
 one transaction of a client gets at a time: the cursor of a topic has one place.
 """
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
@@ -119,9 +120,26 @@ class Transactions:
         self._free: list[OwnerSession] = []
         self._doubts: list[DoubtfulCommit] = []
         self.taking: object | None = None  # the one that gets
+        self._begun: list[tuple[Callable[[], object], Callable[[], None]]] = []
+
+    def begun(self, owner: Callable[[], object], abort: Callable[[], None]) -> None:
+        """One has begun. `owner` gives None once its block is over, however that came about.
+
+        A signal handler that raises may keep a block from ending its transaction: the next one
+        who gets or begins does it then.
+        """
+        self._begun.append((owner, abort))
+
+    def end_abandoned(self) -> None:
+        """End those whose blocks are over."""
+        for owner, abort in self._begun:
+            if owner() is None:
+                abort()  # does nothing where it is over
+        self._begun = [each for each in self._begun if each[0]() is not None]
 
     def lease(self) -> OwnerSession:
         """A session that nobody else uses."""
+        self.end_abandoned()
         if not self._free:
             self._free.append(OwnerSession(self._client, self._requests))
             self._sessions.append(self._free[-1])
@@ -143,6 +161,7 @@ class Transactions:
 
     def certain(self) -> Verb[None]:
         """Learn what became of every commit in doubt; before anything is got."""
+        self.end_abandoned()
         if self.taking is not None:
             raise InvalidRequest("a transaction is open here: get with it, or end it first")
         yield from self.learn()

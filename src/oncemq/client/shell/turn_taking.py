@@ -12,6 +12,16 @@ from oncemq.errors import InvalidRequest
 from oncemq.session.subscriber import is_single
 
 
+class BlockLife:
+    """What the generator of a block has, and nobody else: gone when the block is over.
+
+    A signal handler that raises may keep a block from saying that it is over; then this is how
+    those who come after it know.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
 def check_apart(feed: str, opened: Iterable[str]) -> None:
     """Refuse a feed that has messages in common with those that open blocks get from."""
     for other in opened:
