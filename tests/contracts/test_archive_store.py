@@ -17,14 +17,14 @@ pytest.importorskip("deltalake", reason="the extra `delta`")
 import pyarrow.parquet as pq  # noqa: E402
 from pyspark.sql.pandas.types import to_arrow_schema  # noqa: E402
 
-from oncemq.spark.pipelines.archive import delta, parquet  # noqa: E402
-from oncemq.spark.pipelines.archive.delta import DeltaStore  # noqa: E402
-from oncemq.spark.pipelines.archive.files import ArchivedPiece  # noqa: E402
-from oncemq.spark.pipelines.archive.parquet import ParquetStore  # noqa: E402
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, make  # noqa: E402
-from oncemq.spark.pipelines.archive.stock import Stock, rows_of  # noqa: E402
-from oncemq.spark.pipelines.archive.store import Store, store_of  # noqa: E402
-from oncemq.spark.pipelines.archive.tasks import SCHEMA  # noqa: E402
+from oncemq.spark.pipelines.archives import delta, parquet  # noqa: E402
+from oncemq.spark.pipelines.archives.delta import DeltaStore  # noqa: E402
+from oncemq.spark.pipelines.archives.files import ArchivedPiece  # noqa: E402
+from oncemq.spark.pipelines.archives.parquet import ParquetStore  # noqa: E402
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun, make  # noqa: E402
+from oncemq.spark.pipelines.archives.stock import Stock, rows_of  # noqa: E402
+from oncemq.spark.pipelines.archives.store import Store, store_of  # noqa: E402
+from oncemq.spark.pipelines.archives.tasks import SCHEMA  # noqa: E402
 
 KINDS = {"parquet": ParquetStore, "delta": DeltaStore}
 ORDERS, REFUNDS = Begun(7, 40), Begun(8, 0)

@@ -84,11 +84,11 @@ SUITES: dict[str, Suite] = {
     "server/completeness.Holdings": Suite(
         ("test_holdings.py",), ("server/examination._Shelves", "storage/log/log.Log")
     ),
-    "spark/pipelines/archive/store.Store": Suite(
+    "spark/pipelines/archives/store.Store": Suite(
         ("test_archive_store.py",),
         (
-            "spark/pipelines/archive/delta.DeltaStore",
-            "spark/pipelines/archive/parquet.ParquetStore",
+            "spark/pipelines/archives/delta.DeltaStore",
+            "spark/pipelines/archives/parquet.ParquetStore",
         ),
     ),
     "spark/pipelines/run.Screen": Suite(

@@ -72,7 +72,7 @@ def test_who_is_fenced_ends_unless_its_database_was_lost_before(
                 stays[0].driver.close()
             raise Fenced("another relay")
 
-    monkeypatch.setattr("oncemq.relay.relay.Session", Session)
+    monkeypatch.setattr("oncemq.relay.relay.RelaySession", Session)
     connect = make_home("sqlite3").connect
     relay = Relay(connect, server=NOWHERE, set_aside=True, required=False)
     if lost:

@@ -130,7 +130,7 @@ def test_even_relays_that_all_send_publish_each_row_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With ids of their own the server fences none of them: the numbers alone must do."""
-    monkeypatch.setattr("oncemq.relay.relay.Desk", Unlocked)
+    monkeypatch.setattr("oncemq.relay.relay.RelayDatabase", Unlocked)
     monkeypatch.setattr("oncemq.relay.relay.FIRST_PAUSE", 0.001)
     monkeypatch.setattr("oncemq.relay.tables.ROWS_MAX", 7)
     stop = threading.Event()

@@ -22,9 +22,9 @@ from unittest.mock import patch
 
 from oncemq.client.blocking.client import Client
 from oncemq.spark.pipelines import archive, replay
-from oncemq.spark.pipelines.archive import archive as archiving
-from oncemq.spark.pipelines.archive import place
-from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.archives import archive as archiving
+from oncemq.spark.pipelines.archives import place
+from oncemq.spark.pipelines.replays import replay as replaying
 from oncemq.spark.pipelines.run import PipelineRun
 from oncemq.spark.source.retention_subscription import Hold
 

@@ -17,12 +17,12 @@ from oncemq import Client, errors
 from oncemq.cli.main import cli
 from oncemq.protocol.records import Retention
 from oncemq.spark.pipelines import Archived, archive
-from oncemq.spark.pipelines.archive import files as archive_files
-from oncemq.spark.pipelines.archive import parquet, tasks
-from oncemq.spark.pipelines.archive import place as archive_place
-from oncemq.spark.pipelines.archive.archive import archive_on
-from oncemq.spark.pipelines.archive.check import check
-from oncemq.spark.pipelines.archive.place import make
+from oncemq.spark.pipelines.archives import files as archive_files
+from oncemq.spark.pipelines.archives import parquet, tasks
+from oncemq.spark.pipelines.archives import place as archive_place
+from oncemq.spark.pipelines.archives.archive import archive_on
+from oncemq.spark.pipelines.archives.check import check
+from oncemq.spark.pipelines.archives.place import make
 from oncemq.spark.pipelines.run import PipelineRun
 from oncemq.spark.source.data_loss import DataLost
 from oncemq.spark.source.retention_subscription import Hold
@@ -348,7 +348,7 @@ def test_a_copy_that_runs_elsewhere_stops_the_older_one(
         other.close()
         return [work(item) for item in items]
 
-    monkeypatch.setattr("oncemq.spark.pipelines.archive.archive.spread", overtaken)
+    monkeypatch.setattr("oncemq.spark.pipelines.archives.archive.spread", overtaken)
     with pytest.raises(errors.Fenced, match="this one stops"):
         archived("orders")
     assert len(seen(to)) == 3
@@ -414,7 +414,7 @@ def test_places_that_cannot_be_archives(
     with pytest.raises(errors.NoSuchTopic, match="ordres"):
         archived("ordres", to=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
     with pytest.raises(errors.Unreachable):
         archive("orders", tmp_path / "new", server="tcp://127.0.0.1:9", timeout=0.1)
     assert not (tmp_path / "new").exists()

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from oncemq import Client, errors
 from oncemq.spark.pipelines import Archived, archive, replay
-from oncemq.spark.pipelines.archive.check import check
-from oncemq.spark.pipelines.archive.frames import archive_frame
-from oncemq.spark.pipelines.archive.place import find
-from oncemq.spark.pipelines.archive.store import store_of
+from oncemq.spark.pipelines.archives.check import check
+from oncemq.spark.pipelines.archives.frames import archive_frame
+from oncemq.spark.pipelines.archives.place import find
+from oncemq.spark.pipelines.archives.store import store_of
 from tests.spark.killing import Nursery, without_spark
 from tests.spark.test_archive import FOREVER, Message, put, stored
 from tests.spark.test_replay import copied, expected
@@ -69,7 +69,7 @@ def test_a_table_has_each_message_once_and_small_files_grow(
 def test_what_others_made_of_the_table_is_read_in_order(
     mq: Client, archived, to: Path, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.archive.delta.FILE_BYTES", 1)
+    monkeypatch.setattr("oncemq.spark.pipelines.archives.delta.FILE_BYTES", 1)
     for number in range(4):
         put(mq, 10 * number, 10)
         archived("orders")
@@ -143,7 +143,7 @@ def test_spark_reads_the_table_without_a_jar(
 def test_without_delta_it_says_what_to_install(
     mq: Client, archived, to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.archive.store.util.find_spec", lambda _: None)
+    monkeypatch.setattr("oncemq.spark.pipelines.archives.store.util.find_spec", lambda _: None)
     with pytest.raises(errors.ConfigError, match=r"pip install 'oncemq\[spark,delta\]'"):
         archived("orders")
     assert not to.exists()

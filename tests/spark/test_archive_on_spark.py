@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from oncemq import Client, errors
 from oncemq.spark.pipelines import archive, replay
-from oncemq.spark.pipelines.archive import archive as archiving
-from oncemq.spark.pipelines.archive.check import check
-from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.archives import archive as archiving
+from oncemq.spark.pipelines.archives.check import check
+from oncemq.spark.pipelines.replays import replay as replaying
 from oncemq.spark.pipelines.spread import spread
 from tests.e2e.processes import until
 from tests.spark.conftest import CONFIG

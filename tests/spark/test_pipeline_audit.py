@@ -15,8 +15,8 @@ from oncemq.audit.findings import Finding
 from oncemq.cli.main import cli
 from oncemq.errors import ConfigError
 from oncemq.protocol.records import Retention
-from oncemq.spark.pipelines.audit import rules
-from oncemq.spark.pipelines.audit.audit import audit
+from oncemq.spark.pipelines.audits import rules
+from oncemq.spark.pipelines.audits.audit import audit
 from tests.spark.histories import TYPES, by_chance, damaged, judged, write_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -32,8 +32,8 @@ def test_it_finds_what_the_checker_finds(
 ) -> None:
     monkeypatch.setattr(rules, "BUCKET", 4)  # so that there are edges to get wrong
     monkeypatch.setattr("oncemq.audit.findings.FINDINGS_KEPT", 10_000)
-    monkeypatch.setattr("oncemq.spark.pipelines.audit.audit.FINDINGS_KEPT", 10_000)
-    monkeypatch.setattr("oncemq.spark.pipelines.audit.report.FINDINGS_KEPT", 10_000)
+    monkeypatch.setattr("oncemq.spark.pipelines.audits.audit.FINDINGS_KEPT", 10_000)
+    monkeypatch.setattr("oncemq.spark.pipelines.audits.report.FINDINGS_KEPT", 10_000)
     histories = [*damaged(), *map(by_chance, range(25))]
     expected = judged(histories)
     places = write_files(histories, tmp_path)

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import InputPartition
 from oncemq.audit.findings import FINDINGS_KEPT, Finding
 from oncemq.errors import ConfigError, Unreachable
 from oncemq.protocol.names import Offset
-from oncemq.spark.pipelines.audit.audit import asked_for
-from oncemq.spark.pipelines.audit.inputs import (
+from oncemq.spark.pipelines.audits.audit import asked_for
+from oncemq.spark.pipelines.audits.inputs import (
     COLUMN,
     LINES,
     PARQUET,
@@ -19,7 +19,7 @@ from oncemq.spark.pipelines.audit.inputs import (
     WrittenNotes,
     notes_of,
 )
-from oncemq.spark.pipelines.audit.report import (
+from oncemq.spark.pipelines.audits.report import (
     HolderExtent,
     JournalBounds,
     JournalCourse,
@@ -28,7 +28,7 @@ from oncemq.spark.pipelines.audit.report import (
     missing_at_the_ends,
     missing_between,
 )
-from oncemq.spark.pipelines.audit.tables import IdsReader
+from oncemq.spark.pipelines.audits.tables import IdsReader
 from oncemq.spark.pipelines.failures import SparkFailed, failed
 from tests.databases.postgres import Postgres
 from tests.spark.conftest import rows_of
@@ -151,7 +151,7 @@ def test_the_topics_of_archives_are_audited_without_the_server() -> None:
 
 
 def test_ids_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.audit.tables.PAGE", 2)
+    monkeypatch.setattr("oncemq.spark.pipelines.audits.tables.PAGE", 2)
     with sqlite3.connect(tmp_path / "d.db") as database:
         database.execute('CREATE TABLE "odd ""name" (id TEXT)')
         rows = [("orders@2",), ("orders@0",), (None,)]

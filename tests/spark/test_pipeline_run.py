@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from oncemq import Client
 from oncemq.cli.main import cli
+from oncemq.spark.pipeline_status import SILENT_AFTER, PipelineStatus, StatusBoard, latest
 from oncemq.spark.pipelines import run as runs
 from oncemq.spark.pipelines.run import PipelineRun, stopped_by_signals
-from oncemq.spark.pipelines.status import SILENT_AFTER, PipelineStatus, StatusBoard, latest
 
 NOBODY = "tcp://127.0.0.1:9"
 
@@ -107,7 +107,7 @@ def test_one_that_was_killed_is_silent_after_a_while(mq: Client, address: str) -
 def test_a_status_that_cannot_be_told_fails_nothing_and_is_not_tried_at_once_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("oncemq.spark.pipelines.status.PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("oncemq.spark.pipeline_status.PATIENCE_SECONDS", 0.05)
     with PipelineRun("archive", "/a", server=NOBODY) as run:
         run.progress(1)
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == [

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from oncemq.spark.pipelines import archive, replay
-from oncemq.spark.pipelines.archive import archive as archiving
-from oncemq.spark.pipelines.replay import replay as replaying
+from oncemq.spark.pipelines.archives import archive as archiving
+from oncemq.spark.pipelines.replays import replay as replaying
 from tests.spark.killing import without_spark
 from tests.spark.test_archive import FOREVER, put, seen, stored
 from tests.spark.test_replay import copied, expected

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from oncemq import Client, errors
 from oncemq.cli.main import cli
 from oncemq.spark.pipelines import archive, replay
-from oncemq.spark.pipelines.replay import replay as replaying
-from oncemq.spark.pipelines.replay.replay import Replayed
+from oncemq.spark.pipelines.replays import replay as replaying
+from oncemq.spark.pipelines.replays.replay import Replayed
 from tests.spark.killing import Nursery, by_hand, without_spark
 from tests.spark.test_archive import FOREVER, put
 

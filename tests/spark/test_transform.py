@@ -22,8 +22,8 @@ from oncemq.errors import OnceMQError
 from oncemq.protocol.records import Retention
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, transform
 from oncemq.spark.pipelines.run import PipelineRun
-from oncemq.spark.pipelines.transform.targets import Directory
-from oncemq.spark.pipelines.transform.transform import transform_on
+from oncemq.spark.pipelines.transforms.targets import Directory
+from oncemq.spark.pipelines.transforms.transform import transform_on
 from tests.spark.conftest import copied
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException, PythonException
 
 from oncemq.spark.pipelines import Definition, Source, Target
 from oncemq.spark.pipelines.failures import SparkFailed
-from oncemq.spark.pipelines.transform.faults import MOST, FaultyRows, is_of_the_data
+from oncemq.spark.pipelines.transforms.faults import MOST, FaultyRows, is_of_the_data
 
 DIVIDED = "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"
 DEFINITION = Definition(

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from oncemq.errors import ConfigError, OnceMQError
 from oncemq.spark.pipelines import Definition, Source, Target, Transformed, pipeline
 from oncemq.spark.pipelines.run import PipelineRun
-from oncemq.spark.pipelines.transform.files import checked_call, load
-from oncemq.spark.pipelines.transform.transform import ATTEMPTS, BUSY, Transforming, transform_on
+from oncemq.spark.pipelines.transforms.files import checked_call, load
+from oncemq.spark.pipelines.transforms.transform import ATTEMPTS, BUSY, Transforming, transform_on
 
 TOML = """
 name = "totals"

@@ -261,10 +261,15 @@ def test_messages_that_the_database_lacks_and_nobody_has_are_told_with_a_way_out
         return SimpleNamespace(topic=SimpleNamespace(low=Offset(low)))
         yield
 
+    def is_there(*_: Any) -> verbs.Verb[bool]:
+        return True
+        yield
+
     forgotten: list[list[str]] = []
     inbox: Any = SimpleNamespace(behind=lambda _: ("orders", MARK), forget=forgotten.append)
     refusing(monkeypatch, code)
     monkeypatch.setattr(verbs, "topic", topic)
+    monkeypatch.setattr("oncemq.client.verbs.inbox_verbs._is_there", is_there)
     with pytest.raises(error, match=said):
         next(rules._again(world.client("shop").engine, inbox, "orders", 10))
     assert forgotten == ([["orders"]] if code == "offset_out_of_range" else [])

@@ -53,8 +53,8 @@ def archive_and_audit(session: CommandSession, address: str, topic: str, directo
     """Archive the topic, and audit server, archive and ledger against each other."""
     from oncemq.cli.pipeline.running import Terminal
     from oncemq.cli.terminal.progress import Progress
-    from oncemq.spark.pipelines.archive.archive import archive_on
-    from oncemq.spark.pipelines.audit.audit import asked_for, audit_on
+    from oncemq.spark.pipelines.archives.archive import archive_on
+    from oncemq.spark.pipelines.audits.audit import asked_for, audit_on
     from oncemq.spark.pipelines.run import PipelineRun
 
     began = time.monotonic()

@@ -11,7 +11,7 @@ from oncemq.cli.terminal.command import command, topic_names
 from oncemq.cli.terminal.session import CommandSession
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.archive.archive import Archived
+    from oncemq.spark.pipelines.archives.archive import Archived
 
 
 @command("archive")
@@ -44,7 +44,7 @@ def archive_command(
     run on the server keeps what is not archived yet, whatever the topic's retention is.
     """
     require_spark()
-    from oncemq.spark.pipelines.archive.archive import archive_on
+    from oncemq.spark.pipelines.archives.archive import archive_on
 
     where = str(Path(to).absolute())
     with running(session, "archive", where, master, conf, verb="archived", follow=follow) as run:

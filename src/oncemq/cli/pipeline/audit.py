@@ -12,7 +12,7 @@ from oncemq.cli.terminal.command import command, topic_names
 from oncemq.cli.terminal.session import CommandSession
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.audit.report import Report
+    from oncemq.spark.pipelines.audits.report import Report
 
 NOTES = "JSON lines, or DATABASE:TABLE:COLUMN of SQLite. May be repeated."
 
@@ -95,7 +95,7 @@ def audit_command(
     Exit code 6: something was found.
     """
     require_spark()
-    from oncemq.spark.pipelines.audit.audit import asked_for, audit_on
+    from oncemq.spark.pipelines.audits.audit import asked_for, audit_on
 
     asked = asked_for(
         topics, archives, journals, receipts, effects, start=start, end=end, offline=offline

@@ -13,7 +13,7 @@ from oncemq.cli.terminal.progress import Progress
 from oncemq.cli.terminal.session import CommandSession
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.archive.check import Checked
+    from oncemq.spark.pipelines.archives.check import Checked
 
 FOUND = 6
 
@@ -26,7 +26,7 @@ def check_command(session: CommandSession, path: str) -> None:
     Reads all of PATH, without a server. Exit code 6: something was found.
     """
     require_spark()
-    from oncemq.spark.pipelines.archive.check import check
+    from oncemq.spark.pipelines.archives.check import check
 
     with Progress("checked", sys.stderr) as bar:
         checked = check(path, lambda count: bar.update(count, None))

@@ -8,7 +8,7 @@ from oncemq.cli.terminal.command import command
 from oncemq.cli.terminal.session import CommandSession
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.status import StatusHeard
+    from oncemq.spark.pipeline_status import StatusHeard
 
 HEADS = ("pipeline", "state", "messages", "done", "started", "last word", "about")
 
@@ -20,7 +20,7 @@ def list_command(session: CommandSession) -> None:
     `silent` is a pipeline that said it runs, and nothing for two minutes: it was killed, or it
     does not reach the server.
     """
-    from oncemq.spark.pipelines.status import latest  # which needs no Spark
+    from oncemq.spark.pipeline_status import latest  # which needs no Spark
 
     with session.visitor() as client:
         found = latest(client)

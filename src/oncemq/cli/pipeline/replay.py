@@ -52,7 +52,7 @@ def replay_command(
     it adds what the archive got since, or nothing.
     """
     require_spark()
-    from oncemq.spark.pipelines.replay.replay import replay_on
+    from oncemq.spark.pipelines.replays.replay import replay_on
 
     named = f"{Path(path).absolute()} to {to}"
     with running(session, "replay", named, master, conf, verb="replayed") as run:

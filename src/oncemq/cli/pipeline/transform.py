@@ -11,8 +11,8 @@ from oncemq.cli.terminal.command import command
 from oncemq.cli.terminal.session import CommandSession
 
 if TYPE_CHECKING:
-    from oncemq.spark.pipelines.transform.definition import Definition
-    from oncemq.spark.pipelines.transform.transform import QueryPlan
+    from oncemq.spark.pipelines.transforms.definition import Definition
+    from oncemq.spark.pipelines.transforms.transform import QueryPlan
 
 
 @command("transform")
@@ -41,8 +41,8 @@ def transform_command(
     end now.
     """
     require_spark()
-    from oncemq.spark.pipelines.transform.files import load
-    from oncemq.spark.pipelines.transform.transform import plan, transform_on
+    from oncemq.spark.pipelines.transforms.files import load
+    from oncemq.spark.pipelines.transforms.transform import plan, transform_on
 
     definition = load(file)
     if dead is not None:

@@ -7,13 +7,13 @@ from oncemq.spark.runtime.environment import require
 
 require()
 
-from oncemq.spark.pipelines.archive.archive import Archived, archive  # noqa: E402
-from oncemq.spark.pipelines.audit.audit import audit  # noqa: E402
-from oncemq.spark.pipelines.audit.report import Report  # noqa: E402
-from oncemq.spark.pipelines.replay.replay import Replayed, replay  # noqa: E402
-from oncemq.spark.pipelines.transform.definition import Definition, Source, Target  # noqa: E402
-from oncemq.spark.pipelines.transform.files import pipeline  # noqa: E402
-from oncemq.spark.pipelines.transform.transform import Transformed, transform  # noqa: E402
+from oncemq.spark.pipelines.archives.archive import Archived, archive  # noqa: E402
+from oncemq.spark.pipelines.audits.audit import audit  # noqa: E402
+from oncemq.spark.pipelines.audits.report import Report  # noqa: E402
+from oncemq.spark.pipelines.replays.replay import Replayed, replay  # noqa: E402
+from oncemq.spark.pipelines.transforms.definition import Definition, Source, Target  # noqa: E402
+from oncemq.spark.pipelines.transforms.files import pipeline  # noqa: E402
+from oncemq.spark.pipelines.transforms.transform import Transformed, transform  # noqa: E402
 
 __all__ = [
     "Archived",

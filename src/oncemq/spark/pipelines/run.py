@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from oncemq.client.blocking.client import Client
 from oncemq.client.settings import DEFAULT_SERVER, servers_from
 from oncemq.spark.options.reader import TIMEOUT_SECONDS
-from oncemq.spark.pipelines.status import (
+from oncemq.spark.pipeline_status import (
     PERIOD_SECONDS,
     Facts,
     PipelineStatus,

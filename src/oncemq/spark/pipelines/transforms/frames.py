@@ -11,8 +11,8 @@ from pyspark.sql.types import MapType, TimestampType
 
 from oncemq.errors import ConfigError
 from oncemq.spark.pipelines.run import PipelineRun
-from oncemq.spark.pipelines.transform.definition import Definition, Source, Target
-from oncemq.spark.pipelines.transform.files import checked_call
+from oncemq.spark.pipelines.transforms.definition import Definition, Source, Target
+from oncemq.spark.pipelines.transforms.files import checked_call
 from oncemq.spark.sink.staging import BYTES, PASSED_OVER
 
 

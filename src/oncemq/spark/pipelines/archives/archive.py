@@ -21,10 +21,10 @@ from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.errors import ConfigError, Fenced
 from oncemq.protocol.replies import TopicEnd
 from oncemq.spark.options.reader import ROWS_PER_TASK, TIMEOUT_SECONDS
-from oncemq.spark.pipelines.archive.files import ArchivedPiece, directory_of
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, make, refused
-from oncemq.spark.pipelines.archive.store import require_delta, store_of
-from oncemq.spark.pipelines.archive.tasks import ArchiveTask, archive_range
+from oncemq.spark.pipelines.archives.files import ArchivedPiece, directory_of
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun, make, refused
+from oncemq.spark.pipelines.archives.store import require_delta, store_of
+from oncemq.spark.pipelines.archives.tasks import ArchiveTask, archive_range
 from oncemq.spark.pipelines.run import MASTER, PipelineRun
 from oncemq.spark.pipelines.spread import spread
 from oncemq.spark.source.data_loss import DataLost, no_longer_kept

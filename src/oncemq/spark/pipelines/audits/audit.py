@@ -20,11 +20,11 @@ from oncemq.audit.findings import FINDINGS_KEPT, Finding, Findings
 from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.errors import ConfigError
 from oncemq.spark.options.reader import TIMEOUT_SECONDS
-from oncemq.spark.pipelines.audit import rules
-from oncemq.spark.pipelines.audit.effects import Effects, told_by, understood
-from oncemq.spark.pipelines.audit.inputs import COLUMN, WrittenNotes, notes_of
-from oncemq.spark.pipelines.audit.logs import Logs, archived, live
-from oncemq.spark.pipelines.audit.report import JournalCourse, Report, collected
+from oncemq.spark.pipelines.audits import rules
+from oncemq.spark.pipelines.audits.effects import Effects, told_by, understood
+from oncemq.spark.pipelines.audits.inputs import COLUMN, WrittenNotes, notes_of
+from oncemq.spark.pipelines.audits.logs import Logs, archived, live
+from oncemq.spark.pipelines.audits.report import JournalCourse, Report, collected
 from oncemq.spark.pipelines.failures import failed
 from oncemq.spark.pipelines.run import MASTER, PipelineRun
 

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
-from oncemq.spark.pipelines.archive.place import HOME, find
-from oncemq.spark.pipelines.archive.store import store_of
+from oncemq.spark.pipelines.archives.place import HOME, find
+from oncemq.spark.pipelines.archives.store import store_of
 
 
 def archive_frame(spark: SparkSession, path: str, columns: str) -> DataFrame:

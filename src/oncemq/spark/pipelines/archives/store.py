@@ -4,10 +4,10 @@ from importlib import util
 from typing import Protocol
 
 from oncemq.errors import ConfigError
-from oncemq.spark.pipelines.archive.files import ArchivedPiece
-from oncemq.spark.pipelines.archive.parquet import ParquetStore
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun
-from oncemq.spark.pipelines.archive.stock import Stock
+from oncemq.spark.pipelines.archives.files import ArchivedPiece
+from oncemq.spark.pipelines.archives.parquet import ParquetStore
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun
+from oncemq.spark.pipelines.archives.stock import Stock
 
 
 class Store(Protocol):
@@ -35,7 +35,7 @@ def store_of(place: ArchivePlace) -> Store:
     if place.format == "parquet":
         return ParquetStore(place)
     require_delta()
-    from oncemq.spark.pipelines.archive.delta import DeltaStore
+    from oncemq.spark.pipelines.archives.delta import DeltaStore
 
     return DeltaStore(place)
 

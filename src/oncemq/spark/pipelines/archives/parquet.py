@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from oncemq.errors import Corrupt
-from oncemq.spark.pipelines.archive import files as archive_files
-from oncemq.spark.pipelines.archive.files import FILE_BYTES, ArchivedPiece
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, sync_directory
-from oncemq.spark.pipelines.archive.stock import Stock, Stocked, measured
+from oncemq.spark.pipelines.archives import files as archive_files
+from oncemq.spark.pipelines.archives.files import FILE_BYTES, ArchivedPiece
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun, sync_directory
+from oncemq.spark.pipelines.archives.stock import Stock, Stocked, measured
 
 
 class ParquetStore:

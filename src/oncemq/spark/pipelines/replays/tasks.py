@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from oncemq.client.engine.stage_puts import StageToken
-from oncemq.spark.pipelines.archive.stock import rows_of
+from oncemq.spark.pipelines.archives.stock import rows_of
 from oncemq.spark.runtime.connections import client
 from oncemq.spark.sink.arrow_to_batch import bodies
 

@@ -31,12 +31,12 @@ from oncemq.protocol.records import Retention
 from oncemq.spark.options.reader import TIMEOUT_SECONDS
 from oncemq.spark.pipelines.failures import failed
 from oncemq.spark.pipelines.run import MASTER, PipelineRun
-from oncemq.spark.pipelines.transform.dead_letters import Letters
-from oncemq.spark.pipelines.transform.definition import Definition
-from oncemq.spark.pipelines.transform.faults import FaultyRows, is_of_the_data, is_row_by_row
-from oncemq.spark.pipelines.transform.files import load
-from oncemq.spark.pipelines.transform.frames import messages, rows
-from oncemq.spark.pipelines.transform.targets import (
+from oncemq.spark.pipelines.transforms.dead_letters import Letters
+from oncemq.spark.pipelines.transforms.definition import Definition
+from oncemq.spark.pipelines.transforms.faults import FaultyRows, is_of_the_data, is_row_by_row
+from oncemq.spark.pipelines.transforms.files import load
+from oncemq.spark.pipelines.transforms.frames import messages, rows
+from oncemq.spark.pipelines.transforms.targets import (
     Directory,
     Write,
     to_topic,

@@ -11,14 +11,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from oncemq.audit.findings import Finding
 from oncemq.errors import ConfigError
-from oncemq.spark.pipelines.audit.inputs import WrittenNotes, frame_of
-from oncemq.spark.pipelines.audit.report import (
+from oncemq.spark.pipelines.audits.inputs import WrittenNotes, frame_of
+from oncemq.spark.pipelines.audits.report import (
     HolderExtent,
     JournalBounds,
     JournalCourse,
     missing_around,
 )
-from oncemq.spark.pipelines.audit.rules import union
+from oncemq.spark.pipelines.audits.rules import union
 
 BOUNDS = pa.schema(
     [("journal", pa.string()), ("topic", pa.string()), ("start", pa.int64()), ("end", pa.int64())]

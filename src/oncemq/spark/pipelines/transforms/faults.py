@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from oncemq.spark.pipelines.failures import OURS, SparkFailed, failed
-from oncemq.spark.pipelines.transform.dead_letters import Letters, Raised, Ranges
-from oncemq.spark.pipelines.transform.definition import Definition
-from oncemq.spark.pipelines.transform.frames import messages, rows_of
+from oncemq.spark.pipelines.transforms.dead_letters import Letters, Raised, Ranges
+from oncemq.spark.pipelines.transforms.definition import Definition
+from oncemq.spark.pipelines.transforms.frames import messages, rows_of
 
 MOST = 100  # messages of one batch
 DATA_EXCEPTION = re.compile(r"SQLSTATE: 22\w{3}")

@@ -24,10 +24,10 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from oncemq.errors import Fenced
-from oncemq.spark.pipelines.archive.files import FILE_BYTES, ArchivedPiece
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, sync_directory, sync_file
-from oncemq.spark.pipelines.archive.stock import Stock, Stocked, measured
-from oncemq.spark.pipelines.archive.tasks import SCHEMA
+from oncemq.spark.pipelines.archives.files import FILE_BYTES, ArchivedPiece
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun, sync_directory, sync_file
+from oncemq.spark.pipelines.archives.stock import Stock, Stocked, measured
+from oncemq.spark.pipelines.archives.tasks import SCHEMA
 
 PARTITIONS = ["topic", "day"]
 OURS = re.compile(r"data/[0-9a-f]{16}/[0-9-]+/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.parquet")

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from oncemq.audit.findings import Finding
 from oncemq.errors import ConfigError
 from oncemq.protocol.replies import TopicInfo
-from oncemq.spark.pipelines.archive.frames import archive_frame
-from oncemq.spark.pipelines.audit.report import HolderExtent, missing_at_the_ends, missing_between
+from oncemq.spark.pipelines.archives.frames import archive_frame
+from oncemq.spark.pipelines.audits.report import HolderExtent, missing_at_the_ends, missing_between
 
 SERVER = "the server"
 COLUMNS = "topic string, offset bigint, producer string, sequence bigint, timestamp timestamp"

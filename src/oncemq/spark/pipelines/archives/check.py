@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oncemq.errors import OnceMQError
-from oncemq.spark.pipelines.archive import files as archive_files
-from oncemq.spark.pipelines.archive.files import ArchivedPiece
-from oncemq.spark.pipelines.archive.place import ArchivePlace, Begun, find
-from oncemq.spark.pipelines.archive.stock import rows_of
-from oncemq.spark.pipelines.archive.store import store_of
-from oncemq.spark.pipelines.archive.tasks import COLUMNS, by_day
+from oncemq.spark.pipelines.archives import files as archive_files
+from oncemq.spark.pipelines.archives.files import ArchivedPiece
+from oncemq.spark.pipelines.archives.place import ArchivePlace, Begun, find
+from oncemq.spark.pipelines.archives.stock import rows_of
+from oncemq.spark.pipelines.archives.store import store_of
+from oncemq.spark.pipelines.archives.tasks import COLUMNS, by_day
 
 BATCH_ROWS = 65_536
 

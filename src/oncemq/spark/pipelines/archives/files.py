@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from oncemq.errors import ConfigError, Corrupt, Fenced
 from oncemq.protocol.names import NAME_BYTES_MAX
-from oncemq.spark.pipelines.archive.place import ArchivePlace, sync_directory
+from oncemq.spark.pipelines.archives.place import ArchivePlace, sync_directory
 
 FILE_BYTES = 64 << 20  # a file that is smaller, the last of its topic, grows with what comes
 UNSAFE = re.compile(r'[\x00-\x1f\x7f"#%\'*/:=?\\{}\[\]^]')  # in the names of Hive's directories

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, is_remote
 
 from oncemq.errors import ConfigError, StorageRefused
-from oncemq.spark.pipelines.archive.place import sync_directory, sync_file
+from oncemq.spark.pipelines.archives.place import sync_directory, sync_file
 from oncemq.spark.sink.publishing import CheckpointMisfit
 
 HOME, PENDING, QUERY = "_oncemq", "_oncemq/pending", "_oncemq/query"

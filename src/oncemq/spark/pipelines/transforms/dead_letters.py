@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from oncemq.errors import ConfigError
 from oncemq.spark.options.reader import STREAM
 from oncemq.spark.pipelines.run import PipelineRun
-from oncemq.spark.pipelines.transform.definition import Definition, Source, Target
+from oncemq.spark.pipelines.transforms.definition import Definition, Source, Target
 from oncemq.spark.source.planning import fits
 from oncemq.spark.source.progress import ReadProgress, first_offset, progress_of
 

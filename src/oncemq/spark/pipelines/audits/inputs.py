@@ -17,8 +17,8 @@ from pyspark.sql.types import BinaryType
 
 from oncemq.databases.opening import sqlite_path
 from oncemq.errors import ConfigError
-from oncemq.spark.pipelines.audit import tables
-from oncemq.spark.pipelines.audit.rules import BUCKET
+from oncemq.spark.pipelines.audits import tables
+from oncemq.spark.pipelines.audits.rules import BUCKET
 
 LINES, PARQUET, COLUMN, TABLE = "lines", "parquet", "column", "table"
 ID = r"(?s)^(.+)@([0-9]{1,18})$"

@@ -22,8 +22,8 @@ from oncemq.errors import Corrupt
 from oncemq.spark.columns.layout import Layout
 from oncemq.spark.columns.schema import TYPES
 from oncemq.spark.options.reader import source_options
-from oncemq.spark.pipelines.archive.files import FILE_BYTES, ArchivedPiece
-from oncemq.spark.pipelines.archive.place import sync_file
+from oncemq.spark.pipelines.archives.files import FILE_BYTES, ArchivedPiece
+from oncemq.spark.pipelines.archives.place import sync_file
 from oncemq.spark.source.ranges import TaskRange, TopicRange
 from oncemq.spark.source.reading import read
 from oncemq.storage.disk import LocalDisk

@@ -27,10 +27,10 @@ from oncemq.client.settings import DEFAULT_SERVER
 from oncemq.client.state.memory_journal import state_in_memory
 from oncemq.errors import ConfigError, Fenced
 from oncemq.spark.options.reader import TIMEOUT_SECONDS
-from oncemq.spark.pipelines.archive.place import ArchivePlace, find
-from oncemq.spark.pipelines.archive.stock import Stock
-from oncemq.spark.pipelines.archive.store import store_of
-from oncemq.spark.pipelines.replay.tasks import ReplayTask, stage_range
+from oncemq.spark.pipelines.archives.place import ArchivePlace, find
+from oncemq.spark.pipelines.archives.stock import Stock
+from oncemq.spark.pipelines.archives.store import store_of
+from oncemq.spark.pipelines.replays.tasks import ReplayTask, stage_range
 from oncemq.spark.pipelines.run import MASTER, PipelineRun
 from oncemq.spark.pipelines.spread import spread
 from oncemq.spark.sink.wanted import storing

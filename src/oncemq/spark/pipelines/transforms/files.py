@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from oncemq.errors import ConfigError
-from oncemq.spark.pipelines.transform.definition import Definition, Source, Target
+from oncemq.spark.pipelines.transforms.definition import Definition, Source, Target
 
 
 def pipeline(
