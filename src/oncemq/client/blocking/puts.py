@@ -211,10 +211,7 @@ class Publishing(Transacting):
         lasting: bool,
         required: bool,
     ) -> tuple[Ticket[Receipts], int]:
-        # Adding plain payloads is one step that no interrupt halves, and the one that must be fast;
-        # one that does not last may first have to record those before it.
-        quick = item is None and lasting
-        with self._turns.lock.plain if quick else self._turns.lock:
+        with self._turns.lock:
             self._room_for(topic, largest)
             gathered = self._engine.outflow.gather(
                 topic, payloads, item, lasting=lasting, required=required
