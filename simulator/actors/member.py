@@ -60,7 +60,7 @@ def _unsubscribe(process: Process, asked: str) -> Work[None]:
     seen.extend(saw.Leaving(name, topic, begun) for topic in topics)
     interests.doubt(asked)
     if not by_pattern and interests.held(asked, beside=asked, surely=False):
-        interests.left.add(asked)  # from now on: its answer may be lost
+        interests.leave(asked)  # from now on: its answer may be lost
     known = asked in process.engine.subscriber.patterns
     ended = yield from carry_out(messages.unsubscribe(process.engine, asked))
     interests.ended(asked, surely=ended or known)
@@ -74,7 +74,7 @@ def _unsubscribe(process: Process, asked: str) -> Work[None]:
         seen.append(saw.Left(name, topic, done, begun))
         interests.left.discard(topic)
         if held:  # by a pattern: it stays left, unless it is made only now
-            interests.left.add(topic)
+            interests.leave(topic)
             seen.append(saw.Joining(name, topic, True, process.moment()))
 
 

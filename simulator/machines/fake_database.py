@@ -62,11 +62,14 @@ class FakeDatabase:
         self._is_hole = is_hole
         self._next: dict[tuple[str, int], int] = {}
         self._first: dict[tuple[str, int], int] = {}  # that ever took effect
+        # Below it all took effect, in a database that is lost: the server may free it meanwhile.
+        self._lost: dict[tuple[str, int], int] = {}
 
     def comes_back_empty(self) -> None:
         """Its machine is gone: all that ever took effect is to come again, or to be told of."""
         assert not self.writers, "who wrote has ended with it"
         self.rows, self.notes, self._takers = {}, {}, {}
+        self._lost.update(self._next)
         self._next = dict(self._first)
 
     def by_hand(self, told: str) -> bool:
@@ -90,7 +93,8 @@ class FakeDatabase:
             return False
         fence = self.rows[key][1]
         if self.rows[key] == (known, int(found["fence"] or fence)):
-            if cursor > known and not self._is_hole(topic, known, cursor):
+            lost = self._lost.get((topic, number), 0)
+            if cursor > max(known, lost) and not self._is_hole(topic, known, cursor):
                 self._trouble(f"effect: {topic}@{known} up to @{cursor} would never come: {told}")
             self.rows[key] = cursor, fence
             self._next[topic, number] = cursor

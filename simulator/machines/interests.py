@@ -23,6 +23,7 @@ class Interests:
         self._asked: dict[str, bool] = {}  # whether it is sure
         # Topics that were left by name, or may have been, though a pattern has them.
         self.left: set[str] = set()
+        self._ever_left: set[str] = set()  # at any time
         self.gone: set[str] = set()  # ended for sure, and its state must know which one it was
         self._murky: set[str] = set()  # ended once, and which one it was nobody knows
 
@@ -49,9 +50,18 @@ class Interests:
         if asked in self._asked:
             self._asked[asked] = False
 
+    def leave(self, topic: str) -> None:
+        """It is left by name, or may be, though a pattern has it."""
+        self.left.add(topic)
+        self._ever_left.add(topic)
+
     def doubt_all(self) -> None:
-        """The server went back in time: what it was told since is not so any more."""
+        """The server went back in time: what it was told since is not so any more.
+
+        A topic that was left by name, and asked for again since, may be left there once more.
+        """
         self._asked = dict.fromkeys(self._asked, False)
+        self.left |= self._ever_left
 
     def ended(self, asked: str, *, surely: bool) -> None:
         """It is not so any more; `surely`: and its client knows which one it was."""

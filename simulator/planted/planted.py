@@ -15,7 +15,7 @@ from oncemq.broker.state.clients import Clients
 from oncemq.broker.state.producers import Conflict, Duplicate, Gap, New, Verdict
 from oncemq.broker.state.shard import Shard
 from oncemq.broker.state.topic import Topic
-from oncemq.client.puts import put_buffer
+from oncemq.client.puts import put_outcomes
 from oncemq.protocol.records import ClientOpened
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Subscribed
 from oncemq.protocol.requests import START_EARLIEST, START_NEW, Start
@@ -288,7 +288,7 @@ def _believes_the_server(_: Any) -> None:
 
 
 # A client tells its user all the same, by the receipt.
-beside("discards_what_is_required", put_buffer, "discarded", _believes_the_server)
+beside("discards_what_is_required", put_outcomes, "discarded", _believes_the_server)
 
 
 @instead(subscriptions, "_cursor")

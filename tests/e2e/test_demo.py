@@ -189,7 +189,7 @@ def test_a_failed_demo_ends_with_6(monkeypatch: pytest.MonkeyPatch) -> None:
     def planted(messages: int, publishers: int, kills: int, seed: int) -> DemoPlan:
         return DemoPlan(messages, publishers, kills, seed, forgetful=True)
 
-    monkeypatch.setattr(demo, "Plan", planted)
+    monkeypatch.setattr(demo, "DemoPlan", planted)
     arguments = "demo --no-spark --messages 200 --publishers 1 --kills 3 --seed 1".split()
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 6

@@ -114,10 +114,10 @@ def test_what_a_worker_has_imported_is_not_searched_for_garbage_after_every_task
 @pytest.mark.parametrize(
     ("module", "of_rows"),
     [
-        ("source", "pyarrow"),
-        ("writers", "pyarrow"),
-        ("batch_reader", "pyarrow.compute"),
-        ("stream_reader", "pyarrow.compute"),
+        ("source.source", "pyarrow"),
+        ("sink.writers", "pyarrow"),
+        ("source.batch_reader", "pyarrow.compute"),
+        ("source.stream_reader", "pyarrow.compute"),
     ],
 )
 def test_a_process_that_only_plans_or_commits_does_not_load_what_rows_need(

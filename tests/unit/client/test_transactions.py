@@ -218,7 +218,7 @@ def test_a_large_transaction_is_staged_as_it_grows(world, job) -> None:
 
 
 def test_a_transaction_of_large_messages_is_staged_as_it_grows(world, job, monkeypatch) -> None:
-    monkeypatch.setattr("oncemq.client.engine.transactions.STAGE_BYTES", 1_000)
+    monkeypatch.setattr("oncemq.client.verbs.transaction_work.STAGE_BYTES", 1_000)
     work = TransactionWork(job.engine)
     payloads = [b"%d" % number * 400 for number in range(7)]  # the third of them is over it
     job.run(work.put(["out"], items(*payloads)))
