@@ -27,8 +27,8 @@ from tests.spark.test_replay import copied, expected
 
 SMALL = ("ROWS_PER_TASK", archiving), ("TASK_ROWS", replaying)
 SMALL_REPLAY = (
-    "from oncemq.cli.main import cli; from oncemq.spark.pipelines import replaying; "
-    "replaying.TASK_ROWS, replaying.STEP_TASKS = 20, 2; cli()"
+    "from oncemq.cli.main import cli; from oncemq.spark.pipelines.replays import replay; "
+    "replay.TASK_ROWS, replay.STEP_TASKS = 20, 2; cli()"
 )
 QUICK = [f"--conf={name}={setting}" for name, setting in CONFIG.items()]
 
