@@ -1,0 +1,58 @@
+"""What is said between the greeting and the first message; NULL: a READY each way.
+
+A mechanism is given each command of the handshake and says what to answer and whether it is done.
+CURVE will also unpack frames: `ZmtpConnection` asks `is_open` and goes on by itself from there.
+"""
+
+from typing import NamedTuple
+
+from oncemq.zmtp import commands
+from oncemq.zmtp.limits import WireError
+
+# Which types of sockets may talk to each other, as far as we are one of them.
+PARTNERS: dict[bytes, frozenset[bytes]] = {
+    b"ROUTER": frozenset((b"DEALER", b"REQ", b"ROUTER")),
+    b"DEALER": frozenset((b"ROUTER", b"DEALER", b"REP")),
+    b"XPUB": frozenset((b"SUB", b"XSUB")),
+    b"SUB": frozenset((b"PUB", b"XPUB")),
+}
+
+
+class PeerFacts(NamedTuple):
+    """What a peer says of itself; believed for nothing but how to talk to it."""
+
+    socket_type: bytes
+    identity: bytes = b""
+
+
+class NullMechanism:
+    """No key, no secret: who can connect is let in."""
+
+    name = b"NULL"
+
+    def __init__(self, socket_type: bytes) -> None:
+        self._socket_type = socket_type
+        self.peer: PeerFacts | None = None  # once the handshake is over
+
+    def begin(self) -> bytes:
+        """What to say after the greeting."""
+        said = {b"Socket-Type": self._socket_type}
+        if self._socket_type in (b"DEALER", b"ROUTER"):
+            said[b"Identity"] = b""
+        return commands.command(commands.READY, commands.properties(said))
+
+    def on_command(self, name: bytes, data: bytes) -> bytes:
+        """What to answer to a command of the peer's."""
+        if name == commands.ERROR:
+            raise WireError(f"the peer ended the handshake: {commands.error_reason(data)!r}")
+        if name != commands.READY:
+            raise WireError(f"{name!r} in a handshake of NULL")
+        said = commands.read_properties(data)
+        kind = said.get(b"socket-type", b"")
+        if kind not in PARTNERS[self._socket_type]:
+            raise WireError(
+                f"a socket of type {kind.decode('ascii', 'replace')!r} cannot talk to a "
+                f"{self._socket_type.decode()}"
+            )
+        self.peer = PeerFacts(kind, said.get(b"identity", b""))
+        return b""
