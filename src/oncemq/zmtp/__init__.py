@@ -1,6 +1,6 @@
 """ZMTP 3.1, ZeroMQ's protocol between two sockets, as a pure state machine: bytes in, events out.
 
-How it works. `connection.ZmtpConnection` is one end of one connection. Whoever holds the socket gives
+How it works. `connection.ZmtpConnection` is one end of a connection. Who holds the socket gives
 it what was received (`receive`), asks for what that means (`next_event`) until there is nothing
 more, and sends what it owes (`take_output`): the greeting, the handshake's commands, answers to
 pings. `messages.encode` turns a message into bytes. Nothing here knows a socket, a clock or what
