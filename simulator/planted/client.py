@@ -42,12 +42,12 @@ def _numbers_a_retry_anew(original: Any) -> Any:
     def request(self: Any, parcel: Any) -> Any:
         if not isinstance(parcel, PutBatch):
             return original(self, parcel)
-        made: set[int] = self.__dict__.setdefault("made", set())
-        if parcel.token in made:
+        made: dict[int, PutBatch] = self.__dict__.setdefault("made", {})
+        if id(parcel) in made:
             numbers = self._publisher.numbers(parcel.topic, parcel.producer)
             parcel.first_sequence = numbers.take(parcel.count)
             sign(parcel)  # the checksum covers the numbers
-        made.add(parcel.token)
+        made[id(parcel)] = parcel
         return original(self, parcel)
 
     return request

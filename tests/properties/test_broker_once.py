@@ -27,7 +27,7 @@ from oncemq.protocol.records import MessagesStored, Record, SubscriptionMade
 from oncemq.protocol.replies import Messages, PutAccepted, RefusedReply, Reply, Resumed, Subscribed
 from oncemq.protocol.requests import Get, Put, Request, Resume, Start, Subscribe, Unsubscribe
 from oncemq.protocol.step import Caller, Deliver, Step
-from oncemq.session.publisher import ProducerNumbers, Publisher, PutBatch
+from oncemq.session.publisher import ProducerNumbers, Publisher, PutBatch, WhereNumbersStand
 from oncemq.session.subscriber import Subscriber
 from oncemq.wire import batch
 
@@ -234,8 +234,9 @@ class OnceMachine(RuleBasedStateMachine):
             if lane.is_lost:
                 producer = lane.parcels[0].producer
                 resume = Resume(WRITER, Epoch(0), lane.topic, producer, self.tokens)
-                if lane.resume_token not in self.open:
-                    lane.resume_token = self.ask(resume, partial(self.resumed, lane, producer))
+                if lane.resume is None:
+                    lane.resume = WhereNumbersStand(lane, producer, self.tokens)
+                    self.ask(resume, partial(self.resumed, lane, producer))
             for parcel in list(self.publisher.ready(lane)):
                 numbers = lane.numbers[parcel.producer]
                 put = Put(
@@ -243,7 +244,7 @@ class OnceMachine(RuleBasedStateMachine):
                     parcel.lasting, parcel.first_sequence, parcel.count, 0, parcel.checksum,
                     numbers.permit,
                 )  # fmt: skip
-                parcel.token = self.tokens + 1
+                parcel.under_way = True
                 self.ask(put, lambda reply, p=parcel: self.answered(p, reply), bytes(parcel.body))
 
     def resumed(self, lane, producer, reply) -> None:
@@ -255,8 +256,10 @@ class OnceMachine(RuleBasedStateMachine):
         if isinstance(reply, RefusedReply):
             assert reply.code in ("sequence_gap", "outdated"), reply
             assert self.publisher.refused(parcel, reply) is False
-            for token in self.publisher.cancelled:
-                self.open.pop(token, None)
+            cancelled = {(each.producer, each.topic) for each in self.publisher.cancelled}
+            for token, (request, _, _) in list(self.open.items()):
+                if isinstance(request, Put) and (request.producer, request.topic) in cancelled:
+                    del self.open[token]
             self.publisher.cancelled.clear()
             return
         assert isinstance(reply, PutAccepted)
@@ -280,7 +283,7 @@ class OnceMachine(RuleBasedStateMachine):
             for producer, numbers in old.numbers.items():
                 lane.numbers[producer] = ProducerNumbers(numbers.topic_id, numbers.next, sure=False)
             for parcel in old.parcels:
-                parcel.token, parcel.tried = 0, True
+                parcel.under_way, parcel.tried = False, True
                 self.publisher.add(parcel)
 
     # the subscriber

@@ -1,7 +1,8 @@
 """What the parts of one client share: who it is, where it stands with its server, how it ended.
 
 The parts (put buffer, fetches, handshake, listening, settling, transactions) read it, and none of
-them knows the engine. Law: a client fails once; everyone who registered is told, in that order.
+them knows the engine. Law: a part that fails notes it here; the engine tells the others, before it
+looks at the next reply and before it sends.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,6 @@ class ClientContext:
         self.failure: OnceMQError | None = None
         self.address = ""  # of the server it talks to, or tries to
         self.news = News(self.client)
-        self.on_failure: list[Callable[[OnceMQError], None]] = []
 
     @property
     def epoch_to_send(self) -> Epoch:
@@ -38,11 +38,9 @@ class ClientContext:
         return self.client_epoch or ANONYMOUS_EPOCH
 
     def fail(self, error: OnceMQError) -> None:
-        """This client is done for: everyone who waits learns why."""
+        """This client is done for: everyone who waits will learn why."""
         self.failure = error
         self.news.failed(error)
-        for told in self.on_failure:
-            told(error)
 
     def error_of(self, reply: RefusedReply) -> OnceMQError:
         """What whoever waited is told: why it was refused, or why this client is done for."""

@@ -1,35 +1,22 @@
 """Requests under way: whose each is, when to send it again, when to try another server.
 
-A request is known by its owner, a part of the client, and by the owner's key for it: the owner
-makes it anew for each send, for epochs change, and is given the reply.
+Each has a token, by which its reply names it, and the key by which its owner, a part of the
+client, knows it (`session.outgoing`). Tokens are given here, to what the parts left to be asked.
 
 Laws: a request is sent again under its own token until a reply names it, with growing,
 jittered waits; what was sent earlier is sent again earlier. Time and chance are arguments.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from oncemq.protocol.names import Epoch, Micros
-from oncemq.protocol.replies import Reply
-from oncemq.protocol.requests import Request, Settled
-from oncemq.protocol.step import Body
+from oncemq.protocol.requests import Settled
+from oncemq.session.outgoing import RequestOwner, Wanted
 
 FIRST_WAIT = 1_000_000  # microseconds until a request counts as lost on a live connection
 LONGEST_WAIT = 10_000_000
-
-
-class RequestOwner(Protocol):
-    """A part of a client that asks the server something."""
-
-    def request(self, key: Any) -> tuple[Request, Body | None]:
-        """The request of this key, as it is to be sent now."""
-        ...
-
-    def on_reply(self, key: Any, reply: Reply, bodies: Sequence[Body]) -> None:
-        """The answer; the request is under way no longer."""
-        ...
 
 
 @dataclass(slots=True)
@@ -52,6 +39,7 @@ class InFlight:
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
         self._open: dict[int, InFlightRequest] = {}
+        self._tokens: dict[int, int] = {}  # by the identity of the key, which is kept in `_open`
         self._last_token = 0
         self.sends = 0
 
@@ -68,17 +56,33 @@ class InFlight:
         """The request of a token; None when it was answered before, or nobody wants it."""
         return self._open.get(token)
 
+    def carry_out(self, wanted: Iterable[Wanted]) -> None:
+        """Begin what the parts want to be asked, and end what they do not, in their order."""
+        for owner, key, patience_ms in wanted:
+            if owner is not None:
+                self.begin(owner, key, patience_ms=patience_ms)
+            elif token := self._tokens.get(id(key)):
+                self.end(token)
+
     def begin(self, owner: RequestOwner, key: Any, *, patience_ms: int = 0) -> int:
         """A new request; it is due at once."""
-        self._last_token += 1
-        self._open[self._last_token] = InFlightRequest(
-            self._last_token, owner, key, Micros(patience_ms * 1000)
-        )
-        return self._last_token
+        assert id(key) not in self._tokens, "a key is under way once at a time"
+        self._last_token = token = self._last_token + 1
+        self._open[token] = InFlightRequest(token, owner, key, Micros(patience_ms * 1000))
+        self._tokens[id(key)] = token
+        return token
 
     def end(self, token: int) -> bool:
         """A reply came (or nobody wants it any more); False when it was ended before."""
-        return self._open.pop(token, None) is not None
+        ended = self._open.pop(token, None)
+        if ended is None:
+            return False
+        del self._tokens[id(ended.key)]
+        return True
+
+    def is_asked(self, key: Any) -> bool:
+        """Whether the request of this key is under way."""
+        return id(key) in self._tokens
 
     def due(self, now: Micros) -> list[InFlightRequest]:
         """What to send now, oldest first."""

@@ -46,7 +46,7 @@ class PutBatch:
     first_sequence: Sequence = Sequence(0)
     checksum: int = 0
     ticket: Any = None
-    token: int = 0  # of the exchange it is under way in; 0: not sent
+    under_way: bool = False  # it was sent, or is about to be, and has no answer
     tried: bool = False  # it may have reached the server under its numbers
     refusal: RefusedReply | None = None  # believed once a resume shows that no copy was stored
     required: bool = False  # refused where nobody would get it, instead of discarded
@@ -79,7 +79,7 @@ class TopicPuts:
         default_factory=dict[ProducerId, ProducerNumbers]
     )
     lost: bool = False  # the server disagrees about the numbers: resume before sending
-    resume_token: int = 0
+    resume: "WhereNumbersStand | None" = None  # the question, while it has no answer
     put_off: bool = False  # there is no room: send nothing until told to try again
     acknowledged_at: Micros = NEVER
 
@@ -124,7 +124,7 @@ class Publisher:
         self._lanes: dict[str, TopicPuts] = {}
         self._busy: dict[str, TopicPuts] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
-        self.cancelled: list[int] = []  # tokens whose replies no longer matter
+        self.cancelled: list[PutBatch] = []  # those whose replies no longer matter
         # Those of earlier starts: an old copy of their disk has numbers that were used since.
         self.from_disk: set[ProducerId] = set()
 
@@ -160,7 +160,7 @@ class Publisher:
         return [
             Known(lane.topic, numbers.topic_id, producer, Sequence(numbers.next - 1))
             for lane in self._lanes.values()
-            if not lane.parcels and not lane.resume_token
+            if not lane.parcels and lane.resume is None
             for producer, numbers in lane.numbers.items()
         ]
 
@@ -175,7 +175,7 @@ class Publisher:
         for known in asked:
             lane = self._lanes.get(known.topic)
             numbers = lane.numbers.get(known.producer) if lane else None
-            if lane is None or numbers is None or lane.parcels or lane.resume_token:
+            if lane is None or numbers is None or lane.parcels or lane.resume is not None:
                 continue
             if numbers.topic_id and numbers.topic_id not in deleted:
                 continue
@@ -200,7 +200,7 @@ class Publisher:
             return
         under_way = 0
         for parcel in lane.parcels:
-            if parcel.token:
+            if parcel.under_way:
                 under_way += 1
             elif under_way >= PUTS_UNDER_WAY_MAX:
                 return
@@ -223,7 +223,7 @@ class Publisher:
         Another copy of it may be stored yet: only what a resume does not find never will be.
         """
         lane = self.lane(parcel.topic)
-        parcel.token = 0
+        parcel.under_way = False
         if refused.code in AGAIN:
             self._lose(lane)
             return False
@@ -308,7 +308,7 @@ class Publisher:
                 parcel.first_sequence = sequence
                 sequence = Sequence(sequence + parcel.count)
         lane.lost = False
-        lane.resume_token = 0
+        lane.resume = None
         lane.numbers[producer] = ProducerNumbers(
             plan.topic_id, plan.next, sure=True, permit=plan.permit
         )
@@ -344,9 +344,9 @@ class Publisher:
     def _lose(self, lane: TopicPuts) -> None:
         lane.lost = bool(lane.parcels)
         for parcel in lane.parcels:
-            if parcel.token:
-                self.cancelled.append(parcel.token)
-                parcel.token = 0
+            if parcel.under_way:
+                self.cancelled.append(parcel)
+                parcel.under_way = False
 
     def _drop(self, parcel: PutBatch) -> None:
         lane = self.lane(parcel.topic)

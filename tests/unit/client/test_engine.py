@@ -783,11 +783,14 @@ def test_what_is_on_its_way_and_wanted_no_more_is_dropped_and_who_waits_asks_ane
     assert [each.done for each in fetches] == [True, False, True]
     assert len(engine.exchanges) == 1
     engine.meet(Generation(FIRST + 1))
+    engine._take_out()
     assert (fetches[1].done, len(engine.exchanges)) == (True, 0)
     again = engine.fetch("orders", 1, 9_000)
     engine._fetches.forget("refunds")
+    engine._take_out()
     assert len(engine.exchanges) == 1
     engine._fetches.forget("orders")  # who waited is woken, and asks again
+    engine._take_out()
     assert (again.done, len(engine.exchanges)) == (True, 0)
 
 

@@ -116,7 +116,9 @@ def test_who_listens_before_being_let_in_is_let_in_all_the_same(world) -> None:
 
 def listens(listener: Listener) -> bool:
     """Whether a Listen is on its way, or stands at the server."""
-    return listener.engine.listening._token in listener.engine.exchanges
+    listening, exchanges = listener.engine.listening, listener.engine.exchanges
+    exchanges.carry_out(listener.engine.outgoing.take())
+    return exchanges.is_asked(listening._said)
 
 
 def told(error: OnceMQError | None = None) -> Ticket[Any]:
@@ -331,7 +333,7 @@ def test_a_server_without_a_feed_is_pulled_from_at_once(world) -> None:
 
 
 def test_a_listen_that_stood_its_time_is_said_again(listener: Listener) -> None:
-    listener.engine.drop(listener.engine.listening._token)
+    listener.engine.outgoing.give_up(listener.engine.listening._said)
     listener.engine.listening._stood(told())
     assert listens(listener)
 
@@ -362,13 +364,13 @@ def test_a_topic_that_ended_while_it_was_pulled_is_asked_about(listener: Listene
     heard = listener.engine.listening
     taking = heard.take(listener.topics, 1, 9_000)
     waiting = next(taking)
-    before = heard._token
+    before = heard._said
     heard._pulled("orders", told(NotSubscribed("not subscribed to orders")))
-    assert (waiting.done, heard._token != before, listens(listener)) == (False, True, True)
+    assert (waiting.done, heard._said != before, listens(listener)) == (False, True, True)
     heard.leave(listener.topics)
-    token = heard._token
+    token = heard._said
     heard._pulled("orders", told(NotSubscribed("not subscribed to orders")))
-    assert heard._token == token  # nobody listens any more
+    assert heard._said == token  # nobody listens any more
     taking.close()
 
 

@@ -360,7 +360,7 @@ def test_a_staged_batch_whose_answer_was_lost_is_stored_once(world, job) -> None
     lost = count()
     guest = world.client()
     guest.wire.lose = lambda _: next(lost) < 1
-    line = StageLine(guest.engine.context, guest.engine.exchanges, b"s" * 16)  # type: ignore[arg-type]
+    line = StageLine(guest.engine.context, guest.engine.outgoing, b"s" * 16)  # type: ignore[arg-type]
     line.put(1, 0, batch.encode_payloads([b"x"]))
     for _ in range(3):
         guest.turn()

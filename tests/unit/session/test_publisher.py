@@ -26,7 +26,6 @@ class Office:
     def __init__(self, *parcels: PutBatch) -> None:
         self.publisher = Publisher()
         self.lane = self.publisher.lane("orders")
-        self.tokens = 0
         for each in parcels:
             self.add(each)
 
@@ -39,8 +38,7 @@ class Office:
         """Send what is ready; the first sequences."""
         sent = list(self.publisher.ready(self.lane))
         for each in sent:
-            self.tokens += 1
-            each.token = self.tokens
+            each.under_way = True
         return [each.first_sequence for each in sent]
 
     def accept(self, each: PutBatch) -> None:
@@ -123,8 +121,8 @@ def test_a_put_that_does_not_last_waits_for_the_lasting_ones_before_it() -> None
     assert office.send() == []
     office.accept(lasting)
     assert office.send() == [1]
-    assert quick.token
-    assert not behind.token
+    assert quick.under_way
+    assert not behind.under_way
     office.accept(quick)
     assert office.send() == [2]
 

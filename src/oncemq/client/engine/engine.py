@@ -34,7 +34,8 @@ from oncemq.protocol.names import (
 from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Get, Listen, Request
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
+from oncemq.session.inflight import InFlight, InFlightRequest
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
 
@@ -61,20 +62,21 @@ class Engine:
         self.client = client.client
         self.now = clock
         self.closed = False
-        self.exchanges = requests = InFlight(settings.chance)
+        self.exchanges = InFlight(settings.chance)
+        self.outgoing = out = Outgoing()
         self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
         self.losses = Losses()
-        self.outflow = PutBuffer(client, requests)
-        client.on_failure += [self._end_requests, self.outflow.fail]
-        self.transactions = Transactions(client, requests)
-        self._fetches = Fetches(client, requests, self.subscriber, self.losses)
+        self.outflow = PutBuffer(client, out)
+        self.transactions = Transactions(client, out)
+        self._fetches = Fetches(client, out, self.subscriber, self.losses)
         self.listening = Listening(
-            client, requests, self.subscriber, self._fetches, self.transactions, ear
+            client, out, self.subscriber, self._fetches, self.transactions, ear
         )
-        self.telling = Settling(client, requests, self.subscriber, self.listening.live)
-        self._arrival = HandshakeEngine(client, requests, self.subscriber, self.transactions)
+        self.telling = Settling(client, out, self.subscriber, self.listening.live)
+        self._arrival = HandshakeEngine(client, out, self.subscriber, self.transactions)
         self._questions = Questions()
         self._line = line
+        self._told_failure: OnceMQError | None = None  # what every part and caller was told
         self._connected = False
         self._full = False  # the connection takes no more just now
         self._address = 0
@@ -152,6 +154,7 @@ class Engine:
         """What is on its way for a topic (or for any) is of a subscription that ended (G6)."""
         self._fetches.end(topic)
         self.listening.forget(topic)
+        self._take_out()
 
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
@@ -186,9 +189,10 @@ class Engine:
                 moved = True
             moved = self.listening.pump(now) or moved
             # A send may swallow the signal that something came: look again after sending.
-            if self.failure is not None:
-                return moved
             self._arrival.begin()
+            if self.failure is not None:
+                self._tell_failure()
+                return moved
             if not self._connected:
                 self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
             if self.client_epoch is not None:
@@ -218,14 +222,23 @@ class Engine:
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
         self.context.fail(error)
+        self._tell_failure()
 
-    def _end_requests(self, error: OnceMQError) -> None:
+    def _tell_failure(self) -> None:
+        """What a part noted, or a verb: every request ends with it, and every put that waits."""
+        error = self.context.failure
+        if error is None or error is self._told_failure:
+            return
+        self._told_failure = error
+        self._take_out()
         for token in self.exchanges:
             exchange = self.exchanges.get(token)
             if exchange is not None:  # else one before it, a listener's say, has dropped it
                 self.exchanges.end(token)
                 refusal = RefusedReply(error.code, error.detail)
                 exchange.owner.on_reply(exchange.key, refusal, ())
+                self._take_out()
+        self.outflow.fail(error)
 
     def close(self) -> None:
         """Let go of socket and state; nothing is sent any more, what lasts is recorded."""
@@ -288,10 +301,16 @@ class Engine:
         patience_ms: int = 0,
     ) -> int:
         """A question: `make` the request whenever it is sent, `handler` gets its reply."""
+        self._take_out()  # what goes before it: of a stage, the batches that a commit names
         question = Question(make, handler)
         return self.exchanges.begin(self._questions, question, patience_ms=patience_ms)
 
     # Inside
+
+    def _take_out(self) -> None:
+        """Carry out what the parts have left."""
+        if self.outgoing.wanted:
+            self.exchanges.carry_out(self.outgoing.take())
 
     def _fill(self, ticket: "Ticket[Any]", reply: Reply) -> None:
         if isinstance(reply, RefusedReply):
@@ -304,10 +323,11 @@ class Engine:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:
             token, reply, bodies = fault.token, fault.refusal, ()
+        self._take_out()  # what was given up is answered to nobody
         exchange = self.exchanges.get(token)
         if exchange is None:
             return  # answered before, or nobody wants it
-        if isinstance(reply, RefusedReply) and self._comes_again(token, reply):
+        if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):
             return
         self.telling.answered(exchange, reply)
         self.exchanges.end(token)
@@ -315,22 +335,23 @@ class Engine:
             exchange.owner.on_reply(exchange.key, reply, bodies)
             if self._arrival.outcomes:
                 self._go_on_from_handshake()
+            self._tell_failure()
         except Exception as error:
             # Its exchange is ended, so nobody would ask again: who waits must hear of it.
             self.fail(error if isinstance(error, OnceMQError) else failed_by(error))
             if not isinstance(error, OnceMQError):
                 raise
 
-    def _comes_again(self, token: int, refusal: RefusedReply) -> bool:
+    def _comes_again(self, exchange: InFlightRequest, refusal: RefusedReply) -> bool:
         """Whether a refusal is no answer: the request is sent again, or the client has ended."""
         if refusal.code == "unknown_client" and self.state.lasting:
             self.context.client_epoch = None  # another server, or one that lost us: say hello again
             return True
-        if refusal.code == "storage_full" and token == self._arrival.token:
+        if refusal.code == "storage_full" and exchange.owner is self._arrival:
             self._arrival.refusal = refusal  # no room to let us in: said again after a while
             return True
         if refusal.code == "fenced":
-            if not self.exchanges.is_of_before(token, self.client_epoch):
+            if not self.exchanges.is_of_before(exchange.token, self.client_epoch):
                 self.fail(error_of(refusal))
             return True
         return False
@@ -373,6 +394,7 @@ class Engine:
         self._full = False
         if not self._connected:
             return False
+        self._take_out()
         sent = False
         waiting_for_hello = self.client_epoch is None
         for exchange in self.exchanges.due(now):

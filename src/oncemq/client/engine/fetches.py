@@ -22,7 +22,7 @@ from oncemq.protocol.names import ANONYMOUS_EPOCH, Offset, SubscriptionId
 from oncemq.protocol.replies import Messages, RefusedReply, Reply
 from oncemq.protocol.requests import Get, Request
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import Subscriber, is_single
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
@@ -43,25 +43,25 @@ class Fetches:
     def __init__(
         self,
         client: ClientContext,
-        requests: InFlight,
+        outgoing: Outgoing,
         subscriber: Subscriber[Message],
         losses: Losses,
     ) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._subscriber = subscriber
         self._losses = losses
-        self._under_way: dict[str, tuple[int, Ticket[bool], int]] = {}
+        self._under_way: dict[str, Fetch] = {}
 
     def begin(self, topic: str, limit: int, wait_ms: int) -> "Ticket[bool]":
         """Bring messages into a feed (one topic's, several', "" for any), waiting if asked."""
         subscriber = self._subscriber
         under_way = self._under_way.get(topic)
         if under_way is not None:
-            token, ticket, waits = under_way
-            if waits <= wait_ms and not subscriber.outdated(topic):
+            ticket = under_way.ticket
+            if under_way.get.wait_ms <= wait_ms and not subscriber.outdated(topic):
                 return ticket
-            self._requests.end(token)
+            self._outgoing.give_up(under_way)
         ticket = Ticket[bool]()
         feed = subscriber.feed(topic)
         count = subscriber.want(topic, limit)
@@ -100,14 +100,14 @@ class Fetches:
 
     def _drop(self, key: str) -> "Ticket[bool]":
         """Nothing is on its way for this feed any more; who waited for it."""
-        token, ticket, _ = self._under_way.pop(key)
-        self._requests.end(token)
+        fetch = self._under_way.pop(key)
+        self._outgoing.give_up(fetch)
         self._subscriber.unasked(key)
-        return ticket
+        return fetch.ticket
 
     def _send(self, fetch: Fetch) -> None:
-        token = self._requests.begin(self, fetch, patience_ms=fetch.get.wait_ms)
-        self._under_way[fetch.feed] = (token, fetch.ticket, fetch.get.wait_ms)
+        self._under_way[fetch.feed] = fetch
+        self._outgoing.begin(self, fetch, patience_ms=fetch.get.wait_ms)
 
     def request(self, key: Fetch) -> tuple[Request, None]:
         """The get, with what is settled now."""

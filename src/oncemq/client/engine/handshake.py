@@ -32,7 +32,7 @@ from oncemq.protocol.replies import Compared, RefusedReply, Reply, TakenReply, W
 from oncemq.protocol.requests import Compare, Request, Settled
 from oncemq.protocol.step import Body
 from oncemq.session.handshake import Handshake, LogSeen
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import Subscriber
 
 COMPARED_MAX = 1_000  # cursors in one question
@@ -95,17 +95,16 @@ class HandshakeEngine:
     def __init__(
         self,
         client: ClientContext,
-        requests: InFlight,
+        outgoing: Outgoing,
         subscriber: Subscriber[Message],
         transactions: Transactions,
     ) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._subscriber = subscriber
         self._transactions = transactions
         self.outcomes: list[Outcome] = []
         self._greeting: Handshake | None = None
-        self.token = 0  # of the hello under way
         self.refusal: RefusedReply | None = None  # why it is not let in yet, and may be later
         self.next_try: Micros | None = None
 
@@ -121,7 +120,7 @@ class HandshakeEngine:
 
     def _say_hello(self, greeting: Handshake) -> None:
         self._greeting = greeting
-        self.token = self._requests.begin(self, greeting)
+        self._outgoing.begin(self, greeting)
 
     def request(self, key: Handshake | Comparison) -> tuple[Request, None]:
         """A hello, or a page of what is compared."""
@@ -226,7 +225,7 @@ class HandshakeEngine:
             comparison.then(lost_of(comparison.answers))
         else:
             comparison.turn_page(self._client.client)
-            self.token = self._requests.begin(self, comparison)
+            self._outgoing.begin(self, comparison)
 
     def _compared(self, comparison: Comparison, reply: Reply) -> None:
         if self._client.failure is not None:

@@ -47,8 +47,8 @@ from oncemq.protocol.replies import Done, Messages, RefusedReply, Reply
 from oncemq.protocol.replies import ListeningAnswer as Heard
 from oncemq.protocol.requests import Leave, Listen, Request, Settled
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
 from oncemq.session.listener_order import ListenerOrder
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import Subscriber, several
 from oncemq.wire import codec
 
@@ -66,14 +66,14 @@ class Listening:
     def __init__(
         self,
         client: ClientContext,
-        requests: InFlight,
+        outgoing: Outgoing,
         subscriber: Subscriber[Message],
         fetches: Fetches,
         transactions: Transactions,
         ear: FeedPort | None,
     ) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._subscriber = subscriber
         self._fetches = fetches
         self._transactions = transactions
@@ -85,7 +85,7 @@ class Listening:
         self._topics: tuple[str, ...] | None = None
         self._number = 0
         self._known = 0
-        self._token = 0  # of the Listen that stands, or of the one that joins
+        self._said: ListenSaid | None = None  # the Listen that stands, or the one that joins
         self._stands = False
         self._feed = ""  # where the ear is connected to, or tries to
         self._hears = False
@@ -140,7 +140,7 @@ class Listening:
         self._wake()
         if self._client.failure is None:
             ticket = self.goodbye = Ticket[Any]()
-            self._requests.begin(self, LeaveSaid(number, ticket))
+            self._outgoing.begin(self, LeaveSaid(number, ticket))
 
     # What the engine calls
 
@@ -211,7 +211,7 @@ class Listening:
     def _stop(self) -> None:
         self._topics = None
         self.is_live = False
-        self._requests.end(self._token)
+        self._unsay()
         self._stands = self._more = False
         self._known = 0
         self._ack_due = None
@@ -221,9 +221,14 @@ class Listening:
     def _listen(self, wait_ms: int, *, joins: bool, acknowledges: bool = True) -> None:
         """Say what this client listens to, instead of what it said last."""
         assert self._topics is not None
-        self._requests.end(self._token)
-        said = ListenSaid(self._topics, self._number, wait_ms, joins, acknowledges)
-        self._token = self._requests.begin(self, said, patience_ms=wait_ms)
+        self._unsay()
+        self._said = ListenSaid(self._topics, self._number, wait_ms, joins, acknowledges)
+        self._outgoing.begin(self, self._said, patience_ms=wait_ms)
+
+    def _unsay(self) -> None:
+        if self._said is not None:
+            self._outgoing.give_up(self._said)
+            self._said = None
 
     def request(self, key: ListenSaid | LeaveSaid) -> tuple[Request, None]:
         """The word as it is to be said now: with what is settled now."""

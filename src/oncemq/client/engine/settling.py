@@ -22,8 +22,9 @@ from oncemq.protocol.names import Micros, SubscriptionId
 from oncemq.protocol.replies import Done, RefusedReply, Reply
 from oncemq.protocol.requests import Get, Listen, Request, Settle, Settled
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight, InFlightRequest
+from oncemq.session.inflight import InFlightRequest
 from oncemq.session.listener_order import ListenerOrder
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import TOLD_MAX, Subscriber
 
 FULL_MICROS = 1_000_000  # until a server without room is told again
@@ -42,12 +43,12 @@ class Settling:
     def __init__(
         self,
         client: ClientContext,
-        requests: InFlight,
+        outgoing: Outgoing,
         subscriber: Subscriber[Message],
         live: ListenerOrder[Message],
     ) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._subscriber = subscriber
         self._live = live
         self.is_under_way = False  # until everything is told
@@ -82,7 +83,7 @@ class Settling:
         if not settled:
             return None
         told = SettlesTold(settled, Ticket[None]())
-        self._requests.begin(self, told)
+        self._outgoing.begin(self, told)
         return told.ticket
 
     def request(self, key: SettlesTold) -> tuple[Request, None]:

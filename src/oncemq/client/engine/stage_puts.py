@@ -19,7 +19,7 @@ from oncemq.protocol.names import Sequence as Number
 from oncemq.protocol.replies import RefusedReply, Reply, StagedReply
 from oncemq.protocol.requests import DropStage, Request, StagePut
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.wire import batch
 
 FLOW_BYTES = 16 << 20
@@ -51,15 +51,15 @@ class StageGivenUp(NamedTuple):
 class StageLine:
     """One stage that this client puts into."""
 
-    def __init__(self, client: ClientContext, requests: InFlight, name: ProducerId) -> None:
+    def __init__(self, client: ClientContext, outgoing: Outgoing, name: ProducerId) -> None:
         self.name = name
         self.count = 0
         self.bytes = 0
         self.error: OnceMQError | None = None
         self.silence_ms = 0  # after which the server gives the stage up; 0: it did not say
         self._client = client
-        self._requests = requests
-        self._under_way: dict[Number, tuple[int, int]] = {}  # first number: token, bytes
+        self._outgoing = outgoing
+        self._under_way: dict[Number, StageBatch] = {}  # by their first numbers
 
     def put(self, count: int, columns: int, body: Body) -> None:
         """Send a batch; `flows` and `idle` say what became of it."""
@@ -67,8 +67,8 @@ class StageLine:
         checksum = batch.checksum(body, batch.seed(STAGE_NAME, self.name, first, count))
         self.count += count
         self.bytes += len(body)
-        token = self._requests.begin(self, StageBatch(first, count, columns, checksum, body))
-        self._under_way[first] = token, len(body)
+        sent = self._under_way[first] = StageBatch(first, count, columns, checksum, body)
+        self._outgoing.begin(self, sent)
 
     def request(self, key: StageBatch | StageGivenUp) -> tuple[Request, Body | None]:
         """A batch for the stage, or its end."""
@@ -103,7 +103,7 @@ class StageLine:
 
     @property
     def _waiting_bytes(self) -> int:
-        return sum(size for _, size in self._under_way.values())
+        return sum(len(each.body) for each in self._under_way.values())
 
     def check(self) -> None:
         """Raise what a batch met."""
@@ -112,11 +112,11 @@ class StageLine:
 
     def drop(self) -> None:
         """Give the stage up; said again until the server has heard it, and nobody waits."""
-        for token, _ in self._under_way.values():
-            self._requests.end(token)
+        for each in self._under_way.values():
+            self._outgoing.give_up(each)
         self._under_way.clear()
         if self.count and self._client.failure is None:
-            self._requests.begin(self, StageGivenUp())
+            self._outgoing.begin(self, StageGivenUp())
 
     @property
     def token(self) -> StageToken:

@@ -39,7 +39,7 @@ from oncemq.client.ticket import Verb
 from oncemq.errors import InvalidRequest
 from oncemq.protocol.client_requests import KnownCommits
 from oncemq.protocol.names import ProducerId
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.publisher import GUEST_MICROS
 
 ROTATE_BYTES = 64 << 20  # a stage of this size is left for another: it is freed as a whole
@@ -50,11 +50,11 @@ SILENT_MS = 60_000  # how long a stage is taken to live where the server does no
 class OwnerSession:
     """An owner with its numbers, and the stage it uses over and over. One transaction at a time."""
 
-    def __init__(self, client: ClientContext, requests: InFlight) -> None:
+    def __init__(self, client: ClientContext, outgoing: Outgoing) -> None:
         self.owner = f"_{client.state.random_bytes(16).hex()}"
         self.number = 0
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._used = client.now()
         self.acknowledged = 0  # the number of its last commit that was answered
         self.stage = self._new_stage()
@@ -74,7 +74,7 @@ class OwnerSession:
     def _new_stage(self) -> StageLine:
         self._commits = 0
         return StageLine(
-            self._client, self._requests, ProducerId(self._client.state.random_bytes(16))
+            self._client, self._outgoing, ProducerId(self._client.state.random_bytes(16))
         )
 
     def next_number(self) -> int:
@@ -113,9 +113,9 @@ class DoubtfulCommit(Protocol):
 class Transactions:
     """The sessions of one client."""
 
-    def __init__(self, client: ClientContext, requests: InFlight) -> None:
+    def __init__(self, client: ClientContext, outgoing: Outgoing) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._sessions: list[OwnerSession] = []
         self._free: list[OwnerSession] = []
         self._doubts: list[DoubtfulCommit] = []
@@ -141,7 +141,7 @@ class Transactions:
         """A session that nobody else uses."""
         self.end_abandoned()
         if not self._free:
-            self._free.append(OwnerSession(self._client, self._requests))
+            self._free.append(OwnerSession(self._client, self._outgoing))
             self._sessions.append(self._free[-1])
         self._free[-1].refresh()
         return self._free.pop()

@@ -19,7 +19,7 @@ from oncemq.protocol.client_requests import Compare, KnownNumbers
 from oncemq.protocol.replies import Compared, Reply
 from oncemq.protocol.requests import Request
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.publisher import Publisher
 
 PAGE = 1_000  # numbers in one question
@@ -40,12 +40,12 @@ class Forgetting:
     def __init__(
         self,
         client: ClientContext,
-        requests: InFlight,
+        outgoing: Outgoing,
         publisher: Publisher,
         producers: Producers,
     ) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._producers = producers
         self._publisher = publisher
         self._most = client.settings.lanes_kept  # with more lanes than this the server is asked
@@ -63,7 +63,7 @@ class Forgetting:
             return
         client, page = self._client, tuple(known[:PAGE])
         question = Compare(client.client, client.generation, numbers=page)
-        self._requests.begin(self, NumbersAsked(question, tuple(known[PAGE:])))
+        self._outgoing.begin(self, NumbersAsked(question, tuple(known[PAGE:])))
 
     def request(self, key: NumbersAsked) -> tuple[Request, None]:
         """Which of these topics were deleted?"""

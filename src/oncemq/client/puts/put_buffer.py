@@ -37,7 +37,7 @@ from oncemq.protocol.names import Micros, ProducerId
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight
+from oncemq.session.outgoing import Outgoing
 from oncemq.session.publisher import Publisher, PutBatch, TopicPuts, WhereNumbersStand
 from oncemq.wire import batch
 
@@ -48,12 +48,12 @@ FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its t
 class PutBuffer:
     """The publisher of one client, with its disk."""
 
-    def __init__(self, client: ClientContext, requests: InFlight) -> None:
+    def __init__(self, client: ClientContext, outgoing: Outgoing) -> None:
         self._client = client
-        self._requests = requests
+        self._outgoing = outgoing
         self._publisher = Publisher()
         self.producers = Producers(client.state, self._publisher)
-        self._forgetting = Forgetting(client, requests, self._publisher, self.producers)
+        self._forgetting = Forgetting(client, outgoing, self._publisher, self.producers)
         self.open_batches = OpenBatches()
         self.outcomes = PutOutcomes(client.news)
         self._resumes = count(1)
@@ -178,7 +178,8 @@ class PutBuffer:
             if lane.is_lost and not lane.put_off:
                 self._resume(lane)
             for parcel in list(self._publisher.ready(lane)):
-                parcel.token = self._requests.begin(self, parcel)
+                parcel.under_way = True
+                self._outgoing.begin(self, parcel)
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
@@ -269,7 +270,8 @@ class PutBuffer:
         for parcel in self._publisher.abandon():
             if parcel.ticket is not None:
                 self.outcomes.unseen.fail(parcel.ticket, unsure)
-        self._client.fail(failure)  # what was only gathered learns that it is not recorded
+        self._client.fail(failure)
+        self.fail(failure)  # what was only gathered learns that it is not recorded
 
     def request(self, key: PutBatch | WhereNumbersStand) -> tuple[Request, Body | None]:
         """A put, or the question where its numbers stand."""
@@ -317,8 +319,8 @@ class PutBuffer:
             self.trouble = reply.detail
             self._client.news.full(f"puts wait: {reply.detail}", self._client.now())
         self._try_again_at = Micros(self._client.now() + ROOM_MICROS)
-        for token in self._publisher.cancelled:
-            self._requests.end(token)
+        for each in self._publisher.cancelled:
+            self._outgoing.give_up(each)
         self._publisher.cancelled.clear()
 
     def _finish(self, parcel: PutBatch, receipts: Receipts) -> None:
@@ -333,10 +335,9 @@ class PutBuffer:
         self.outcomes.accepted(parcel, receipts)
 
     def _resume(self, lane: TopicPuts) -> None:
-        if lane.resume_token and lane.resume_token in self._requests:
-            return
-        question = WhereNumbersStand(lane, lane.parcels[0].producer, next(self._resumes))
-        lane.resume_token = self._requests.begin(self, question)
+        if lane.resume is None:
+            lane.resume = WhereNumbersStand(lane, lane.parcels[0].producer, next(self._resumes))
+            self._outgoing.begin(self, lane.resume)
 
     def _make_resume(self, question: WhereNumbersStand) -> tuple[Request, None]:
         client, (lane, producer, number) = self._client, question
@@ -344,8 +345,8 @@ class PutBuffer:
         return Resume(client.client, client.epoch_to_send, *about), None
 
     def _resumed(self, lane: TopicPuts, producer: ProducerId, reply: Reply) -> None:
+        lane.resume = None
         if isinstance(reply, RefusedReply):
-            lane.resume_token = 0
             return
         assert isinstance(reply, Resumed)
         if lost := self._lost(lane, producer, reply):
@@ -387,7 +388,6 @@ class PutBuffer:
 
     def _put_off(self, lane: TopicPuts, error: StorageRefused) -> None:
         """The own disk has no room for new numbers: the server is asked anew when it may have."""
-        lane.resume_token = 0
         lane.put_off = True
         self.trouble = error.detail
         self._client.news.full(error.detail, self._client.now())

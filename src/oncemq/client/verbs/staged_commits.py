@@ -21,7 +21,7 @@ def new_line(engine: Engine, name: bytes | None) -> StageLine:
     if name is not None and len(name) != PRODUCER_BYTES:
         raise InvalidRequest(f"a stage's name has {PRODUCER_BYTES} random bytes, not {len(name)}")
     chosen = ProducerId(name or engine.state.random_bytes(PRODUCER_BYTES))
-    return StageLine(engine.context, engine.exchanges, chosen)
+    return StageLine(engine.context, engine.outgoing, chosen)
 
 
 def stage_put(
