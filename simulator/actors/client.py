@@ -246,7 +246,7 @@ class Process:
             yield from self.hold(hold_ms * MILLISECOND)
         if fails:
             self.world.tell("put back")
-            self.engine.subscriber.put_back(topic)
+            self.engine.subscriber.prefetched.put_back(topic)
             return
         verbs.settle(self.engine, messages)
         self.hand_out(messages, asked)

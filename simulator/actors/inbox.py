@@ -72,7 +72,7 @@ class SimulatedInbox:
 
     def _put_back(self, topic: str) -> None:
         self._connection.perform(Bound.ROLLBACK)
-        self._engine.subscriber.put_back(topic)
+        self._engine.subscriber.prefetched.put_back(topic)
 
     def _at_work(self, duration: int) -> Waiting:
         """Whatever becomes of the client meanwhile."""

@@ -36,7 +36,7 @@ def _listen(
     if fails:
         listening.put_back(topics)
     else:
-        for message in filter(subscriber.has, messages):
+        for message in filter(subscriber.cursors.has, messages):
             verbs.settle_one(process.engine, message)
             process.hand_out([message], asked)
             if hold_ms:  # it works on the first for so long, and asks for the next then

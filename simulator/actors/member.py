@@ -40,7 +40,7 @@ def _subscribe(process: Process, asked: str, where: str) -> Work[None]:
         process.world.tell("pattern subscribed")
         above = process.engine.subscriber.patterns[asked]
     else:
-        made = vars(process.engine.subscriber)["_cursors"][asked].subscription_id
+        made = process.engine.subscriber.cursors.subscription(asked)
         interests.left.discard(asked)
     done = process.moment()
     for topic in topics:

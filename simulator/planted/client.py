@@ -11,6 +11,7 @@ from oncemq.client.state.unsent import sign, unsent
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ClientId, Epoch, TopicId
 from oncemq.protocol.requests import Settled
 from oncemq.session.handshake import Handshake
+from oncemq.session.prefetched import Prefetched
 from oncemq.session.publisher import Publisher, PutBatch
 from oncemq.session.subscriber import Subscriber
 from simulator.planted.plant import instead
@@ -116,7 +117,7 @@ def _claims_without_recording(_: Any) -> Any:
 @instead(Subscriber, "recall")
 def _ignores_its_cursors(_: Any) -> Any:
     def recall(self: Any, cursors: Any) -> None:
-        self.ended(self.topics)
+        self.ended(self.cursors.topics)
 
     return recall
 
@@ -124,7 +125,7 @@ def _ignores_its_cursors(_: Any) -> Any:
 @instead(Engine, "settle")
 def _hands_out_before_recording(_: Any) -> Any:
     def settle(self: Any, messages: Any, **options: Any) -> None:
-        self.subscriber.move(self.subscriber.moves(messages))
+        self.subscriber.move(self.subscriber.cursors.moves(messages))
 
     return settle
 
@@ -143,16 +144,23 @@ def _settles_though_fenced(original: Any) -> Any:
     return settle
 
 
-@instead(Subscriber, "untold")
-def _settles_before_delivery(_: Any) -> Any:
-    def untold(self: Any) -> tuple[Settled, ...]:
-        ahead = {topic: feed.ahead for topic, feed in self._feeds.items()}
-        return tuple(
-            Settled(topic, cursor.subscription_id, max(cursor.next, ahead.get(topic, 0)))
-            for topic, cursor in self._cursors.items()
-        )
+@instead(Subscriber, "__init__")
+def _settles_before_delivery(original: Any) -> Any:
+    def begin(self: Any, cursors: Any = None) -> None:
+        original(self, cursors)
 
-    return untold
+        def untold() -> tuple[Settled, ...]:
+            feeds: dict[str, Any] = self.prefetched._feeds
+            cursors: dict[str, Any] = self.cursors._cursors
+            ahead = {topic: feed.ahead for topic, feed in feeds.items()}
+            return tuple(
+                Settled(topic, cursor.subscription_id, max(cursor.next, ahead.get(topic, 0)))
+                for topic, cursor in cursors.items()
+            )
+
+        self.told.untold = untold
+
+    return begin
 
 
 @instead(Subscriber, "forget", "moving")
@@ -163,7 +171,7 @@ def _keeps_what_was_fetched_when_it_unsubscribes(_: Any) -> Any:
     return forget
 
 
-@instead(Subscriber, "want")
+@instead(Prefetched, "want")
 def _takes_a_fetch_that_was_put_back(original: Any) -> Any:
     def want(self: Any, topic: str, limit: int) -> int:
         count = original(self, topic, limit)

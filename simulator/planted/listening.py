@@ -4,8 +4,8 @@ from typing import Any
 
 from oncemq.client.engine import listening
 from oncemq.protocol.names import Offset
+from oncemq.session.cursors import Cursors
 from oncemq.session.listener_order import ListenerOrder
-from oncemq.session.subscriber import Subscriber
 from simulator.planted.plant import instead
 from simulator.schedule.options import LISTENING
 
@@ -14,9 +14,9 @@ from simulator.schedule.options import LISTENING
 def _passes_over_a_gap_of_the_feed(original: Any) -> Any:
     def offer(self: Any, tuned: Any, stretch: Any) -> None:
         subscriber = self._subscriber
-        known = subscriber.subscription(tuned.topic) == tuned.subscription_id
-        if known and stretch.first > subscriber.place(tuned.topic):
-            subscriber.feed(tuned.topic).ahead = stretch.first
+        known = subscriber.cursors.subscription(tuned.topic) == tuned.subscription_id
+        if known and stretch.first > subscriber.prefetched.place(tuned.topic):
+            subscriber.prefetched.feed(tuned.topic).ahead = stretch.first
         original(self, tuned, stretch)
 
     return offer
@@ -26,11 +26,11 @@ def _passes_over_a_gap_of_the_feed(original: Any) -> Any:
 def _keeps_what_is_pushed_beside_what_was_pulled(original: Any) -> Any:
     def offer(self: Any, tuned: Any, stretch: Any) -> None:
         subscriber = self._subscriber
-        known = subscriber.subscription(tuned.topic) == tuned.subscription_id
-        if known and stretch.first < subscriber.place(tuned.topic):
-            feed, first = subscriber.feed(tuned.topic), stretch.first
+        known = subscriber.cursors.subscription(tuned.topic) == tuned.subscription_id
+        if known and stretch.first < subscriber.prefetched.place(tuned.topic):
+            feed, first = subscriber.prefetched.feed(tuned.topic), stretch.first
             ahead = Offset(max(feed.ahead, stretch.first + stretch.left))
-            subscriber._keep(feed, stretch, first, single=True)
+            feed.add(stretch, first, single=True)
             feed.ahead = ahead
         else:
             original(self, tuned, stretch)
@@ -68,7 +68,7 @@ def _hands_out_a_push_after_the_unsubscribe(_: Any) -> Any:
     return Ghosts
 
 
-@instead(Subscriber, "has", LISTENING)
+@instead(Cursors, "has", LISTENING)
 def _listens_on_after_the_unsubscribe(_: Any) -> Any:
     def has(self: Any, message: Any) -> bool:
         return True

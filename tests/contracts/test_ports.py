@@ -118,8 +118,8 @@ SUITES: dict[str, Suite] = {
 ALONE: dict[str, str] = {
     "client/engine/survival.Mortal": "client/engine/engine.Engine",
     "client/engine/transactions.DoubtfulCommit": "client/verbs/transaction_work.TransactionWork",
-    "session/subscriber.Delivered": "client/values.Message",
-    "session/subscriber.MessageRun": "client/values.Fetched",
+    "session/cursors.Delivered": "client/values.Message",
+    "session/prefetched.MessageRun": "client/values.Fetched",
     "broker/given.Gate": "server/admission.Admission",
     "broker/given.StorageFacts": "server/driver.Driver",
     "server/admission.RoomPort": "storage/log/log.Log",

@@ -319,20 +319,20 @@ class OnceMachine(RuleBasedStateMachine):
             return
         if self.fetching.get(topic) in self.open:
             return  # one at a time, as in the client
-        if not topic and not self.subscriber.drained(topic):
+        if not topic and not self.subscriber.prefetched.drained(topic):
             return  # from any topic only when nothing is left, as in the client
-        feed = self.subscriber.feed(topic)
-        count = self.subscriber.want(topic, limit)
-        settled = self.subscriber.untold()
+        feed = self.subscriber.prefetched.feed(topic)
+        count = self.subscriber.prefetched.want(topic, limit)
+        settled = self.subscriber.told.untold()
         start = feed.ahead if topic else Offset(-1)
         get = Get(GUEST, Epoch(0), topic, settled, start, count)
 
         def handle(reply: Reply | Deliver) -> None:
             if isinstance(reply, RefusedReply):
                 assert reply.code == "not_subscribed"
-                self.subscriber.put_back(topic)
+                self.subscriber.prefetched.put_back(topic)
                 return
-            self.subscriber.told(settled)
+            self.subscriber.told.answered(settled)
             batches = [] if isinstance(reply, Messages) else self.server.resolve(reply)
             self.subscriber.came(topic, batches, more=True)
 
@@ -340,11 +340,11 @@ class OnceMachine(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(["", *TOPICS]), limit=st.integers(1, 5), fails=st.booleans())
     def consume(self, topic: str, limit: int, fails: bool = False) -> None:
-        notes = self.subscriber.take(topic, limit)
+        notes = self.subscriber.prefetched.take(topic, limit)
         if fails:
-            self.subscriber.put_back(topic)
+            self.subscriber.prefetched.put_back(topic)
             return
-        moved = self.subscriber.moves(notes)
+        moved = self.subscriber.cursors.moves(notes)
         self.subscriber.move(moved)
         for name, subscription, cursor in moved:
             self.cursors[name] = (subscription, cursor)

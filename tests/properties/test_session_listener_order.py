@@ -43,8 +43,9 @@ def live_through(steps: list[tuple[str, int]]) -> None:
     pulled: range | None = None
 
     def pull() -> range:
-        subscriber.want("a", 3)
-        return range(subscriber.place("a"), min(ends[-1], subscriber.place("a") + 3))
+        subscriber.prefetched.want("a", 3)
+        place = subscriber.prefetched.place("a")
+        return range(place, min(ends[-1], place + 3))
 
     def answer(offsets: range) -> None:
         subscriber.came("a", [Batch("a", offsets)] if offsets else [], more=offsets.stop < ends[-1])
@@ -52,7 +53,7 @@ def live_through(steps: list[tuple[str, int]]) -> None:
 
     def take(limit: int) -> int:
         taken = live.take(limit)
-        subscriber.move(subscriber.moves(taken))
+        subscriber.move(subscriber.cursors.moves(taken))
         given_out.extend(note.offset for note in taken)
         return len(taken)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from oncemq.protocol.names import Generation, Micros, Offset, SubscriptionId
 from oncemq.protocol.patterns import is_pattern, matches
-from oncemq.session.subscriber import is_single
+from oncemq.session.prefetched import is_single
 
 NO_SUBSCRIPTION = SubscriptionId(0)  # of messages that were read by offset
 

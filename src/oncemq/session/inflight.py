@@ -59,18 +59,19 @@ class InFlight:
     def carry_out(self, wanted: Iterable[Wanted]) -> None:
         """Begin what the parts want to be asked, and end what they do not, in their order."""
         for owner, key, patience_ms in wanted:
-            if owner is not None:
-                self.begin(owner, key, patience_ms=patience_ms)
-            elif token := self._tokens.get(id(key)):
-                self.end(token)
+            place = id(key)
+            if owner is not None:  # it is new, and due at once
+                assert place not in self._tokens, "a key is under way once at a time"
+                self._last_token = token = self._last_token + 1
+                self._open[token] = InFlightRequest(token, owner, key, Micros(patience_ms * 1000))
+                self._tokens[place] = token
+            elif place in self._tokens:
+                self.end(self._tokens[place])
 
     def begin(self, owner: RequestOwner, key: Any, *, patience_ms: int = 0) -> int:
-        """A new request; it is due at once."""
-        assert id(key) not in self._tokens, "a key is under way once at a time"
-        self._last_token = token = self._last_token + 1
-        self._open[token] = InFlightRequest(token, owner, key, Micros(patience_ms * 1000))
-        self._tokens[id(key)] = token
-        return token
+        """Begin this one; its token."""
+        self.carry_out([(owner, key, patience_ms)])
+        return self._last_token
 
     def end(self, token: int) -> bool:
         """A reply came (or nobody wants it any more); False when it was ended before."""

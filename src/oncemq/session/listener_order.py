@@ -13,7 +13,8 @@ from typing import Generic
 
 from oncemq.protocol.names import Offset, SubscriptionId, TopicId
 from oncemq.protocol.replies import ListenedAnswer
-from oncemq.session.subscriber import M, MessageRun, Subscriber
+from oncemq.session.prefetched import M, MessageRun
+from oncemq.session.subscriber import Subscriber
 
 HELD_BYTES = 4 << 20  # of one topic, waiting to be handed out
 EARLY_BYTES = 1 << 20  # of one topic, waiting for a gap before them to be filled
@@ -59,7 +60,7 @@ class ListenerOrder(Generic[M]):
             tuned = before.get(each.topic_id)
             if tuned is None or tuned.subscription_id != each.subscription_id:
                 tuned = ListenedTopic[M](each.topic, each.topic_id, each.subscription_id, each.end)
-                self.late += self._subscriber.place(each.topic) < each.end
+                self.late += self._subscriber.prefetched.place(each.topic) < each.end
             tuned.end = max(tuned.end, each.end)
             self._tuned[each.topic_id] = self._by_name[each.topic] = tuned
             self._see(tuned)
@@ -85,8 +86,8 @@ class ListenerOrder(Generic[M]):
         tuned = self._by_name.get(topic)
         if tuned is None:
             return
-        if self._subscriber.feed(topic).more:  # beyond any end that was heard of
-            tuned.end = max(tuned.end, Offset(self._subscriber.place(topic) + 1))
+        if self._subscriber.prefetched.feed(topic).more:  # beyond any end that was heard of
+            tuned.end = max(tuned.end, Offset(self._subscriber.prefetched.place(topic) + 1))
         early, tuned.early = tuned.early, deque()
         tuned.early_bytes = 0
         for stretch in early:
@@ -100,7 +101,7 @@ class ListenerOrder(Generic[M]):
     def take(self, limit: int) -> list[M]:
         """Up to `limit` messages of one topic; topics take turns. Not settled by this."""
         for name in list(self._ready):
-            taken = self._subscriber.take(name, limit)
+            taken = self._subscriber.prefetched.take(name, limit)
             del self._ready[name]
             if name in self._by_name:
                 self._see(self._by_name[name])  # at the end of the line, if there is more
@@ -116,7 +117,7 @@ class ListenerOrder(Generic[M]):
     def put_back(self) -> None:
         """What was taken and not settled did not take effect: pull again from the cursors."""
         for tuned in self._tuned.values():
-            self._subscriber.put_back(tuned.topic)
+            self._subscriber.prefetched.put_back(tuned.topic)
             self._see(tuned)
 
     def forget(self, topic: str) -> None:
@@ -136,9 +137,9 @@ class ListenerOrder(Generic[M]):
 
     def _offer(self, tuned: ListenedTopic[M], stretch: MessageRun[M]) -> None:
         subscriber = self._subscriber
-        if subscriber.subscription(tuned.topic) != tuned.subscription_id:
+        if subscriber.cursors.subscription(tuned.topic) != tuned.subscription_id:
             return  # subscribed again since: the server will say so
-        place = subscriber.place(tuned.topic)
+        place = subscriber.prefetched.place(tuned.topic)
         if stretch.first + stretch.left <= place:
             self.overlaps += 1
         elif stretch.first > place:
@@ -146,21 +147,21 @@ class ListenerOrder(Generic[M]):
             if tuned.early_bytes + stretch.size <= EARLY_BYTES:
                 tuned.early.append(stretch)
                 tuned.early_bytes += stretch.size
-        elif subscriber.held(tuned.topic)[1] < HELD_BYTES:
+        elif subscriber.prefetched.held(tuned.topic)[1] < HELD_BYTES:
             self.overlaps += stretch.first < place
-            subscriber.pushed(stretch)
+            subscriber.prefetched.pushed(stretch)
 
     def _see(self, tuned: ListenedTopic[M]) -> None:
         """Note whether a topic has something to hand out, and whether something is missing."""
         name, subscriber = tuned.topic, self._subscriber
-        if subscriber.subscription(name) != tuned.subscription_id:
+        if subscriber.cursors.subscription(name) != tuned.subscription_id:
             return
-        if subscriber.held(name)[0]:
+        if subscriber.prefetched.held(name)[0]:
             self._ready[name] = None
-        if subscriber.place(name) < tuned.end:
+        if subscriber.prefetched.place(name) < tuned.end:
             self._behind[name] = None
         else:
             self._behind.pop(name, None)
 
     def _has_room(self, name: str) -> bool:
-        return self._subscriber.held(name)[1] < HELD_BYTES // 2
+        return self._subscriber.prefetched.held(name)[1] < HELD_BYTES // 2

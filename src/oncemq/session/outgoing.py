@@ -14,7 +14,7 @@ reply, also where that has come already and was not looked at yet.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from oncemq.protocol.replies import Reply
 from oncemq.protocol.requests import Request
@@ -33,12 +33,9 @@ class RequestOwner(Protocol):
         ...
 
 
-class Wanted(NamedTuple):
-    """A request that begins, or (without an owner) one that nobody wants any more."""
-
-    owner: RequestOwner | None
-    key: Any
-    patience_ms: int  # how long the server may rightly take to answer
+# A request that begins, by its owner, its key and how many milliseconds the server may rightly take
+# to answer; or (without an owner) one that nobody wants any more.
+Wanted = tuple[RequestOwner | None, Any, int]
 
 
 class Outgoing:
@@ -51,11 +48,11 @@ class Outgoing:
 
     def begin(self, owner: RequestOwner, key: Any, *, patience_ms: int = 0) -> None:
         """This is to be asked, again and again until it is answered."""
-        self.wanted.append(Wanted(owner, key, patience_ms))
+        self.wanted.append((owner, key, patience_ms))
 
     def give_up(self, key: Any) -> None:
         """Nobody wants this answer any more; nothing happens where it came before."""
-        self.wanted.append(Wanted(None, key, 0))
+        self.wanted.append((None, key, 0))
 
     def take(self) -> list[Wanted]:
         """All of it, for who carries it out."""

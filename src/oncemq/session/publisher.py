@@ -12,7 +12,7 @@ know: it may have used any number there. Such topics get a new producer.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -145,10 +145,12 @@ class Publisher:
 
     def numbers(self, topic: str, producer: ProducerId) -> ProducerNumbers:
         """Where a producer stands on a topic; at the beginning, if it never put to it."""
-        known = self.lane(topic).numbers
-        if producer not in known:
-            known[producer] = ProducerNumbers(sure=producer not in self.from_disk)
-        return known[producer]
+        lane = self._lanes.get(topic)
+        numbers = lane.numbers.get(producer) if lane is not None else None
+        if numbers is None:
+            numbers = ProducerNumbers(sure=producer not in self.from_disk)
+            self.lane(topic).numbers[producer] = numbers
+        return numbers
 
     def producers(self, topic: str) -> list[ProducerId]:
         """Those that have numbers on a topic."""
@@ -188,34 +190,38 @@ class Publisher:
     def __len__(self) -> int:
         return len(self._lanes)
 
+    def __contains__(self, topic: str) -> bool:
+        """Whether something was put to a topic, and is remembered."""
+        return topic in self._lanes
+
     def add(self, parcel: PutBatch) -> None:
         """A numbered parcel (recorded, where it lasts) may leave from now on."""
-        lane = self._busy[parcel.topic] = self.lane(parcel.topic)
+        lane = self._busy[parcel.topic] = self._lanes.get(parcel.topic) or self.lane(parcel.topic)
         lane.parcels.append(parcel)
         self.unacknowledged += parcel.count
 
-    def ready(self, lane: TopicPuts) -> Iterator[PutBatch]:
-        """Parcels that may leave now, in order."""
+    def ready(self, lane: TopicPuts) -> list[PutBatch]:
+        """Parcels that leave now, in order; they are under way from here on."""
+        leaving: list[PutBatch] = []
         if lane.put_off or lane.is_lost:
-            return
-        under_way = 0
-        for parcel in lane.parcels:
+            return leaving
+        for under_way, parcel in enumerate(lane.parcels):
             if parcel.under_way:
-                under_way += 1
-            elif under_way >= PUTS_UNDER_WAY_MAX:
-                return
-            elif under_way and parcel.producer != lane.parcels[0].producer:
-                return  # another producer's numbers: order holds only once the others are in
-            else:
-                under_way += 1
-                parcel.tried = True
-                yield parcel
+                continue  # those that are come first: each is told apart as it leaves
+            if under_way >= PUTS_UNDER_WAY_MAX:
+                break
+            if under_way and parcel.producer != lane.parcels[0].producer:
+                break  # another producer's numbers: order holds only once the others are in
+            parcel.tried = parcel.under_way = True
+            leaving.append(parcel)
+        return leaving
 
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it."""
+        lane = self._lanes.get(parcel.topic) or self.lane(parcel.topic)
         self.numbers(parcel.topic, parcel.producer).topic_id = reply.topic_id
-        self.lane(parcel.topic).acknowledged_at = now
-        self._drop(parcel)
+        lane.acknowledged_at = now
+        self._drop(lane, parcel)
 
     def refused(self, parcel: PutBatch, refused: RefusedReply) -> bool:
         """The server said no; True when a resume will tell whether that is final.
@@ -297,7 +303,7 @@ class Publisher:
     def carry_out(self, lane: TopicPuts, producer: ProducerId, plan: Renumbering) -> None:
         """The disk has what is planned, where it lasts: the lane goes on under its new numbers."""
         for parcel in (*plan.gone, *plan.stored):
-            self._drop(parcel)
+            self._drop(lane, parcel)
         sequence = plan.first
         for parcel in lane.parcels:
             if parcel.producer != producer:
@@ -348,8 +354,7 @@ class Publisher:
                 self.cancelled.append(parcel)
                 parcel.under_way = False
 
-    def _drop(self, parcel: PutBatch) -> None:
-        lane = self.lane(parcel.topic)
+    def _drop(self, lane: TopicPuts, parcel: PutBatch) -> None:
         if lane.parcels and lane.parcels[0] is parcel:
             lane.parcels.popleft()
         else:

@@ -19,9 +19,10 @@ class Office:
     """A client of which only the way into the outbox is real: it waits through given states."""
 
     def __init__(self, kind: type, unsent: int, *, connected: bool, full: bool = False) -> None:
-        def check(topic: str, largest: int, size: int | None) -> None:
+        def check(topic: str, largest: int, size: int | None) -> int:
             if full:
                 raise OutboxFull("full")
+            return unsent
 
         self.outflow = SimpleNamespace(unsent_bytes=unsent, check=check)
         self.engine = SimpleNamespace(
@@ -32,7 +33,7 @@ class Office:
         self.states: Iterator[tuple[int, bool]] = iter(())
         self.client: Any = object.__new__(kind)
         self.client._engine = self.engine
-        self.client._turns = SimpleNamespace(wait_until=self._waiter(kind))
+        self.client._turns = SimpleNamespace(wait_here=self._waiter(kind))
 
     def room(self, *states: tuple[int, bool]) -> list[tuple[int, bool]]:
         """Ask for room while these follow each other; those that were not waited for."""

@@ -297,11 +297,11 @@ def test_a_server_that_lost_the_cursor_in_a_crash_is_told_again(world, shop, rea
         shop.put("orders", payload)
     shop.turn()
     assert reader.get("orders", limit=2) == ["orders@0=a", "orders@1=b"]
-    reader.engine.subscriber.put_back("orders")
+    reader.engine.subscriber.prefetched.put_back("orders")
     reader.engine.fetch("orders", 1, 0)
     reader.pump()
     reader.pump()  # the cursor is told, and the answer was here before it is durable
-    reader.engine.subscriber.put_back("orders")
+    reader.engine.subscriber.prefetched.put_back("orders")
     world.server.crash()
     reader.wire.cut()
     reader.wire.mend()
@@ -352,7 +352,7 @@ def test_what_was_put_back_comes_again_with_nothing_missing(world, shop, reader)
     for number in range(12):
         messages = reader.take("orders", 2, wait_ms=1_000)
         if number % 2:
-            reader.engine.subscriber.put_back("orders")
+            reader.engine.subscriber.prefetched.put_back("orders")
             reader.turn(number % 3)
             continue
         verbs.settle(reader.engine, messages)
@@ -366,7 +366,7 @@ def test_a_get_after_a_failed_consume_does_not_say_there_is_nothing(world, shop,
     shop.turn(12)
     reader.take("orders", 2)
     assert reader.engine._fetches._under_way  # the next ones are on their way
-    reader.engine.subscriber.put_back("orders")
+    reader.engine.subscriber.prefetched.put_back("orders")
     assert reader.get("orders", limit=2) == ["orders@0=0", "orders@1=1"]
 
 
@@ -448,7 +448,7 @@ def test_what_a_full_server_could_not_note_is_told_once_there_is_room(
     shop.put("orders", b"a", b"b", b"c")
     shop.turn()
     assert reader.get("orders", limit=1) == ["orders@0=a"]
-    reader.engine.subscriber.put_back("orders")
+    reader.engine.subscriber.prefetched.put_back("orders")
     monkeypatch.setattr(world.server.log, "has_room", lambda size, *, now_ms, fact=False: False)
     assert reader.get("orders", limit=1) == ["orders@1=b"]  # messages come all the same
     cursors = world.server.driver.broker.shard.by_name["orders"].subscriptions
@@ -655,8 +655,8 @@ def test_a_pattern_ends_with_all_it_made_though_the_answer_that_named_it_was_los
     reader.wire.lose = lambda _: next(lost) < 1
     assert reader.run(verbs.unsubscribe(reader.engine, "orders.*")) is False
     assert next(lost) > 1
-    assert "orders.a" not in reader.engine.subscriber.topics
-    assert "orders.eu" in reader.engine.subscriber.topics  # another pattern has it
+    assert "orders.a" not in reader.engine.subscriber.cursors.topics
+    assert "orders.eu" in reader.engine.subscriber.cursors.topics  # another pattern has it
 
 
 # ------------------------------------------------------------------ answers and questions
@@ -799,7 +799,7 @@ def test_a_refused_fetch_takes_away_what_was_fetched_before_it(world, shop, read
     shop.put("orders", *(b"%d" % number for number in range(20)))
     shop.turn()
     assert [len(reader.get("orders", limit=2)) for _ in range(3)] == [2, 2, 2]
-    assert reader.engine.subscriber.held("orders")[0] == 4  # and more are being fetched
+    assert reader.engine.subscriber.prefetched.held("orders")[0] == 4  # and more are being fetched
     other = world.client()
     other.run(verbs.delete_topic(other.engine, "orders"))
     reader.turn()
@@ -815,7 +815,7 @@ def test_what_came_before_the_server_went_back_cannot_be_settled(world, shop, re
     reader.engine.meet(Generation(FIRST + 1))
     with pytest.raises(HistoryLost, match="orders@0 was worked on: it is not settled"):
         verbs.settle(reader.engine, messages)
-    assert reader.engine.subscriber.untold() == ()
+    assert reader.engine.subscriber.told.untold() == ()
 
 
 def test_what_a_full_connection_did_not_take_goes_first_when_it_takes_again(world, shop) -> None:

@@ -12,7 +12,7 @@ from oncemq.client.verbs import keyed_puts, messages, staged_commits
 from oncemq.client.verbs.transaction_work import TransactionWork
 from oncemq.errors import NotSubscribed, Refused
 from oncemq.protocol.names import Micros
-from oncemq.session.subscriber import several
+from oncemq.session.prefetched import several
 from oncemq.wire import batch
 from tests.held import sizes
 
@@ -227,7 +227,11 @@ def _kilobytes(directory: Path) -> int:
 def few(monkeypatch) -> None:
     """Limits that are reached in the first hours: what is held grows up to them."""
     for limit in (
-        *("session.subscriber.TOLD_MAX", "client.engine.settling.TOLD_MAX", "client.news.TOLD_MAX"),
+        *(
+            "session.told_cursors.TOLD_MAX",
+            "client.engine.settling.TOLD_MAX",
+            "client.news.TOLD_MAX",
+        ),
         *(
             "client.state.endings.ENDED_KEPT",
             "client.state.endings.UNTAKEN_KEPT",

@@ -8,7 +8,7 @@ from oncemq.client.shell.handouts import Handout, Handouts
 from oncemq.client.values import Message, Origin
 from oncemq.protocol.names import Generation, Offset, SubscriptionId, TopicId
 from oncemq.protocol.replies import BatchHead
-from oncemq.session.subscriber import several
+from oncemq.session.prefetched import several
 
 
 def messages(topic: str, *offsets: int) -> list[Message]:

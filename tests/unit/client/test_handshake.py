@@ -172,7 +172,7 @@ def test_a_client_whose_knowledge_the_server_does_not_compare_is_told_why(world:
     shop = world.client("shop")
     compared: list[Any] = []
     shop.engine._arrival._compare(shop.engine.state.known(), compared.append)
-    asked = shop.engine.outgoing.wanted[-1]
-    shop.engine._arrival.on_reply(asked.key, RefusedReply("invalid", "no such question"), ())
+    _, question, _ = shop.engine.outgoing.wanted[-1]
+    shop.engine._arrival.on_reply(question, RefusedReply("invalid", "no such question"), ())
     assert isinstance(shop.engine.failure, OnceMQError)
     assert (shop.engine.failure.detail, compared) == ("no such question", [])

@@ -80,7 +80,7 @@ def test_what_comes_after_the_server_went_back_during_a_wait_is_of_the_new_gener
     waited: list[bool] = []
 
     def goes_back() -> None:
-        if not waited and shop.node.engine.subscriber.drained("orders"):
+        if not waited and shop.node.engine.subscriber.prefetched.drained("orders"):
             waited.append(True)
             begin_generation(world)
             publisher.put("orders", b"b", lasting=False)
@@ -134,7 +134,7 @@ def test_a_subscription_that_is_made_anew_all_the_time_is_not_looked_at_for_ever
 
     def subscribes_again() -> None:
         mark = shop._inbox.marks.get("orders")
-        if mark is not None and subscriber.subscription("orders") == mark.subscription_id:
+        if mark is not None and subscriber.cursors.subscription("orders") == mark.subscription_id:
             shop.node.run(verbs.unsubscribe(shop.node.engine, "orders"))
             shop.node.run(verbs.subscribe(shop.node.engine, "orders", "earliest"))
 

@@ -14,7 +14,7 @@ FEW = 5  # cursors in one request: so many topics are quick
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    for module in ("session.subscriber", "client.engine.settling"):
+    for module in ("session.told_cursors", "client.engine.settling"):
         monkeypatch.setattr(f"oncemq.{module}.TOLD_MAX", FEW)
     world = World(tmp_path, ServerLimits(request_entries_max=FEW))
     yield world
@@ -112,12 +112,12 @@ def test_topics_that_come_and_go_leave_nothing_behind(world, shop) -> None:
         put(shop, name)
         assert reader.get("s.*", wait_ms=1000) == [f"{name}@0=x"]
         delete(shop, name)
-        most = max(most, len(reader.engine.subscriber))
+        most = max(most, len(reader.engine.subscriber.cursors))
     reader.turn()
     assert most <= FEW + 2
     journal = reader.state.journal
     assert journal is not None
-    assert len(journal.cursors()) == len(reader.engine.subscriber) <= FEW + 1
+    assert len(journal.cursors()) == len(reader.engine.subscriber.cursors) <= FEW + 1
 
 
 def test_a_guest_forgets_topics_that_come_and_go_as_well(world, shop) -> None:
@@ -127,7 +127,7 @@ def test_a_guest_forgets_topics_that_come_and_go_as_well(world, shop) -> None:
         put(shop, name)
         assert guest.get("s.*", wait_ms=1000) == [f"{name}@0=x"]
         delete(shop, name)
-        assert len(guest.engine.subscriber) <= FEW + 2
+        assert len(guest.engine.subscriber.cursors) <= FEW + 2
 
 
 def test_what_ended_while_the_client_was_away_is_forgotten_at_its_start(
@@ -139,7 +139,7 @@ def test_what_ended_while_the_client_was_away_is_forgotten_at_its_start(
     put(shop, NAMES[0])
     again = world.client("reader")
     assert again.get("s.*") == [f"{NAMES[0]}@1=x"]
-    assert again.engine.subscriber.topics == [NAMES[0]]
+    assert again.engine.subscriber.cursors.topics == [NAMES[0]]
     journal = again.state.journal
     assert journal is not None
     assert list(journal.cursors()) == [NAMES[0]]

@@ -324,7 +324,7 @@ def test_a_transaction_is_over_when_it_is_over(job) -> None:
 def test_a_feed_that_begins_anew_gives_nothing_twice_in_a_transaction(world, job) -> None:
     work = TransactionWork(job.engine)
     first = job.run(work.take("in", 2, 0))
-    job.engine.subscriber.put_back_all()  # as a new epoch, or a subscription, does
+    job.engine.subscriber.prefetched.put_back_all()  # as a new epoch, or a subscription, does
     second = job.run(work.take("in", 2, 0))
     assert [message.payload for message in first + second] == [b"a", b"b", b"c", b"d"]
     job.run(work.commit())

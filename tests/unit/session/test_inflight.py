@@ -15,10 +15,10 @@ from oncemq.session.inflight import FIRST_WAIT, LONGEST_WAIT, InFlight
 class Asking:
     """A part that asks one thing, and does nothing with the answer."""
 
-    def request(self, key: str) -> tuple[StatusRequest, None]:
+    def request(self, key: object) -> tuple[StatusRequest, None]:
         return StatusRequest(), None
 
-    def on_reply(self, key: str, reply: Reply, bodies: Sequence[Body]) -> None: ...
+    def on_reply(self, key: object, reply: Reply, bodies: Sequence[Body]) -> None: ...
 
 
 ASKING = Asking()
@@ -38,7 +38,7 @@ def send_due(open_: InFlight, now: int) -> list[int]:
 
 def test_a_new_request_is_due_at_once_and_oldest_first() -> None:
     open_ = exchanges()
-    tokens = [open_.begin(ASKING, "status") for _ in range(3)]
+    tokens = [open_.begin(ASKING, object()) for _ in range(3)]
     assert open_.next_due() is None  # what was not sent waits for no clock
     assert send_due(open_, 5) == tokens
     assert (len(open_), open_.sends) == (3, 3)
@@ -46,7 +46,7 @@ def test_a_new_request_is_due_at_once_and_oldest_first() -> None:
 
 def test_a_request_is_sent_again_under_its_token_after_growing_waits() -> None:
     open_ = exchanges()
-    token = open_.begin(ASKING, "status")
+    token = open_.begin(ASKING, object())
     now, waits = 0, []
     for _ in range(7):
         assert send_due(open_, now) == [token]
@@ -60,21 +60,21 @@ def test_a_request_is_sent_again_under_its_token_after_growing_waits() -> None:
 def test_the_waits_are_jittered_by_a_quarter() -> None:
     for chance, wait in ((0.0, 0.75), (1.0, 1.25)):
         open_ = exchanges(chance)
-        open_.begin(ASKING, "status")
+        open_.begin(ASKING, object())
         send_due(open_, 0)
         assert open_.next_due() == FIRST_WAIT * wait
 
 
 def test_a_long_poll_has_the_time_it_asked_for_on_top() -> None:
     open_ = exchanges()
-    open_.begin(ASKING, "status", patience_ms=7_000)
+    open_.begin(ASKING, object(), patience_ms=7_000)
     send_due(open_, 0)
     assert open_.next_due() == 7_000_000 + FIRST_WAIT
 
 
 def test_an_answered_request_is_not_sent_again() -> None:
     open_ = exchanges()
-    token = open_.begin(ASKING, "status")
+    token = open_.begin(ASKING, object())
     send_due(open_, 0)
     assert token in open_
     assert open_.end(token) is True
@@ -85,14 +85,14 @@ def test_an_answered_request_is_not_sent_again() -> None:
 
 def test_a_token_is_used_once() -> None:
     open_ = exchanges()
-    first = open_.begin(ASKING, "status")
+    first = open_.begin(ASKING, object())
     open_.end(first)
-    assert open_.begin(ASKING, "status") != first
+    assert open_.begin(ASKING, object()) != first
 
 
 def test_a_new_connection_sends_everything_again_at_once_in_order() -> None:
     open_ = exchanges()
-    tokens = [open_.begin(ASKING, "status") for _ in range(3)]
+    tokens = [open_.begin(ASKING, object()) for _ in range(3)]
     send_due(open_, 0)
     assert send_due(open_, 1) == []
     open_.retry_all()
@@ -102,7 +102,7 @@ def test_a_new_connection_sends_everything_again_at_once_in_order() -> None:
 
 def test_a_request_sent_twice_without_an_answer_is_trouble() -> None:
     open_ = exchanges()
-    token = open_.begin(ASKING, "status")
+    token = open_.begin(ASKING, object())
     assert not open_.troubled
     send_due(open_, 0)
     assert not open_.troubled
@@ -114,7 +114,7 @@ def test_a_request_sent_twice_without_an_answer_is_trouble() -> None:
 
 def test_an_answer_to_a_copy_from_an_earlier_epoch_of_its_own_counts_once() -> None:
     open_ = exchanges()
-    token = open_.begin(ASKING, "status")
+    token = open_.begin(ASKING, object())
     (exchange,) = open_.due(Micros(0))
     open_.sent(exchange, Micros(0), 1)
     assert not open_.is_of_before(token, 1)

@@ -36,13 +36,13 @@ class Ear:
 
     def pull(self, end: int, topic: str = "a") -> None:
         """What is missing up to `end` comes as a reply."""
-        place = self.subscriber.place(topic)
+        place = self.subscriber.prefetched.place(topic)
         self.subscriber.came(topic, [Batch(topic, range(place, end))], more=False)
         self.live.pulled(topic)
 
     def hand_out(self, limit: int = 100) -> list[int]:
         taken = self.live.take(limit)
-        self.subscriber.move(self.subscriber.moves(taken))
+        self.subscriber.move(self.subscriber.cursors.moves(taken))
         return [note.offset for note in taken]
 
 
@@ -105,7 +105,7 @@ def test_what_is_pushed_and_pulled_is_handed_out_once() -> None:
 
 def test_a_pull_that_a_push_has_overtaken_brings_nothing_twice() -> None:
     ear = Ear(Ear.heard(end=2))
-    ear.subscriber.want("a", 100)  # the pull leaves
+    ear.subscriber.prefetched.want("a", 100)  # the pull leaves
     ear.push(0, 2)
     ear.push(2, 4)
     ear.subscriber.came("a", [Batch("a", range(2))], more=False)
@@ -183,7 +183,7 @@ def test_a_slow_listener_keeps_no_more_than_its_room_and_loses_nothing(
     ear = Ear()
     for start in range(0, 100, 4):
         ear.push(start, start + 4)
-    assert ear.subscriber.held("a") == (12, 12)
+    assert ear.subscriber.prefetched.held("a") == (12, 12)
     assert ear.live.lacking() == []  # no room yet
     got = ear.hand_out(8)
     assert ear.live.lacking() == ["a"]

@@ -39,7 +39,7 @@ class AsyncBaseClient:
         self._timeout = timeout
         self._turns = AsyncRunner(self._engine, timeout)
         self._inbox = Inbox(self._engine.losses.over)
-        self._handouts = Handouts(self._engine.subscriber.has)
+        self._handouts = Handouts(self._engine.subscriber.cursors.has)
         self._turns.begin()
 
     @property

@@ -107,8 +107,9 @@ class AsyncPublishing(AsyncTransacting):
             ticket = self._engine.outflow.put(
                 topic, count=1, columns=columns, body=body, lasting=durable, required=required
             )
-        ticket.looked_at = True
-        await self._turns.wait_until(lambda: ticket.done, None, "the receipt")
+            ticket.looked_at = True
+            # Under the lock as it is: it is taken, and signals are put off, once for a put.
+            await self._turns.wait_here(lambda: ticket.done, None, "the receipt")
         return ticket.result()[0]
 
     @overload
@@ -224,16 +225,17 @@ class AsyncPublishing(AsyncTransacting):
     async def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
         outflow = self._engine.outflow
         try:
-            outflow.check(topic, largest, size)
+            waiting = outflow.check(topic, largest, size)
         except OutboxFull:
             room = self._engine.settings.outbox_bytes_max // 2
             if not self._engine.connected:
                 raise
-            await self._turns.wait_until(
+            await self._turns.wait_here(
                 lambda: outflow.unsent_bytes < room, None, "room in the outbox"
             )
-        if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
-            await self._turns.wait_until(
+            waiting = outflow.unsent_bytes
+        if waiting > FLOW_BYTES and self._engine.connected:
+            await self._turns.wait_here(
                 lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
                 None,
                 "earlier puts",

@@ -84,6 +84,10 @@ class AsyncRunner:
 
     async def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Move the engine until `ready`."""
+        await self.wait_here(ready, timeout, what)
+
+    async def wait_here(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """The same: there is no lock to have."""
         self._engine.check_own()
         limit = self._timeout if timeout is None else timeout
         try:

@@ -40,7 +40,7 @@ class BaseClient:
         self._timeout = timeout
         self._turns = Runner(self._engine, timeout)
         self._inbox = Inbox(self._engine.losses.over)
-        self._handouts = Handouts(self._engine.subscriber.has)
+        self._handouts = Handouts(self._engine.subscriber.cursors.has)
         self._turns.begin()
 
     @property

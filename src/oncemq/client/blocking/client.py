@@ -15,7 +15,7 @@ from oncemq.client.verbs import messages as verbs
 from oncemq.client.verbs.messages import Where
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import SubscriptionInfo, TopicInfo, TopicShown
-from oncemq.session.subscriber import several
+from oncemq.session.prefetched import several
 
 
 class Client(Publishing, Columnar):
@@ -172,7 +172,7 @@ class Client(Publishing, Columnar):
                         taking = listening.take(topics, 100, wait_ms_of(wait))
                         taken = self._turns.run(taking, timeout=self._timeout + wait)
                         # Asked before each: an unsubscribe may come between two of them (G6).
-                        for message in filter(engine.subscriber.has, taken):
+                        for message in filter(engine.subscriber.cursors.has, taken):
                             yield message
                             with settling:
                                 verbs.settle_one(engine, message)
@@ -213,7 +213,7 @@ class Client(Publishing, Columnar):
     def _put_back(self, feed: str) -> None:
         """What was taken and did not take effect comes again."""
         with self._turns.lock:
-            self._engine.subscriber.put_back(feed)
+            self._engine.subscriber.prefetched.put_back(feed)
 
     def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, feed, limit, wait_ms_of(wait))

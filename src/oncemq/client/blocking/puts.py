@@ -106,8 +106,9 @@ class Publishing(Transacting):
             ticket = self._engine.outflow.put(
                 topic, count=1, columns=columns, body=body, lasting=durable, required=required
             )
-        ticket.looked_at = True
-        self._turns.wait_until(lambda: ticket.done, None, "the receipt")
+            ticket.looked_at = True
+            # Under the lock as it is: it is taken, and signals are put off, once for a put.
+            self._turns.wait_here(lambda: ticket.done, None, "the receipt")
         return ticket.result()[0]
 
     @overload
@@ -223,14 +224,15 @@ class Publishing(Transacting):
     def _room_for(self, topic: str, largest: int, size: int | None = None) -> None:
         outflow = self._engine.outflow
         try:
-            outflow.check(topic, largest, size)
+            waiting = outflow.check(topic, largest, size)
         except OutboxFull:
             room = self._engine.settings.outbox_bytes_max // 2
             if not self._engine.connected:
                 raise
-            self._turns.wait_until(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
-        if outflow.unsent_bytes > FLOW_BYTES and self._engine.connected:
-            self._turns.wait_until(
+            self._turns.wait_here(lambda: outflow.unsent_bytes < room, None, "room in the outbox")
+            waiting = outflow.unsent_bytes
+        if waiting > FLOW_BYTES and self._engine.connected:
+            self._turns.wait_here(
                 lambda: outflow.unsent_bytes < FLOW_BYTES // 2 or not self._engine.connected,
                 None,
                 "earlier puts",

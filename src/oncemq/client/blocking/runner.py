@@ -83,22 +83,26 @@ class Runner:
 
     def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
         """Move the engine until `ready`, together with other threads that wait."""
+        with self.lock:
+            self.wait_here(ready, timeout, what)
+
+    def wait_here(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """As `wait_until`, for who has taken the lock, once: it is let go while this waits."""
         limit = self._timeout if timeout is None else timeout
         deadline = time.monotonic() + limit
-        with self.lock:
-            while True:
-                self.pump()
-                if ready():
-                    return
-                if self._engine.failure is not None:
-                    raise self._engine.failure
-                if self.closed:
-                    raise Unreachable("the client is closed")
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise self._engine.gave_up(limit, what)
-                self._wait_for_news(left)
-                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+        while True:
+            self.pump()
+            if ready():
+                return
+            if self._engine.failure is not None:
+                raise self._engine.failure
+            if self.closed:
+                raise Unreachable("the client is closed")
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._engine.gave_up(limit, what)
+            self._wait_for_news(left)
+            SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
 
     def pump(self) -> None:
         """Move the engine once; under the lock."""
@@ -203,7 +207,7 @@ def _close_for_good(engine: Engine, bell: Wakeup, lock: SignalSafeLock) -> None:
 def _put_back(engine: Engine, lock: SignalSafeLock, feeds: tuple[str, ...]) -> None:
     with lock:
         for feed in feeds:
-            engine.subscriber.put_back(feed)
+            engine.subscriber.prefetched.put_back(feed)
         engine.listening.live.put_back()
 
 

@@ -32,7 +32,7 @@ from oncemq.protocol.names import (
     Micros,
 )
 from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
-from oncemq.protocol.requests import Get, Listen, Request
+from oncemq.protocol.requests import Get, Listen, Request, Settle
 from oncemq.protocol.step import Body
 from oncemq.session.inflight import InFlight, InFlightRequest
 from oncemq.session.outgoing import Outgoing
@@ -163,8 +163,8 @@ class Engine:
 
     def settled(self, messages: list[Message], *, synced: bool = True) -> None:
         """As `settle`, of what the server has settled: so it means the same messages."""
-        moved = self.subscriber.moves(messages)
-        ended = self.subscriber.over(messages) if self.state.journal is not None else []
+        moved = self.subscriber.cursors.moves(messages)
+        ended = self.subscriber.cursors.over(messages) if self.state.journal is not None else []
         if self.state.journal is not None and (moved or ended):
             assert self.context.granted is not None, "messages come after the hello"
             self.state.journal.settle(self.context.granted, moved, synced=synced, ended=ended)
@@ -179,26 +179,33 @@ class Engine:
 
         `news`: the connection's own descriptor was readable, or it is not known.
         """
-        now = self.now()
+        now, client = self.now(), self.context
         if news or not self._connected or len(self.settings.servers) > 1:
             self._hear(now)
-        moved = False
+        if client.failure is not None:
+            self._tell_failure()  # that of a verb, since the last pump
+        moved, sent = False, False
         while True:
+            came = False
             while (frames := self._line.receive()) is not None:
                 self._receive(frames)
-                moved = True
-            moved = self.listening.pump(now) or moved
+                came = True
+            came = self.listening.pump(now) or came
+            moved = moved or came
             # A send may swallow the signal that something came: look again after sending.
-            self._arrival.begin()
-            if self.failure is not None:
+            if sent and not came and client.failure is None:
+                return moved
+            if client.client_epoch is None and client.failure is None:
+                self._arrival.begin()
+            if not self._connected and client.failure is None:
+                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
+            if client.client_epoch is not None and client.failure is None:
+                self.telling.begin(now)
+                self.outflow.start(now)
+            if client.failure is not None:
                 self._tell_failure()
                 return moved
-            if not self._connected:
-                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
-            if self.client_epoch is not None:
-                self.telling.begin()
-                self.outflow.start()
-            if not self._send(now):
+            if not (sent := self._send(now)):
                 return moved
 
     def next_deadline(self) -> Micros | None:
@@ -279,7 +286,7 @@ class Engine:
         if generation == self.generation:
             return
         self.context.generation = generation
-        self.subscriber.put_back_all()
+        self.subscriber.prefetched.put_back_all()
         self.listening.live.put_back()
         self._fetches.end_all()
 
@@ -323,19 +330,22 @@ class Engine:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:
             token, reply, bodies = fault.token, fault.refusal, ()
-        self._take_out()  # what was given up is answered to nobody
+        if self.outgoing.wanted:
+            self._take_out()  # what was given up is answered to nobody
         exchange = self.exchanges.get(token)
         if exchange is None:
             return  # answered before, or nobody wants it
         if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):
             return
-        self.telling.answered(exchange, reply)
+        if exchange.said:
+            self.telling.answered(exchange, reply)
         self.exchanges.end(token)
         try:
             exchange.owner.on_reply(exchange.key, reply, bodies)
             if self._arrival.outcomes:
                 self._go_on_from_handshake()
-            self._tell_failure()
+            if self.context.failure is not None:
+                self._tell_failure()
         except Exception as error:
             # Its exchange is ended, so nobody would ask again: who waits must hear of it.
             self.fail(error if isinstance(error, OnceMQError) else failed_by(error))
@@ -377,7 +387,7 @@ class Engine:
             if connected and not self._connected:
                 self.exchanges.retry_all()
                 self.listening.relinked()
-                self.subscriber.tell_again()
+                self.subscriber.told.tell_again()
             self.context.news.linked(self.address, connected=connected)
             self._connected = connected
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
@@ -394,19 +404,22 @@ class Engine:
         self._full = False
         if not self._connected:
             return False
-        self._take_out()
+        if self.outgoing.wanted:
+            self.exchanges.carry_out(self.outgoing.take())
         sent = False
-        waiting_for_hello = self.client_epoch is None
+        client_epoch = self.context.client_epoch
         for exchange in self.exchanges.due(now):
             request, body = exchange.owner.request(exchange.key)
-            if waiting_for_hello and not self.state.opens(request):
+            if client_epoch is None and not self.state.opens(request):
                 continue
-            if self.telling.is_under_way and isinstance(request, Get | Listen):
+            is_telling = isinstance(request, Get | Listen | Settle)
+            if is_telling and self.telling.is_under_way and not isinstance(request, Settle):
                 continue  # what comes is compared with cursors that the server knows
             if not self._line.send(codec.encode_request(exchange.token, request, body)):
                 self._full = True
                 break
-            self.exchanges.sent(exchange, now, self.client_epoch)
-            self.telling.sent(exchange, request)
+            self.exchanges.sent(exchange, now, client_epoch)
+            if is_telling:
+                self.telling.sent(exchange, request)
             sent = True
         return sent

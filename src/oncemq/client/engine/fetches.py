@@ -23,7 +23,8 @@ from oncemq.protocol.replies import Messages, RefusedReply, Reply
 from oncemq.protocol.requests import Get, Request
 from oncemq.protocol.step import Body
 from oncemq.session.outgoing import Outgoing
-from oncemq.session.subscriber import Subscriber, is_single
+from oncemq.session.prefetched import is_single
+from oncemq.session.subscriber import Subscriber
 
 FETCH_BYTES = 4 << 20  # what one get brings at most
 
@@ -59,12 +60,12 @@ class Fetches:
         under_way = self._under_way.get(topic)
         if under_way is not None:
             ticket = under_way.ticket
-            if under_way.get.wait_ms <= wait_ms and not subscriber.outdated(topic):
+            if under_way.get.wait_ms <= wait_ms and not subscriber.prefetched.outdated(topic):
                 return ticket
             self._outgoing.give_up(under_way)
         ticket = Ticket[bool]()
-        feed = subscriber.feed(topic)
-        count = subscriber.want(topic, limit)
+        feed = subscriber.prefetched.feed(topic)
+        count = subscriber.prefetched.want(topic, limit)
         get = Get(
             self._client.client,
             ANONYMOUS_EPOCH,
@@ -74,7 +75,7 @@ class Fetches:
             bytes_max=FETCH_BYTES,
             wait_ms=wait_ms,
             only=() if is_single(topic) or not topic else tuple(topic.split("\n")),
-            subscription_id=subscriber.subscription(topic) or SubscriptionId(0),
+            subscription_id=subscriber.cursors.subscription(topic) or SubscriptionId(0),
         )
         self._send(Fetch(topic, get, ticket))
         return ticket
@@ -102,7 +103,7 @@ class Fetches:
         """Nothing is on its way for this feed any more; who waited for it."""
         fetch = self._under_way.pop(key)
         self._outgoing.give_up(fetch)
-        self._subscriber.unasked(key)
+        self._subscriber.prefetched.unasked(key)
         return fetch.ticket
 
     def _send(self, fetch: Fetch) -> None:
@@ -111,7 +112,7 @@ class Fetches:
 
     def request(self, key: Fetch) -> tuple[Request, None]:
         """The get, with what is settled now."""
-        settled = self._subscriber.untold() if key.tells else ()
+        settled = self._subscriber.told.untold() if key.tells else ()
         return replace(key.get, client_epoch=self._client.epoch_to_send, settled=settled), None
 
     def on_reply(self, key: Fetch, reply: Reply, bodies: Sequence[Body]) -> None:
@@ -128,8 +129,8 @@ class Fetches:
     ) -> None:
         subscriber, losses = self._subscriber, self._losses
         if isinstance(reply, RefusedReply):
-            subscriber.fetch_again(topic)
-            subscriber.unasked(topic)
+            subscriber.prefetched.fetch_again(topic)
+            subscriber.prefetched.unasked(topic)
             ticket.fail(self._client.error_of(reply))
             return
         assert isinstance(reply, Messages)
@@ -137,11 +138,11 @@ class Fetches:
             generation = self._client.generation
             stretches = [Fetched(*each, generation) for each in verified(reply, bodies)]
         except Corrupt as damage:
-            subscriber.unasked(topic)
+            subscriber.prefetched.unasked(topic)
             ticket.fail(damage)
             return
         for lost in reply.lost:
-            if subscriber.before(lost.topic, lost.end_offset):
+            if subscriber.cursors.before(lost.topic, lost.end_offset):
                 losses.met(lost)
         subscriber.came(topic, stretches, more=reply.more)
         ticket.fill(True)

@@ -212,7 +212,7 @@ class HandshakeEngine:
         comparison = Comparison(
             known,
             journal.last_epoch() if journal else ANONYMOUS_EPOCH,
-            self._subscriber.known_with(known.cursors),
+            self._subscriber.cursors.known_with(known.cursors),
             list(self._transactions.acknowledged()),
             list(known.ended),
             then,

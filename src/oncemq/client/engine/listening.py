@@ -49,7 +49,8 @@ from oncemq.protocol.requests import Leave, Listen, Request, Settled
 from oncemq.protocol.step import Body
 from oncemq.session.listener_order import ListenerOrder
 from oncemq.session.outgoing import Outgoing
-from oncemq.session.subscriber import Subscriber, several
+from oncemq.session.prefetched import several
+from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
 
 WAIT_MS = 20_000  # one long poll, where there is no feed
@@ -125,7 +126,7 @@ class Listening:
 
     def put_back(self, topics: tuple[str, ...]) -> None:
         """What was taken did not take effect: it comes again."""
-        self._subscriber.put_back(several(topics))
+        self._subscriber.prefetched.put_back(several(topics))
         self.live.put_back()
 
     def leave(self, topics: tuple[str, ...]) -> None:
@@ -235,7 +236,7 @@ class Listening:
         client, epoch = self._client.client, self._client.epoch_to_send
         if isinstance(key, LeaveSaid):
             return Leave(client, epoch, key.number), None
-        self._acked = self._subscriber.untold()
+        self._acked = self._subscriber.told.untold()
         settled = self._acked if key.acknowledges else ()
         about = key.topics, settled, self._known, key.wait_ms, key.number
         return Listen(client, epoch, *about), None
@@ -338,8 +339,8 @@ class Listening:
 
     def _take_pulled(self, key: str, limit: int) -> list[Message]:
         subscriber = self._subscriber
-        messages = subscriber.take(key, limit)
-        if messages and subscriber.hungry(key):
+        messages = subscriber.prefetched.take(key, limit)
+        if messages and subscriber.prefetched.hungry(key):
             # The next ones come while these are worked on.
             self._fetches.begin(key, limit, 0)
         return messages
@@ -394,7 +395,7 @@ class Listening:
             self._fail(ticket.error)
 
     def _acknowledge(self, now: Micros) -> None:
-        settled = self._subscriber.untold()
+        settled = self._subscriber.told.untold()
         if not self._stands or not settled or settled == self._acked:
             self._ack_due = None
         elif self._ack_due is None:

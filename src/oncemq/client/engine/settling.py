@@ -25,7 +25,8 @@ from oncemq.protocol.step import Body
 from oncemq.session.inflight import InFlightRequest
 from oncemq.session.listener_order import ListenerOrder
 from oncemq.session.outgoing import Outgoing
-from oncemq.session.subscriber import TOLD_MAX, Subscriber
+from oncemq.session.subscriber import Subscriber
+from oncemq.session.told_cursors import TOLD_MAX
 
 FULL_MICROS = 1_000_000  # until a server without room is told again
 
@@ -55,31 +56,31 @@ class Settling:
         self._left = 0  # cursors that there were when everything had been told
         self._not_before = Micros(0)
 
-    def sent(self, exchange: InFlightRequest, request: Request) -> None:
+    def sent(self, exchange: InFlightRequest, request: Get | Listen | Settle) -> None:
         """A request left. Of several copies the first counts: a later one may have been lost."""
-        if isinstance(request, Get | Listen | Settle) and request.settled and not exchange.said:
+        if request.settled and not exchange.said:
             exchange.said = request.settled
 
     def answered(self, exchange: InFlightRequest, reply: Reply) -> None:
         """The server has what the request said is settled, unless it was refused."""
         if exchange.said and not isinstance(reply, RefusedReply):
-            self._subscriber.told(exchange.said)
+            self._subscriber.told.answered(exchange.said)
             if isinstance(reply, Done) and reply.ended:
                 self._forget(exchange.said, reply.ended)
 
-    def begin(self) -> None:
+    def begin(self, now: Micros) -> None:
         """Tell everything, if that is due and not under way."""
         subscriber = self._subscriber
-        if self.is_under_way or self._client.now() < self._not_before:
+        if self.is_under_way or now < self._not_before:
             return
-        if len(subscriber) > 2 * self._left + TOLD_MAX:
-            subscriber.tell_again()  # so the answers say which of them ended
-        if subscriber.has_much_untold:
+        if len(subscriber.cursors) > 2 * self._left + TOLD_MAX:
+            subscriber.told.tell_again()  # so the answers say which of them ended
+        if subscriber.told.has_much:
             self._go_on()
 
     def tell(self) -> Ticket[None] | None:
         """Tell some of what is settled; None when the server knows all of it."""
-        settled = self._subscriber.untold()
+        settled = self._subscriber.told.untold()
         if not settled:
             return None
         told = SettlesTold(settled, Ticket[None]())
@@ -102,7 +103,7 @@ class Settling:
         ticket = self.tell()
         self.is_under_way = ticket is not None
         if ticket is None:
-            self._left = len(self._subscriber)
+            self._left = len(self._subscriber.cursors)
         else:
             ticket.on_done = self._told
 
@@ -124,7 +125,7 @@ class Settling:
             (each.topic, each.subscription_id)
             for each in settled
             if each.subscription_id in gone
-            and self._subscriber.is_current(each.topic, each.subscription_id)
+            and self._subscriber.cursors.is_current(each.topic, each.subscription_id)
         ]
         if not theirs:
             return

@@ -30,7 +30,7 @@ from oncemq.client.puts.put_limits import check_limits, outbox_full
 from oncemq.client.puts.put_outcomes import PutOutcomes
 from oncemq.client.state.unsent import parcel_of, sign, unsent
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Receipts, receipts_of
+from oncemq.client.values import Receipts
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId
@@ -59,7 +59,7 @@ class PutBuffer:
         self._resumes = count(1)
         self._sealed_bytes = 0
         self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
-        self._try_again_at = Micros(0)
+        self._try_again_at: Micros | None = None  # when puts that wait for room go again
         self._adopt()
 
     @property
@@ -70,7 +70,7 @@ class PutBuffer:
     @property
     def unsent_bytes(self) -> int:
         """Their bytes."""
-        return self._sealed_bytes + self.open_batches.size
+        return self._sealed_bytes + (self.open_batches.size if self.open_batches else 0)
 
     @property
     def idle(self) -> bool:
@@ -101,20 +101,27 @@ class PutBuffer:
         """What a put met whose receipt nobody asked for."""
         return self.outcomes.unseen.take()
 
-    def check(self, topic: str, payload_bytes: int, size: int | None = None) -> None:
-        """Refuse here what the server would refuse, before anything is recorded."""
-        if self._client.failure is not None:
-            raise self._client.failure
+    def check(self, topic: str, payload_bytes: int, size: int | None = None) -> int:
+        """Refuse here what the server would refuse, before anything is recorded.
+
+        The bytes that wait, for who wants to wait until they are fewer.
+        """
+        client = self._client
+        if client.failure is not None:
+            raise client.failure
         size = payload_bytes if size is None else size
-        limits = self._client.settings.limits
-        check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
-        waiting, most = self.unsent_bytes, self._client.settings.outbox_bytes_max
+        limits, most = client.settings.limits, client.settings.outbox_bytes_max
+        is_known = topic in self._publisher  # so its name was looked at before
+        if not is_known or payload_bytes > limits.message_bytes or size > limits.batch_bytes:
+            check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
+        waiting = self.unsent_bytes
         if self.open_batches and waiting + size + self.open_batches.granted > most:
             self.open_batches.withdraw_grants()
-        full = outbox_full(waiting, size, most)
-        if full is not None:
-            self._client.news.full(full.detail, self._client.now())
+        if waiting + size > most:
+            full = outbox_full(waiting, most)
+            client.news.full(full.detail, client.now())
             raise full
+        return waiting
 
     def gather(
         self,
@@ -160,26 +167,28 @@ class PutBuffer:
         required: bool = False,
     ) -> Ticket[Receipts]:
         """Send a batch as it is, after what was gathered for its topic."""
-        self._seal(topic)
+        if self.open_batches:
+            self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
         self._add(ticket, topic, count, columns, body, lasting=lasting, required=required)
         return ticket
 
-    def start(self) -> None:
-        """Seal what was gathered where there is room on the way, and begin the exchanges."""
-        for topic in self.open_batches.topics():
-            lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
-            if (opened and opened.full) or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
-                self._seal(topic)
-        if self._client.now() >= self._try_again_at:
+    def start(self, now: Micros) -> None:
+        """Seal what was gathered where there is room on the way, and let puts leave."""
+        if self.open_batches:
+            for topic in self.open_batches.topics():
+                lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
+                if (opened and opened.full) or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
+                    self._seal(topic)
+        if self._try_again_at is not None and now >= self._try_again_at:
+            self._try_again_at = None
             self._publisher.try_again()
         self._forgetting.begin()
         for lane in self._publisher.lanes():
-            if lane.is_lost and not lane.put_off:
+            for parcel in self._publisher.ready(lane):
+                self._outgoing.wanted.append((self, parcel, 0))  # as `begin`, without the call
+            if lane.is_lost and not lane.put_off and lane.resume is None:
                 self._resume(lane)
-            for parcel in list(self._publisher.ready(lane)):
-                parcel.under_way = True
-                self._outgoing.begin(self, parcel)
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
@@ -309,7 +318,7 @@ class PutBuffer:
         if isinstance(reply, PutAccepted):
             self.trouble = ""
             self._publisher.accepted(parcel, reply, self._client.now())
-            self._finish(parcel, receipts_of(parcel.topic, reply))
+            self._finish(parcel, reply)
             return
         assert isinstance(reply, RefusedReply)
         if self._client.failure is not None:
@@ -323,7 +332,7 @@ class PutBuffer:
             self._outgoing.give_up(each)
         self._publisher.cancelled.clear()
 
-    def _finish(self, parcel: PutBatch, receipts: Receipts) -> None:
+    def _finish(self, parcel: PutBatch, reply: PutAccepted) -> None:
         self._sealed_bytes -= len(parcel.body)
         if parcel.lasting:
             numbers = self._publisher.numbers(parcel.topic, parcel.producer)
@@ -332,12 +341,11 @@ class PutBuffer:
             if slot.rotate_due:
                 slot.rotate(*self.producers.kept_in(slot))
                 self._see_to_failure(parcel.producer)
-        self.outcomes.accepted(parcel, receipts)
+        self.outcomes.accepted(parcel, reply)
 
     def _resume(self, lane: TopicPuts) -> None:
-        if lane.resume is None:
-            lane.resume = WhereNumbersStand(lane, lane.parcels[0].producer, next(self._resumes))
-            self._outgoing.begin(self, lane.resume)
+        lane.resume = WhereNumbersStand(lane, lane.parcels[0].producer, next(self._resumes))
+        self._outgoing.begin(self, lane.resume)
 
     def _make_resume(self, question: WhereNumbersStand) -> tuple[Request, None]:
         client, (lane, producer, number) = self._client, question

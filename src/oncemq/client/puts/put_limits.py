@@ -41,8 +41,6 @@ def check_outputs(topics: Sequence[str]) -> None:
             raise InvalidRequest(fault, code="name_invalid")
 
 
-def outbox_full(waiting: int, more: int, most: int) -> OutboxFull | None:
-    """Why so many bytes more may not wait to be sent."""
-    if waiting + more <= most:
-        return None
+def outbox_full(waiting: int, most: int) -> OutboxFull:
+    """Why no more bytes may wait to be sent."""
     return OutboxFull(f"{waiting} bytes wait to be sent, the limit is {most}; is the server away?")

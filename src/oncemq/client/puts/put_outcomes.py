@@ -5,7 +5,7 @@ from oncemq.client.puts.discards import Discards, discarded
 from oncemq.client.puts.unread_failures import Unseen
 from oncemq.client.refusals import error_of
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Receipts, receipts_of
+from oncemq.client.values import receipts_of
 from oncemq.errors import OnceMQError
 from oncemq.protocol.names import TopicId
 from oncemq.protocol.replies import NO_OFFSET, PutAccepted
@@ -21,12 +21,14 @@ class PutOutcomes:
         self.unseen = Unseen()
         self.duplicates = 0
 
-    def accepted(self, parcel: PutBatch, receipts: Receipts) -> None:
+    def accepted(self, parcel: PutBatch, reply: PutAccepted) -> None:
         """The server has it, or had it before, or discarded it."""
-        first = receipts[0]
-        self.discards.note(first)
-        self.duplicates += parcel.count if first.duplicate else 0
-        if parcel.required and (unwanted := discarded((first,))):
+        receipts = receipts_of(parcel.topic, reply)
+        if reply.duplicate:
+            self.duplicates += parcel.count
+        if not reply.stored:
+            self.discards.note(receipts[0])
+        if parcel.required and not reply.stored and (unwanted := discarded((receipts[0],))):
             self._fail(parcel, unwanted)
         elif parcel.ticket is not None:
             parcel.ticket.fill(receipts)

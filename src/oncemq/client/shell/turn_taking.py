@@ -9,7 +9,7 @@ task may get from other topics, and is refused the rest; everybody else waits un
 from collections.abc import Iterable
 
 from oncemq.errors import InvalidRequest
-from oncemq.session.subscriber import is_single
+from oncemq.session.prefetched import is_single
 
 
 class BlockLife:

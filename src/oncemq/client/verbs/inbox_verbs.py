@@ -34,7 +34,7 @@ from oncemq.protocol.names import Micros, Offset, SubscriptionId
 from oncemq.protocol.replies import NO_OFFSET, Compared
 from oncemq.protocol.structs import Settled
 from oncemq.session.inbox_rule import ConsumedSpan, Inbox, Mark
-from oncemq.session.subscriber import is_single
+from oncemq.session.prefetched import is_single
 
 T = TypeVar("T")
 InboxVerb = Generator[Awaited | Step, Any, T]
@@ -68,7 +68,7 @@ def open_block(
             return messages
         # Subscribed again since, taken past the inbox by a plain get, or the server went back in
         # time while it was waited for: look where all stand.
-        engine.subscriber.put_back(topic)
+        engine.subscriber.prefetched.put_back(topic)
         inbox.forget(misfits)
     raise DatabaseRefused(
         f"{topic or 'a topic'} is taken from beside this inbox all the time; use one or the other"
@@ -131,7 +131,7 @@ def _settle(engine: Engine, inbox: Inbox, messages: list[Message]) -> None:
     ended = {
         span.topic  # or read again: there is nothing to settle
         for span in spans_of(messages)
-        if not engine.subscriber.is_current(span.topic, span.subscription_id)
+        if not engine.subscriber.cursors.is_current(span.topic, span.subscription_id)
     }
     if ended:
         messages = [message for message in messages if message.topic not in ended]
@@ -273,7 +273,7 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[SubscriptionPlace]]:
     for each in found:
         if each.pattern:
             continue  # the topics it stands for have subscriptions of their own
-        reached = engine.subscriber.reached(each.topic, each.subscription_id)
+        reached = engine.subscriber.cursors.reached(each.topic, each.subscription_id)
         # The server knows it too: the journal may have been lost together with the database.
         has_settled = NO_OFFSET < each.began < each.cursor or (
             each.topic in settled and settled[each.topic][0] == each.subscription_id
@@ -286,7 +286,7 @@ def _survey(engine: Engine, topic: str) -> InboxVerb[list[SubscriptionPlace]]:
 def _catch_up(engine: Engine, topic: str, mark: Mark) -> None:
     """What the database has is settled: here, and at the server with the next request."""
     identity, cursor = mark.subscription_id, mark.cursor
-    if engine.subscriber.reached(topic, identity) >= cursor:
+    if engine.subscriber.cursors.reached(topic, identity) >= cursor:
         return
     journal, client_epoch = engine.state.journal, engine.client_epoch
     if journal is not None and client_epoch is not None:  # else it says hello again just now

@@ -141,7 +141,7 @@ def _ended(engine: Engine, topic: str, reply: Unsubscribed) -> list[tuple[str, S
     What ended with a pattern is not noted by itself: who hears of the pattern hears of it.
     """
     known = engine.subscriber
-    mine = known.patterns.get(topic) if is_pattern(topic) else known.subscription(topic)
+    mine = known.patterns.get(topic) if is_pattern(topic) else known.cursors.subscription(topic)
     own, *made = reply.subscription_ids or (NO_SUBSCRIPTION,)
     own = own or mine or NO_SUBSCRIPTION
     theirs = made if made and own == NO_SUBSCRIPTION else [NO_SUBSCRIPTION] * len(reply.topics)
@@ -152,7 +152,7 @@ def _gone(engine: Engine, pattern: str) -> Verb[list[tuple[str, SubscriptionId]]
     """What of a pattern this client takes for subscribed and is not: the answer was lost."""
     found = yield from subscriptions(engine, None, engine.client)
     there = {(each.topic, each.subscription_id) for each in found}
-    known = engine.subscriber
+    known = engine.subscriber.cursors
     mine = [
         (name, known.subscription(name) or NO_SUBSCRIPTION)
         for name in known.topics
@@ -182,12 +182,13 @@ def take(
     check_limit(limit)
     check_text(topic, "the name of a topic")
     deadline = engine.now() + wait_ms * 1000
+    prefetched = engine.subscriber.prefetched
     while True:
         if engine.failure is not None:
             raise engine.failure
-        messages = engine.subscriber.take(topic, limit)
+        messages = prefetched.take(topic, limit)
         if messages:
-            if engine.subscriber.hungry(topic):
+            if prefetched.hungry(topic):
                 # The next ones come while these are worked on.
                 engine.fetch(topic, limit, 0)
             return messages
@@ -198,7 +199,7 @@ def take(
         yield ticket
         if not ticket.result() or engine.generation != generation:
             continue  # it was given up, or the server went back: what was on its way is void
-        nothing = engine.subscriber.drained(topic) and not engine.subscriber.feed(topic).more
+        nothing = prefetched.drained(topic) and not prefetched.feed(topic).more
         if nothing and engine.now() >= deadline:
             return []
 
@@ -211,7 +212,8 @@ def settle(engine: Engine, messages: list[Message]) -> None:
     try:
         engine.settle(messages)
     except BaseException as error:
-        engine.subscriber.put_back_all()  # they were not handed out: they come again (or it fails)
+        # They were not handed out: they come again (or it fails).
+        engine.subscriber.prefetched.put_back_all()
         if isinstance(error, Fenced | StorageUnsure):
             engine.fail(error)
         raise
@@ -335,5 +337,5 @@ def leave(engine: Engine) -> Verb[None]:
             if ticket.error is not None:
                 return  # the next start tells it
         return
-    for name in (*engine.subscriber.patterns, *engine.subscriber.topics):
+    for name in (*engine.subscriber.patterns, *engine.subscriber.cursors.topics):
         yield from unsubscribe(engine, name)

@@ -21,7 +21,7 @@ from oncemq.errors import InvalidRequest
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Epoch, Offset
 from oncemq.protocol.replies import CommitDone, RefusedReply, Reply
 from oncemq.protocol.requests import CommitRequest, Piece, Request
-from oncemq.session.subscriber import is_single
+from oncemq.session.prefetched import is_single
 from oncemq.wire import batch
 
 TOPICS_MAX = 255  # that get one message at once
@@ -86,7 +86,7 @@ class TransactionWork:
         while True:
             messages = yield from take(self._engine, topic, limit, wait_ms, inside=True)
             if self._over or self._sent:  # while it waited: these are not of the commit
-                self._engine.subscriber.fetch_again(topic)
+                self._engine.subscriber.prefetched.fetch_again(topic)
             self._must_be_open()
             fresh = [each for each in messages if self._is_fresh(each)]
             for message in fresh:
@@ -243,9 +243,9 @@ class TransactionWork:
         """The server has moved the cursors: so does this client's disk."""
         engine = self._engine
         if self._last:
-            settled = engine.subscriber.moves(list(self._last.values()))
+            settled = engine.subscriber.cursors.moves(list(self._last.values()))
             engine.settled(list(self._last.values()))
-            engine.subscriber.known(settled)
+            engine.subscriber.told.moved_there(settled)
 
     def abort(self) -> None:
         """End it, if it was not committed: nothing of it takes effect, what was taken comes again.
@@ -260,7 +260,7 @@ class TransactionWork:
         if self.result is not None:
             return
         for feed in self._feeds:
-            self._engine.subscriber.put_back(feed)
+            self._engine.subscriber.prefetched.put_back(feed)
         if self._resolved:
             return
         if self._sent:
