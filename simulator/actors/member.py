@@ -40,7 +40,7 @@ def _subscribe(process: Process, asked: str, where: str) -> Work[None]:
         process.world.tell("pattern subscribed")
         above = process.engine.subscriber.patterns[asked]
     else:
-        made = process.engine.subscriber.cursors.subscription(asked)
+        made = process.engine.subscriber.cursors.subscription(asked) or 0
         interests.left.discard(asked)
     done = process.moment()
     for topic in topics:

@@ -84,6 +84,15 @@ SUITES: dict[str, Suite] = {
     "server/completeness.Holdings": Suite(
         ("test_holdings.py",), ("server/examination._Shelves", "storage/log/log.Log")
     ),
+    "session/outgoing.RequestOwner": Suite(
+        ("test_request_owner.py",),
+        (
+            *("client/engine/fetches.Fetches", "client/engine/handshake.HandshakeEngine"),
+            *("client/engine/listening.Listening", "client/engine/questions.Questions"),
+            *("client/engine/settling.Settling", "client/engine/stage_puts.StageLine"),
+            *("client/puts/deleted_topics.Forgetting", "client/puts/put_buffer.PutBuffer"),
+        ),
+    ),
     "spark/pipelines/archives/store.Store": Suite(
         ("test_archive_store.py",),
         (
@@ -130,10 +139,6 @@ ALONE: dict[str, str] = {
     "simulator/history/stories.Several": "simulator/history/transaction_outcomes.Deal",
     "simulator/network/network.Host": "simulator/actors/server.SimulatedServer",
 }
-
-# Each part of the client makes its own requests and takes their answers: what they have in common
-# is the shape alone, which the type checker holds, and each has a test file of its own.
-SHAPES = {"session/inflight.RequestOwner"}
 
 # Ports for what users bring.
 OF_USERS = {"databases/outbox.AwaitableConnection"}
@@ -222,7 +227,7 @@ def source() -> Classes:
 
 
 def test_every_port_has_a_suite_or_a_reason(source: Classes) -> None:
-    assert source.ports == {*SUITES, *ALONE, *SHAPES, *OF_USERS}
+    assert source.ports == {*SUITES, *ALONE, *OF_USERS}
     assert not set(SUITES) & set(ALONE)
 
 

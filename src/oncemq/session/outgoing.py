@@ -51,8 +51,9 @@ class Outgoing:
         self.wanted.append((owner, key, patience_ms))
 
     def give_up(self, key: Any) -> None:
-        """Nobody wants this answer any more; nothing happens where it came before."""
-        self.wanted.append((None, key, 0))
+        """Nobody wants this answer any more; nothing happens where none is to come."""
+        if key is not None:
+            self.wanted.append((None, key, 0))
 
     def take(self) -> list[Wanted]:
         """All of it, for who carries it out."""

@@ -4,7 +4,8 @@ from itertools import count
 
 import pytest
 
-from oncemq.client.engine.engine import CONNECT_PATIENCE, FULL_MICROS
+from oncemq.client.engine.current_server import CONNECT_PATIENCE
+from oncemq.client.engine.engine import FULL_MICROS
 from oncemq.client.engine.survival import surviving
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt

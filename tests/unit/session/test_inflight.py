@@ -10,6 +10,7 @@ from oncemq.protocol.replies import Reply
 from oncemq.protocol.requests import StatusRequest
 from oncemq.protocol.step import Body
 from oncemq.session.inflight import FIRST_WAIT, LONGEST_WAIT, InFlight
+from oncemq.session.outgoing import Outgoing
 
 
 class Asking:
@@ -123,3 +124,23 @@ def test_an_answer_to_a_copy_from_an_earlier_epoch_of_its_own_counts_once() -> N
     assert open_.due(Micros(0)) == [exchange]  # so it goes again, under the epoch of now
     open_.sent(exchange, Micros(0), 2)
     assert not open_.is_of_before(token, 2)
+
+
+def test_what_is_wanted_is_carried_out_in_its_order_and_known_by_the_very_key() -> None:
+    open_, out = exchanges(), Outgoing()
+    first, second, third = [1], [1], [1]  # equal, and three things
+    for each in (first, second):
+        out.begin(ASKING, each, patience_ms=7_000)
+    out.give_up(first)
+    out.begin(ASKING, third)
+    out.give_up([1])  # nothing of the kind is under way
+    open_.carry_out(out.take())
+    assert [open_.is_asked(each) for each in (first, second, third)] == [False, True, True]
+    assert [each.key is key for each, key in zip(open_.due(0), (second, third), strict=True)]
+    assert out.take() == []
+    out.give_up(second)
+    open_.carry_out(out.take())
+    assert len(open_) == 1
+    open_.end(open_.due(0)[0].token)
+    open_.carry_out([(ASKING, third, 0)])  # answered, and asked anew
+    assert open_.is_asked(third)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from oncemq.client.context import ClientContext
+from oncemq.client.engine.current_server import CurrentServer
 from oncemq.client.engine.fetches import Fetches
 from oncemq.client.engine.handshake import HandshakeEngine, LetIn
 from oncemq.client.engine.line import ServerConnection
@@ -40,7 +41,6 @@ from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
 
 FULL_MICROS = 5_000  # until a connection that took no more is tried again
-CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
 T = TypeVar("T")
 
@@ -77,10 +77,8 @@ class Engine:
         self._questions = Questions()
         self._line = line
         self._told_failure: OnceMQError | None = None  # what every part and caller was told
-        self._connected = False
+        self._server = CurrentServer(client, line)
         self._full = False  # the connection takes no more just now
-        self._address = 0
-        self._connect()
 
     # What shells call
 
@@ -92,12 +90,12 @@ class Engine:
     @property
     def address(self) -> str:
         """The server it talks to, or tries to."""
-        return self.settings.servers[self._address % len(self.settings.servers)]
+        return self._server.address
 
     @property
     def connected(self) -> bool:
         """Whether a server is on the line."""
-        return self._connected
+        return self._server.is_connected
 
     @property
     def failure(self) -> OnceMQError | None:
@@ -159,16 +157,7 @@ class Engine:
     def settle(self, messages: list[Message], *, synced: bool = True) -> None:
         """These took effect: on our disk now, at the server with the next request."""
         must_be_of(messages, self.generation)
-        self.settled(messages, synced=synced)
-
-    def settled(self, messages: list[Message], *, synced: bool = True) -> None:
-        """As `settle`, of what the server has settled: so it means the same messages."""
-        moved = self.subscriber.cursors.moves(messages)
-        ended = self.subscriber.cursors.over(messages) if self.state.journal is not None else []
-        if self.state.journal is not None and (moved or ended):
-            assert self.context.granted is not None, "messages come after the hello"
-            self.state.journal.settle(self.context.granted, moved, synced=synced, ended=ended)
-        self.subscriber.move(moved)
+        self.telling.record(messages, synced=synced)
 
     def drop(self, token: int) -> None:
         """Nobody waits for this reply any more."""
@@ -180,7 +169,7 @@ class Engine:
         `news`: the connection's own descriptor was readable, or it is not known.
         """
         now, client = self.now(), self.context
-        if news or not self._connected or len(self.settings.servers) > 1:
+        if news or not self._server.is_connected or self._server.has_others:
             self._hear(now)
         if client.failure is not None:
             self._tell_failure()  # that of a verb, since the last pump
@@ -197,7 +186,7 @@ class Engine:
                 return moved
             if client.client_epoch is None and client.failure is None:
                 self._arrival.begin()
-            if not self._connected and client.failure is None:
+            if not self._server.is_connected and client.failure is None:
                 self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
             if client.client_epoch is not None and client.failure is None:
                 self.telling.begin(now)
@@ -217,9 +206,9 @@ class Engine:
             *(self.outflow.next_try, self.listening.next_deadline()),
         )
         due = min((each for each in dues if each is not None), default=None)
-        if due is None or self._connected:
+        if due is None or self._server.is_connected:
             return due
-        return Micros(max(due, self._connect_deadline))
+        return Micros(max(due, self._server.deadline))
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
@@ -376,33 +365,19 @@ class Engine:
 
     # The connection
 
-    def _connect(self) -> None:
-        self.context.address = self.address
-        self._line.connect(self.address)
-        self._connected = False
-        self._connect_deadline = Micros(self.now() + CONNECT_PATIENCE)
-
     def _hear(self, now: Micros) -> None:
-        while (connected := self._line.news()) is not None:
-            if connected and not self._connected:
-                self.exchanges.retry_all()
-                self.listening.relinked()
-                self.subscriber.told.tell_again()
-            self.context.news.linked(self.address, connected=connected)
-            self._connected = connected
-            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
-        silent = not self._connected and now > self._connect_deadline
-        if silent:
-            self.context.news.linked(self.address, connected=False)
-            self._connect_deadline = Micros(now + CONNECT_PATIENCE)
-        if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
-            self._address += 1
-            self._connect()
+        server = self._server
+        if server.hear(now):
+            self.exchanges.retry_all()
+            self.listening.relinked()
+            self.subscriber.told.tell_again()
+        if server.has_others and (server.is_silent or self.exchanges.troubled):
+            server.try_next()
             self.exchanges.retry_all()
 
     def _send(self, now: Micros) -> bool:
         self._full = False
-        if not self._connected:
+        if not self._server.is_connected:
             return False
         if self.outgoing.wanted:
             self.exchanges.carry_out(self.outgoing.take())

@@ -212,7 +212,7 @@ class Listening:
     def _stop(self) -> None:
         self._topics = None
         self.is_live = False
-        self._unsay()
+        self._outgoing.give_up(self._said)
         self._stands = self._more = False
         self._known = 0
         self._ack_due = None
@@ -222,14 +222,9 @@ class Listening:
     def _listen(self, wait_ms: int, *, joins: bool, acknowledges: bool = True) -> None:
         """Say what this client listens to, instead of what it said last."""
         assert self._topics is not None
-        self._unsay()
+        self._outgoing.give_up(self._said)
         self._said = ListenSaid(self._topics, self._number, wait_ms, joins, acknowledges)
         self._outgoing.begin(self, self._said, patience_ms=wait_ms)
-
-    def _unsay(self) -> None:
-        if self._said is not None:
-            self._outgoing.give_up(self._said)
-            self._said = None
 
     def request(self, key: ListenSaid | LeaveSaid) -> tuple[Request, None]:
         """The word as it is to be said now: with what is settled now."""

@@ -56,6 +56,16 @@ class Settling:
         self._left = 0  # cursors that there were when everything had been told
         self._not_before = Micros(0)
 
+    def record(self, messages: list[Message], *, synced: bool = True) -> None:
+        """These took effect: on our disk now, at the server with the next request."""
+        client, subscriber = self._client, self._subscriber
+        moved, journal = subscriber.cursors.moves(messages), client.state.journal
+        ended = subscriber.cursors.over(messages) if journal is not None else []
+        if journal is not None and (moved or ended):
+            assert client.granted is not None, "messages come after the hello"
+            journal.settle(client.granted, moved, synced=synced, ended=ended)
+        subscriber.move(moved)
+
     def sent(self, exchange: InFlightRequest, request: Get | Listen | Settle) -> None:
         """A request left. Of several copies the first counts: a later one may have been lost."""
         if request.settled and not exchange.said:

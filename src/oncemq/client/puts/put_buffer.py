@@ -284,9 +284,12 @@ class PutBuffer:
 
     def request(self, key: PutBatch | WhereNumbersStand) -> tuple[Request, Body | None]:
         """A put, or the question where its numbers stand."""
+        client = self._client
         if isinstance(key, WhereNumbersStand):
-            return self._make_resume(key)
-        client, parcel = self._client, key
+            lane, producer, number = key
+            about = lane.topic, producer, number, lane.numbers[producer].topic_id
+            return Resume(client.client, client.epoch_to_send, *about), None
+        parcel = key
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,
@@ -346,11 +349,6 @@ class PutBuffer:
     def _resume(self, lane: TopicPuts) -> None:
         lane.resume = WhereNumbersStand(lane, lane.parcels[0].producer, next(self._resumes))
         self._outgoing.begin(self, lane.resume)
-
-    def _make_resume(self, question: WhereNumbersStand) -> tuple[Request, None]:
-        client, (lane, producer, number) = self._client, question
-        about = lane.topic, producer, number, lane.numbers[producer].topic_id
-        return Resume(client.client, client.epoch_to_send, *about), None
 
     def _resumed(self, lane: TopicPuts, producer: ProducerId, reply: Reply) -> None:
         lane.resume = None

@@ -244,7 +244,7 @@ class TransactionWork:
         engine = self._engine
         if self._last:
             settled = engine.subscriber.cursors.moves(list(self._last.values()))
-            engine.settled(list(self._last.values()))
+            engine.telling.record(list(self._last.values()))
             engine.subscriber.told.moved_there(settled)
 
     def abort(self) -> None:
