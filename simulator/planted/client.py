@@ -151,7 +151,7 @@ def _settles_before_delivery(original: Any) -> Any:
 
         def untold() -> tuple[Settled, ...]:
             feeds: dict[str, Any] = self.prefetched._feeds
-            cursors: dict[str, Any] = self.cursors._cursors
+            cursors: dict[str, Any] = self.cursors.by_topic
             ahead = {topic: feed.ahead for topic, feed in feeds.items()}
             return tuple(
                 Settled(topic, cursor.subscription_id, max(cursor.next, ahead.get(topic, 0)))

@@ -122,6 +122,7 @@ def drive(request: pytest.FixtureRequest) -> Callable[[Setting], object]:
 def asked(at: Setting, drive: Callable[[Setting], object]) -> tuple[RequestOwner, Any]:
     drive(at)
     owner, key, _ = at.taken()[0]
+    assert owner is not None
     assert isinstance(owner, PARTS[drive])
     return owner, key
 

@@ -40,28 +40,28 @@ class Cursors:
     """Those of one client, by topic."""
 
     def __init__(self, known: dict[str, tuple[SubscriptionId, Offset]] | None = None) -> None:
-        self._cursors = {topic: Cursor(*each) for topic, each in (known or {}).items()}
+        self.by_topic = {topic: Cursor(*each) for topic, each in (known or {}).items()}
 
     def __len__(self) -> int:
-        return len(self._cursors)
+        return len(self.by_topic)
 
     @property
     def topics(self) -> list[str]:
         """The topics this client has a cursor on."""
-        return list(self._cursors)
+        return list(self.by_topic)
 
     def get(self, topic: str) -> Cursor | None:
         """The topic's, if there is one."""
-        return self._cursors.get(topic)
+        return self.by_topic.get(topic)
 
     def begin(self, topic: str, subscription_id: SubscriptionId, at: Offset) -> Cursor:
         """A subscription of which nothing is known here begins at this offset."""
-        cursor = self._cursors[topic] = Cursor(subscription_id, at)
+        cursor = self.by_topic[topic] = Cursor(subscription_id, at)
         return cursor
 
     def end(self, topic: str) -> None:
         """The subscription is over."""
-        self._cursors.pop(topic, None)
+        self.by_topic.pop(topic, None)
 
     # Moving
 
@@ -69,7 +69,7 @@ class Cursors:
         """Where the cursors will stand once these have taken effect; nothing moves yet."""
         moved: list[Moved] = []
         for (topic, subscription_id), end in _ends(messages).items():
-            cursor = self._cursors.get(topic)
+            cursor = self.by_topic.get(topic)
             if cursor is not None and cursor.subscription_id == subscription_id:
                 # Else it ended while they were worked on; another one may have begun elsewhere.
                 moved.append((topic, cursor.subscription_id, max(end, cursor.next)))
@@ -84,12 +84,12 @@ class Cursors:
 
     def subscription(self, topic: str) -> SubscriptionId | None:
         """The subscription this client has on a topic, as far as it knows."""
-        cursor = self._cursors.get(topic)
+        cursor = self.by_topic.get(topic)
         return cursor.subscription_id if cursor else None
 
     def is_current(self, topic: str, subscription_id: SubscriptionId) -> bool:
         """Whether this is the subscription that the client has on the topic."""
-        cursor = self._cursors.get(topic)
+        cursor = self.by_topic.get(topic)
         return cursor is not None and cursor.subscription_id == subscription_id
 
     def has(self, message: Delivered) -> bool:
@@ -98,18 +98,18 @@ class Cursors:
 
     def before(self, topic: str, offset: Offset) -> bool:
         """Whether this client stands on a topic, and somewhere before an offset."""
-        cursor = self._cursors.get(topic)
+        cursor = self.by_topic.get(topic)
         return cursor is not None and cursor.next < offset
 
     def reached(self, topic: str, subscription_id: SubscriptionId) -> Offset:
         """The next offset this client would hand out, as far as it knows the subscription."""
         known = self.is_current(topic, subscription_id)
-        return self._cursors[topic].next if known else Offset(0)
+        return self.by_topic[topic].next if known else Offset(0)
 
     def known_with(self, on_disk: dict[str, tuple[SubscriptionId, Offset]]) -> list[Settled]:
         """Everything this client knows of its topics: what was handed out, settled or not."""
         places = dict(on_disk)
-        for topic, cursor in self._cursors.items():
+        for topic, cursor in self.by_topic.items():
             whose, place = places.get(topic, (cursor.subscription_id, Offset(0)))
             if cursor.taken > place and whose == cursor.subscription_id:
                 places[topic] = whose, cursor.taken

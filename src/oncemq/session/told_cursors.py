@@ -59,11 +59,6 @@ class ToldCursors:
             if cursor is not None and cursor.next > self._told.get(topic, NOTHING_TOLD):
                 yield Settled(topic, cursor.subscription_id, cursor.next)
 
-    @property
-    def has_much(self) -> bool:
-        """Whether one request cannot tell everything that is settled."""
-        return len(self.waiting) > TOLD_MAX
-
     def answered(self, settled: Iterable[Settled]) -> None:
         """The server answered a request that said so."""
         for each in settled:

@@ -54,6 +54,7 @@ class Runner:
         self._resting = False  # the sender has nothing to do
         self._news = True  # something happened to the connection
         self._bell = Wakeup()
+        self._sleep = Sleep()
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
@@ -156,7 +157,7 @@ class Runner:
         descriptors = self._engine.descriptors
         self.lock.release()
         try:
-            readable = _sleep_on((*descriptors, self._bell.descriptor), pause)
+            readable = self._sleep.on((*descriptors, self._bell.descriptor), pause)
         finally:
             self.lock.acquire()
             self._news = (
@@ -211,12 +212,20 @@ def _put_back(engine: Engine, lock: SignalSafeLock, feeds: tuple[str, ...]) -> N
         engine.listening.live.put_back()
 
 
-def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
-    """Until one of them is readable. Not `select`: it knows no descriptor over 1023.
+class Sleep:
+    """The wait for descriptors. Not `select`: it knows no descriptor over 1023."""
 
-    One that another thread has closed meanwhile counts as news.
-    """
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return tuple(descriptor for descriptor, _ in poll.poll(seconds * 1000))
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._descriptors: tuple[int, ...] = ()
+
+    def on(self, descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
+        """Until one of them is readable; which are.
+
+        One that another thread has closed meanwhile counts as news.
+        """
+        if descriptors != self._descriptors:
+            self._poll, self._descriptors = select.poll(), descriptors
+            for descriptor in descriptors:
+                self._poll.register(descriptor, select.POLLIN)
+        return tuple([descriptor for descriptor, _ in self._poll.poll(seconds * 1000)])

@@ -3,10 +3,11 @@
 How a get goes:
 
 1. `Client.get` asks `client/verbs/messages`: what was fetched ahead is taken first.
-2. Else `fetches` sends a `Get`, with everything settled since the last request. The server moves
-   those cursors, and answers with what is visible, or waits (a long poll).
+2. Else `fetches` leaves a `Get` for the engine (`session/outgoing`), which says what was settled
+   since the last request. The server moves those cursors, and answers with what is visible, or
+   waits (a long poll).
 3. The batches that come are verified by the publisher's own checksum; `session/subscriber` drops
-   what lies below its cursor.
+   what lies below its cursor, and keeps the rest (`session/prefetched`).
 4. The journal (`client/state/journal`) records the new cursor, synced; then the messages are
    returned. The server hears of it with the next request.
 

@@ -201,11 +201,10 @@ class Engine:
         """When to pump again even if nothing comes."""
         if self._full:
             return Micros(self.now() + FULL_MICROS)
-        dues = (
-            *(self.exchanges.next_due(), self._arrival.next_try),
-            *(self.outflow.next_try, self.listening.next_deadline()),
-        )
-        due = min((each for each in dues if each is not None), default=None)
+        due = self.exchanges.next_due()
+        for each in (self._arrival.next_try, self.outflow.next_try, self.listening.next_deadline()):
+            if each is not None and (due is None or each < due):
+                due = each
         if due is None or self._server.is_connected:
             return due
         return Micros(max(due, self._server.deadline))

@@ -83,9 +83,9 @@ class Settling:
         subscriber = self._subscriber
         if self.is_under_way or now < self._not_before:
             return
-        if len(subscriber.cursors) > 2 * self._left + TOLD_MAX:
+        if len(subscriber.cursors.by_topic) > 2 * self._left + TOLD_MAX:
             subscriber.told.tell_again()  # so the answers say which of them ended
-        if subscriber.told.has_much:
+        if len(subscriber.told.waiting) > TOLD_MAX:  # one request cannot tell all of it
             self._go_on()
 
     def tell(self) -> Ticket[None] | None:

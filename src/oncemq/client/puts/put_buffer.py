@@ -114,9 +114,11 @@ class PutBuffer:
         is_known = topic in self._publisher  # so its name was looked at before
         if not is_known or payload_bytes > limits.message_bytes or size > limits.batch_bytes:
             check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
-        waiting = self.unsent_bytes
-        if self.open_batches and waiting + size + self.open_batches.granted > most:
-            self.open_batches.withdraw_grants()
+        waiting = self._sealed_bytes
+        if self.open_batches:
+            waiting += self.open_batches.size
+            if waiting + size + self.open_batches.granted > most:
+                self.open_batches.withdraw_grants()
         if waiting + size > most:
             full = outbox_full(waiting, most)
             client.news.full(full.detail, client.now())
@@ -284,12 +286,11 @@ class PutBuffer:
 
     def request(self, key: PutBatch | WhereNumbersStand) -> tuple[Request, Body | None]:
         """A put, or the question where its numbers stand."""
-        client = self._client
-        if isinstance(key, WhereNumbersStand):
-            lane, producer, number = key
+        client, parcel = self._client, key
+        if isinstance(parcel, WhereNumbersStand):
+            lane, producer, number = parcel
             about = lane.topic, producer, number, lane.numbers[producer].topic_id
             return Resume(client.client, client.epoch_to_send, *about), None
-        parcel = key
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,
@@ -373,9 +374,8 @@ class PutBuffer:
                 return
         self.trouble = ""
         self._publisher.carry_out(lane, producer, plan)
-        for parcel in lane.parcels:
-            if parcel.producer == producer:
-                sign(parcel)
+        for parcel in (each for each in lane.parcels if each.producer == producer):
+            sign(parcel)
         for parcel in plan.gone:
             self._sealed_bytes -= len(parcel.body)
             self.outcomes.refused(parcel)
