@@ -45,16 +45,24 @@ def _single(lab: Lab, size: int, *, outbox: bool) -> Figure:
             for _ in range(count // 10):
                 client.put("single", payload, durable=outbox)
             # In turns with the bare disk: what disturbs one disturbs the other.
+            spent = server_spent = 0.0
             for _ in range(ROUNDS):
                 syncs += [bare.write(bytes(size + FRAME_BYTES)) for _ in range(count // ROUNDS)]
+                before, server_before = time.process_time(), server.cpu_seconds
                 times += [_timed(client, payload, outbox=outbox) for _ in range(count // ROUNDS)]
+                spent += time.process_time() - before
+                server_spent += server.cpu_seconds - server_before
     sync = quantile(syncs, 0.5) * (2 if outbox else 1)
     middle = quantile(times, 0.5)
     return Figure(
         part="put one at a time",
         what=mode,
         unit="microseconds",
-        values=_quantiles(times),
+        values=_quantiles(times)
+        | {
+            "client CPU": spent / len(times) * MICRO,
+            "server CPU": server_spent / len(times) * MICRO,
+        },
         size=size,
         limits={"2 × sync" if outbox else "1 × sync": sync * MICRO},
         ratios={"p50 / syncs": middle / sync},

@@ -20,8 +20,9 @@ from oncemq.server.recovery import fold
 from oncemq.storage.backup.backup import BackupReport, back_up
 from oncemq.storage.backup.restore import restore
 from oncemq.storage.disk import LocalDisk
-from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
+from oncemq.storage.log.room import Room
 from oncemq.storage.segments.layout import read_format
 
 SMALL = LogOptions(
@@ -235,7 +236,7 @@ def test_a_server_that_finds_no_room_for_a_hole_leaves_nothing_open(
         return Server(data, bind, rules=ServerLimits(), options=SMALL)
 
     before = set(os.listdir("/dev/fd"))
-    monkeypatch.setattr(Log, "has_room", lambda *_, **__: False)
+    monkeypatch.setattr(Room, "has_room", lambda *_, **__: False)
     for _ in range(2):  # its lock, its files and its sockets are free again
         with pytest.raises(StorageRefused, match="no room to note 1 holes"):
             server()

@@ -123,6 +123,7 @@ class Broker:
         self._intake = Puts(self._scribe, self.counters)
         self._transactions = CommitRules(self._scribe, self.counters)
         self._moments: WaitMoments = Deadlines()  # of all that wait
+        self.next_deadline = self._moments.next  # when `tick` is worth calling again
         self._delivery = Gets(self._scribe, self._moments)
         self.waiting = self._delivery.waiting
         self.listeners = Listeners(self._scribe, self._delivery, self._moments)
@@ -151,9 +152,12 @@ class Broker:
                 topic = self._intake.put(step, caller, request, given)
                 if topic is not None:
                     self._delivery.stored(topic)
+                if len(step.writes) > 1:  # it made its topic, which listeners may await
+                    self.listeners.note(step)
             case CommitRequest():
                 for topic in self._transactions.commit(step, caller, request, given):
                     self._delivery.stored(topic)
+                self.listeners.note(step)
             case StagePut():
                 self._transactions.stage_put(step, caller, request, given)
             case _:
@@ -163,11 +167,15 @@ class Broker:
                     self._scribe.refuse(step, caller, refusal)
                 else:
                     self._answer(step, caller, request, given)
-        if isinstance(request, OF_A_CLIENT) and is_anonymous(request.client):
-            self._visited(request.client, caller, now)
-        self.listeners.note(step)
+                self.listeners.note(step)
+        if isinstance(request, OF_A_CLIENT):
+            client = request.client
+            if self.shard.subscribes(client) and is_anonymous(client):
+                self._upkeep.visited(client, caller.route, now)
         for owed in step.replies:
-            self.counters.refused += isinstance(owed.answer, RefusedReply)
+            if isinstance(owed.answer, RefusedReply):
+                step.refusals += 1
+                self.counters.refused += 1
         return step
 
     def _answer(self, step: Step, caller: Caller, request: NotStoring, given: Given) -> None:
@@ -238,10 +246,6 @@ class Broker:
             else:
                 self.listeners.look(step, key, now)
         return step
-
-    def next_deadline(self) -> Micros | None:
-        """When `tick` is worth calling again."""
-        return self._moments.next()
 
     def silent_guests(self, now: Micros) -> list[tuple[ClientId, bytes]]:
         """Guests that may be gone, each with the way back to it."""
@@ -334,10 +338,6 @@ class Broker:
         self.shard.recovered()
         self._upkeep.recovered(now)
         self._intake.recovered(now)
-
-    def _visited(self, client: ClientId, caller: Caller, now: Micros) -> None:
-        if self.shard.subscribes(client):
-            self._upkeep.visited(client, caller.route, now)
 
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
         if create.topic in self.shard.by_name:

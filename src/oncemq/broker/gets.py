@@ -29,6 +29,7 @@ class Gets:
     def __init__(self, scribe: Recorder, moments: WaitMoments) -> None:
         self._scribe = scribe
         self._shard = scribe.shard
+        self._moments = moments
         self.waiting = LongPolls(moments)
         self.watching = EndWatches(scribe, moments)
         self._unsynced: deque[tuple[Serial, Topic, Offset]] = deque()
@@ -46,11 +47,12 @@ class Gets:
             step.shown.append(Shown(topic.id, topic.visible, end))
             topic.visible = end
             moved[topic.id] = topic
+        if not self._moments:  # nobody waits
+            return step
         for topic in moved.values():  # all of a commit is visible before anyone hears of it
-            if len(self.waiting):
-                for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
-                    if not self._deliver(step, waiter.caller, waiter.get):
-                        self.waiting.add(waiter)  # it subscribed after these messages
+            for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):
+                if not self._deliver(step, waiter.caller, waiter.get):
+                    self.waiting.add(waiter)  # it subscribed after these messages
             self.watching.moved(step, topic.name)
         return step
 

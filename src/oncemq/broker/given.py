@@ -5,7 +5,9 @@ waits. Who gives nothing gives endless room, and takes the bytes for right.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from oncemq.protocol.names import Micros, TopicId
 from oncemq.protocol.replies import RefusedReply
@@ -39,7 +41,7 @@ class StorageFacts(Protocol):
     def status(self) -> Facts: ...
 
 
-class Given(NamedTuple):
+class Given(msgspec.Struct, frozen=True, gc=False):
     """With one request. `now` is for waits, `stamp` for timestamps: they follow the date."""
 
     now: Micros

@@ -87,8 +87,8 @@ class Listeners:
         if not self._listeners:
             return
         changed: dict[ClientId, bool] = {}
-        for record, _, _ in step.writes:
-            match record:
+        for write in step.writes:
+            match record := write.record:
                 case ClientOpened():
                     self._fence(step, record.client)
                 case SubscriptionMade() | SubscriptionDerived() | SubscriptionEnded():

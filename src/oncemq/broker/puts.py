@@ -11,6 +11,7 @@ from oncemq.broker.permits import Permits
 from oncemq.broker.queries import Counters
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.state.producers import (
+    NEW,
     UNSEEN,
     Conflict,
     Duplicate,
@@ -27,7 +28,6 @@ from oncemq.protocol.names import (
     NAME_BYTES_MAX,
     PRODUCER_BYTES,
     Micros,
-    Offset,
     ProducerId,
     Sequence,
     TopicId,
@@ -67,35 +67,38 @@ class Puts:
     def put(self, step: Step, caller: Caller, put: Put, given: Given) -> Topic | None:
         """Decide about a batch; the topic, when it got new messages that await their sync."""
         topic = self._shard.by_name.get(put.topic)
-        verdict = self._judge(topic, put)
+        entry = topic.producers.get(put.producer) if topic is not None else None
+        if topic is None or entry is None or put.idempotency_key:
+            verdict, goes_on = self._judge_first(topic, put), False
+        else:
+            verdict = judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
+            goes_on = verdict is NEW and put.topic_id in (0, topic.id)
         seed = 0
         # What was stored before needs no room, and its body no look: it is not stored again. Its
         # publisher waits for the receipt to free its own disk.
         if isinstance(verdict, UNSEEN):
             seed = batch.seed(put.topic, put.producer, put.first_sequence, put.count)
             derived = 0 if topic else len(self._shard.patterns.wanting(put.topic))
-            refusal = None
-            if given.gate is not None:
-                refusal = given.gate.check_put(put, given.body, given.now, seed, derived=derived)
-            if refusal:
+            gate, body = given.gate, given.body
+            if gate and (refusal := gate.check_put(put, body, given.now, seed, derived=derived)):
                 self._scribe.refuse(step, caller, refusal)
                 return None
-        refusal = self._refusal(topic, put)
+        refusal = self._shard.clients.refusal(put.client, put.client_epoch)
+        if refusal is None and not goes_on:  # else its producer has put here in this form before
+            refusal = self._fault(topic, put)
         if refusal:
             self._scribe.answer(step, caller, refusal)
             return None
         match verdict:
             case New():
-                refusal = None
                 # Under a key nothing is resumed: the key alone decides.
-                named = put.topic_id != 0
                 if not put.idempotency_key and not self._permits.holds(
-                    put.topic, put.producer, put.permit, named=named
+                    put.topic, put.producer, put.permit, named=put.topic_id != 0
                 ):
                     refusal = _outdated(put)
                 if put.after:
                     refusal = refusal or _elsewhere(topic, put)
-                if put.idempotency_key or topic is None or put.producer not in topic.producers:
+                if not goes_on:
                     refusal = refusal or self._too_many(topic, put)
                 if put.required:
                     refusal = refusal or self._scribe.unwanted(put.topic)
@@ -115,22 +118,20 @@ class Puts:
             case Gap(expected):
                 self._scribe.answer(step, caller, _gap(put, expected))
             case Conflict(detail):
-                refused = RefusedReply(
-                    "payload_conflict", f"{put.topic!r}: {detail}; nothing stored"
-                )
-                self._scribe.answer(step, caller, refused)
+                detail = f"{put.topic!r}: {detail}; nothing stored"
+                self._scribe.answer(step, caller, RefusedReply("payload_conflict", detail))
             case _:
                 assert_never(verdict)
         return None
 
-    def _judge(self, topic: Topic | None, put: Put) -> Verdict:
+    def _judge_first(self, topic: Topic | None, put: Put) -> Verdict:
+        """Of a producer that the topic does not know, or under a key."""
         if topic is not None and put.idempotency_key:
             keys = self._shard.keys.get(topic.id)
-            return keys.judge(put.producer, put.count, put.checksum) if keys else New()
-        entry = topic.producers.get(put.producer) if topic else None
-        if entry is None and put.first_sequence == self._above(put.topic, put.producer) + 1:
-            return New()
-        return judge(entry, first=put.first_sequence, count=put.count, checksum=put.checksum)
+            return keys.judge(put.producer, put.count, put.checksum) if keys else NEW
+        if put.first_sequence == self._above(put.topic, put.producer) + 1:
+            return NEW
+        return judge(None, first=put.first_sequence, count=put.count, checksum=put.checksum)
 
     def resume(self, resume: Resume) -> Reply:
         """Where a producer stopped on a topic."""
@@ -157,17 +158,17 @@ class Puts:
         """The last number of a producer on the topics of a name that were deleted."""
         return self._shard.deleted_topics.last_number(topic, producer, TopicId(0))
 
-    def _refusal(self, topic: Topic | None, put: Put) -> RefusedReply | None:
-        refusal = self._shard.clients.refusal(put.client, put.client_epoch)
-        if refusal is None and (put.first_sequence < 1 or len(put.producer) != PRODUCER_BYTES):
+    def _fault(self, topic: Topic | None, put: Put) -> RefusedReply | None:
+        """Why a put may not be, whatever its sequence and whoever makes it."""
+        if put.first_sequence < 1 or len(put.producer) != PRODUCER_BYTES:
             detail = f"sequences count from 1, a producer id has {PRODUCER_BYTES} bytes"
-            refusal = RefusedReply("malformed", detail)
-        if refusal is None and topic is None:
-            refusal = self._scribe.new_topic_refusal(put.topic)
-        if refusal is None and put.topic_id and (topic is None or topic.id != put.topic_id):
+            return RefusedReply("malformed", detail)
+        if topic is None and (refusal := self._scribe.new_topic_refusal(put.topic)):
+            return refusal
+        if put.topic_id and (topic is None or topic.id != put.topic_id):
             detail = f"{put.topic!r} is not the topic it was: resume on it"
-            refusal = RefusedReply("topic_changed", detail)
-        return refusal or (_key_fault(put) if put.idempotency_key else None)
+            return RefusedReply("topic_changed", detail)
+        return _key_fault(put) if put.idempotency_key else None
 
     def _too_many(self, topic: Topic | None, put: Put) -> RefusedReply | None:
         """Why a topic remembers no more keys, or no more producers."""
@@ -195,16 +196,18 @@ class Puts:
         )
 
     def _store(self, step: Step, topic: Topic, put: Put, given: Given, seed: int) -> PutAccepted:
+        """Store a new batch, or discard it where nobody wants it; the receipt."""
         timestamp = self._shard.next_timestamp(given.stamp)
         epoch = put.client_epoch if put.lasting else ANONYMOUS_EPOCH
         run = Run(put.count, put.producer, epoch, put.first_sequence, timestamp)
+        sync_ms = self._rules.sync_ms
         if not topic.wanted:
             self._counters.discarded += put.count
             discarded = MessagesDiscarded(topic.id, put.checksum, run)
             if put.idempotency_key:
                 discarded = KeyedDiscarded(topic.id, put.checksum, run, put.idempotency_key)
             self._scribe.write(step, discarded)
-            return self._accepted(topic, put, NO_OFFSET, timestamp)
+            return PutAccepted(topic.id, NO_OFFSET, put.count, False, False, sync_ms, timestamp)
         first = topic.end
         record = MessagesStored(topic.id, first, put.count, put.columns, put.checksum, (run,))
         if put.idempotency_key:
@@ -214,11 +217,7 @@ class Puts:
         self._scribe.write(step, record, given.body, seed)
         self._counters.stored += put.count
         self._counters.stored_bytes += len(given.body)
-        return self._accepted(topic, put, first, timestamp)
-
-    def _accepted(self, topic: Topic, put: Put, first: Offset, moment: Micros) -> PutAccepted:
-        stored = first != NO_OFFSET
-        return PutAccepted(topic.id, first, put.count, stored, False, self._rules.sync_ms, moment)
+        return PutAccepted(topic.id, first, put.count, True, False, sync_ms, timestamp)
 
     def _again(self, topic: Topic, put: Put, recent: Recent | None) -> PutAccepted:
         """The first receipt once more; without its offset when that was too long ago."""

@@ -4,8 +4,9 @@ Law: a reply leaves only when the log is durable up to its `after`. The driver h
 until then, and a server whose sync failed never sends it.
 """
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from oncemq.protocol.lost_ranges import LostRange
 from oncemq.protocol.names import Offset, Serial, SubscriptionId, TopicId
@@ -15,7 +16,7 @@ from oncemq.protocol.replies import Reply
 Body = bytes | bytearray | memoryview
 
 
-class Caller(NamedTuple):
+class Caller(msgspec.Struct, frozen=True, gc=False):
     """Whom to answer: the route back, and the token of the request."""
 
     route: bytes
@@ -43,7 +44,7 @@ class Deliver(NamedTuple):
     whole: bool = False  # a batch over `bytes_max` goes uncut, alone
 
 
-class Shown(NamedTuple):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """A topic got longer for readers: its messages from `start` up to `end` are visible now."""
 
     topic_id: TopicId
@@ -51,7 +52,7 @@ class Shown(NamedTuple):
     end: Offset
 
 
-class Write(NamedTuple):
+class Write(msgspec.Struct, frozen=True, gc=False):
     """A fact to append, with the body beside it where it has one.
 
     `seed`: what the body's checksum starts from.
@@ -62,7 +63,7 @@ class Write(NamedTuple):
     seed: int = 0
 
 
-class Owed(NamedTuple):
+class Owed(msgspec.Struct, frozen=True, gc=False):
     """An answer, and the serial the log must be durable up to before it may leave."""
 
     caller: Caller
@@ -70,10 +71,10 @@ class Owed(NamedTuple):
     after: Serial = Serial(0)
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """The outcome of one event."""
 
-    writes: list[Write] = field(default_factory=list[Write])
-    replies: list[Owed] = field(default_factory=list[Owed])
-    shown: list[Shown] = field(default_factory=list[Shown])  # for the live feed, by a sync only
+    writes: list[Write] = []
+    replies: list[Owed] = []
+    shown: list[Shown] = []  # for the live feed, by a sync only
+    refusals: int = 0  # of the replies

@@ -46,6 +46,8 @@ class SteadyClock:
             self._passed = max(0, wall() - last_timestamp - DOWN_MICROS)
         self._suspected: int | None = None  # since when the wall is far ahead
         self._is_behind = False
+        # Where timestamps and ages are, beside `now`; as of the last call.
+        self.calendar = Calendar(self._ahead, self._passed)
 
     def __call__(self) -> Micros:
         """Now, for what waits: the steady clock, counted from the wall's time at the start."""
@@ -53,15 +55,17 @@ class SteadyClock:
         self._look(steady)
         return Micros(self._base + steady)
 
-    @property
-    def calendar(self) -> Calendar:
-        """Where timestamps and ages are, beside `now`; as of the last call."""
-        return Calendar(self._ahead, self._passed)
+    def steady(self) -> Micros:
+        """The same without a look at the wall: for how long something takes."""
+        return Micros(self._base + self._steady())
 
     def _look(self, steady: int) -> None:
+        gap = self._wall() - (self._base + steady + self._ahead)
+        if -NEAR_MICROS < gap < NEAR_MICROS:
+            self._seen, self._suspected, self._is_behind = steady, None, False
+            return
         half = (steady - self._seen) // 2
         self._seen += 2 * half
-        gap = self._wall() - (self._base + steady + self._ahead)
         if gap < -STEP_MICROS and not self._is_behind:
             logger.warning("clock set back seconds=%d", -gap // 1_000_000)
         self._is_behind = gap < -STEP_MICROS
@@ -70,8 +74,6 @@ class SteadyClock:
         elif self._suspected is None:
             self._suspected = steady
             logger.warning("clock set forward seconds=%d; looking again", gap // 1_000_000)
-        if abs(gap) < NEAR_MICROS:
-            return
         if gap < 0:
             self._ahead -= min(-gap, half)
         elif self._suspected is None or steady - self._suspected >= SECOND_LOOK_MICROS:
@@ -80,3 +82,4 @@ class SteadyClock:
                 self._suspected = None
             self._ahead += gap
             self._passed += gap
+        self.calendar = Calendar(self._ahead, self._passed)

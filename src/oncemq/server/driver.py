@@ -76,7 +76,7 @@ class Driver:
         self._gathered_bytes = 0
         self._writing_bytes = 0  # of the group under way to the disk
         self._gathered_since: Micros | None = None
-        self._unsynced_since: Micros | None = None  # with sync_ms: what was told and not synced
+        self._sync_due: Micros | None = None  # with sync_ms: of what was told and not synced
         self._marked = Serial(0)  # the newest mark of ours in the log
 
     def begin(self, now: Micros) -> None:
@@ -107,7 +107,8 @@ class Driver:
                 self._send(caller, _unreadable(trouble))
                 return
         step = self.broker.handle(caller, request, body, now, self._admission, start, self)
-        self._tell(request, step, now)
+        if step.refusals or self._disk_is_full or isinstance(request, Hello):
+            self._tell(request, step, now)
         self._carry_out(step, now)
 
     def _tell(self, request: Request, step: Step, now: Micros) -> None:
@@ -198,8 +199,7 @@ class Driver:
 
     def commit(self, now: Micros) -> Group | None:
         """The group to make durable now, or None when nothing is worth a sync yet."""
-        due = self._sync_due
-        sync = due is not None and now >= due
+        sync = self._sync_due is not None and now >= self._sync_due
         if not sync and not self._is_worth_writing(now):
             return None
         self._gathered_since = None
@@ -209,36 +209,31 @@ class Driver:
     @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more should be received."""
-        waiting = self._gathered_bytes + self._writing_bytes
-        return waiting >= GATHERED_BYTES_MAX or len(self._held) >= HELD_MAX
+        if len(self._held) >= HELD_MAX:
+            return True
+        return self._gathered_bytes + self._writing_bytes >= GATHERED_BYTES_MAX
 
     def _is_worth_writing(self, now: Micros) -> bool:
         if self._gathered_since is None:
             return False
-        lazy = not self._held and self._gathered_bytes < GATHER_BYTES
-        return not lazy or now - self._gathered_since >= LAZY_MICROS
-
-    @property
-    def _sync_due(self) -> Micros | None:
-        """With sync_ms: when the next sync begins, whatever else there is to write.
-
-        Half of the interval after the first receipt that rests on it: the other half is for the
-        write before it and for the sync itself.
-        """
-        if self._unsynced_since is None:
-            return None
-        return Micros(self._unsynced_since + self.log.options.sync_ms * 500)
+        if self._held or self._gathered_bytes >= GATHER_BYTES:
+            return True
+        return now - self._gathered_since >= LAZY_MICROS
 
     def committed(self, group: Group, now: Micros) -> None:
         """A group is durable: show its messages, send what waited for it."""
         self._durable = self.log.finished(group)
         self._writing_bytes = 0
-        if self.log.durable_serial == self._durable:
-            self._unsynced_since = None
-        elif self._unsynced_since is None:
-            self._unsynced_since = now
+        sync_ms = self.log.options.sync_ms
+        if not sync_ms or self.log.durable_serial == self._durable:
+            self._sync_due = None
+        elif self._sync_due is None:
+            # Half of the interval after the first receipt that rests on it: the other half is for
+            # the write before it and for the sync itself.
+            self._sync_due = Micros(now + sync_ms * 500)
         step = self.broker.synced(self._durable)
-        self._carry_out(step, now)
+        if step.replies:
+            self._carry_out(step, now)
         self.pushes.shown(step.shown)
         while self._held and self._held[0][0] <= self._durable:
             _, _, owed = heapq.heappop(self._held)
@@ -246,16 +241,14 @@ class Driver:
 
     def next_deadline(self) -> Micros | None:
         """When the next tick is due."""
-        deadlines = self.broker.next_deadline(), self.pushes.next_deadline()
-        return min((each for each in deadlines if each is not None), default=None)
+        waits = self.broker.next_deadline()
+        return sooner(waits, self.pushes.next_deadline()) if self.pushes.audience else waits
 
     def next_commit(self) -> Micros | None:
         """When the next commit is due, lazily or for its sync."""
-        due = self._sync_due
         if self._gathered_since is None:
-            return due
-        lazy = Micros(self._gathered_since + LAZY_MICROS)
-        return lazy if due is None else min(lazy, due)
+            return self._sync_due
+        return sooner(Micros(self._gathered_since + LAZY_MICROS), self._sync_due)
 
     # Inside
 
@@ -270,12 +263,14 @@ class Driver:
         return Start(START_NEW) if offset is None else Start(START_OFFSET, max(offset, topic.low))
 
     def _carry_out(self, step: Step, now: Micros) -> None:
-        for record, body, seed in step.writes:
+        for write in step.writes:
+            record, body = write.record, write.body
             if isinstance(record, MessagesStored):
                 assert body is not None
-                self.log.append(record, body, seed=seed, checksum=record.checksum)
+                self.log.append(record, body, seed=write.seed, checksum=record.checksum)
                 self._gathered_bytes += len(body)
-                if not isinstance(record, MessagesStaged):  # which nobody may see yet
+                # What is staged nobody may see yet.
+                if self.pushes.audience and not isinstance(record, MessagesStaged):
                     self.pushes.stored(record, body)
             else:
                 self.log.append(record)
@@ -322,6 +317,13 @@ class Driver:
             "sync": sync,
             "sync_gives_up": gives_up,
         }
+
+
+def sooner(one: Micros | None, other: Micros | None) -> Micros | None:
+    """Of two moments, if any."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:

@@ -28,7 +28,7 @@ class Pushes:
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
         self.outgoing: list[Sequence[Body]] = []
-        self._audience: set[TopicId] = set()
+        self.audience: set[TopicId] = set()  # topics that somebody listens to
         self._newcomers: dict[TopicId, None] = {}
         self._welcome_due = Micros(0)
         self._kept: dict[TopicId, deque[Kept]] = {}  # on their way to the disk
@@ -39,29 +39,29 @@ class Pushes:
         if topic_id is None:
             return
         if joined:
-            self._audience.add(topic_id)
+            self.audience.add(topic_id)
             self._newcomers[topic_id] = None
         else:
-            self._audience.discard(topic_id)
+            self.audience.discard(topic_id)
             self._newcomers.pop(topic_id, None)
 
     def stored(self, record: MessagesStored, body: Body) -> None:
         """A batch is on its way to the disk."""
-        if record.topic_id in self._audience:
+        if record.topic_id in self.audience:
             self._kept.setdefault(record.topic_id, deque()).append((record, body))
 
     def shown(self, shown: Iterable[Shown]) -> None:
         """A sync made these visible."""
-        if not self._audience and not self._kept:
+        if not self.audience and not self._kept:
             return
         spans: dict[TopicId, tuple[Offset, Offset]] = {}
-        for topic_id, start, end in shown:
-            first, _ = spans.get(topic_id, (start, end))
-            spans[topic_id] = first, end
+        for each in shown:
+            first, _ = spans.get(each.topic_id, (each.start, each.end))
+            spans[each.topic_id] = first, each.end
         for topic_id, (start, end) in spans.items():
             kept = self._taken(topic_id, end)
             topic = self._shard.topics.get(topic_id)
-            if topic_id in self._audience and topic is not None:
+            if topic_id in self.audience and topic is not None:
                 self._push(topic.name, topic_id, kept, start, end)
 
     def tick(self, now: Micros) -> None:

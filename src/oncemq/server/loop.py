@@ -8,7 +8,7 @@ import logging
 
 from oncemq.protocol.names import Micros
 from oncemq.server.clock import SteadyClock
-from oncemq.server.driver import Driver
+from oncemq.server.driver import Driver, sooner
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.worker import Worker
 from oncemq.storage.log.log import Group
@@ -49,6 +49,7 @@ class Loop:
         self._stopping = False
         self._hears_more = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
+        self._due: Micros | None = None  # what waits, as of the last look
         driver.reaches = door.reaches
         door.watch(self._bell)
         if feed is not None:
@@ -65,7 +66,7 @@ class Loop:
         """Serve until `stop`; raises when the disk failed, with no further answer sent."""
         try:
             while not self._stopping:
-                self._turn(self._timeout_ms(self._clock()))
+                self._turn(self._timeout_ms())
             self._drain()
         finally:
             self._writer.stop()
@@ -82,20 +83,24 @@ class Loop:
             self._door.wait(timeout_ms)
         now = self._clock()
         driver = self._driver
-        driver.keep_time(self._clock.calendar, now)
+        if self._clock.calendar != driver.broker.calendar:
+            driver.keep_time(self._clock.calendar, now)
         taken = self._receive(now)
         if self._feed is not None:
             self._hear(self._feed)
-        self._writer.reap()
-        deadline = driver.next_deadline()
-        if deadline is not None and deadline <= now:
+        if self._writer.under_way:
+            self._writer.reap()
+        if self._due is not None and self._due <= now:
             driver.tick(now)
-        self._commit(now, alone=taken <= 1)
-        self._send()
+        if not self._writer.under_way:
+            self._commit(now, alone=taken <= 1)
+        if driver.outgoing:
+            self._send()
         if self._feed is not None:
             self._push(self._feed)
         self._housekeeping.turn(self._janitor, now)
-        self._janitor.reap()
+        if self._janitor.under_way:
+            self._janitor.reap()
 
     def _receive(self, now: Micros) -> int:
         """Take requests for a while; how many. The rest stays where it pushes back."""
@@ -104,16 +109,15 @@ class Loop:
         while taken < DRAIN_MAX and size < DRAIN_BYTES and not driver.is_full:
             if (received := self._door.receive()) is None:
                 break
-            driver.receive(*received, now)
+            route, frames = received
+            driver.receive(route, frames, now)
             taken += 1
-            size += sum(map(len, received[1]))
-            if self._clock() - now > DRAIN_MICROS:
+            size += sum(map(len, frames))
+            if self._clock.steady() - now > DRAIN_MICROS:
                 break
         return taken
 
     def _commit(self, now: Micros, *, alone: bool) -> None:
-        if not self._writer.idle:
-            return
         group = self._driver.commit(now)
         if group is None:
             return
@@ -125,9 +129,9 @@ class Loop:
 
     def _commit_here(self, group: Group) -> None:
         """One small group and a quick disk: syncing here is over before a thread had woken."""
-        begun = self._clock()
+        begun = self._clock.steady()
         self._driver.log.write(group)
-        ended = self._clock()
+        ended = self._clock.steady()
         self._note_sync(ended - begun)
         self._driver.committed(group, ended)
 
@@ -137,10 +141,10 @@ class Loop:
 
     def _give(self, group: Group) -> None:
         driver = self._driver
-        begun = self._clock()
+        begun = self._clock.steady()
 
         def done() -> None:
-            now = self._clock()
+            now = self._clock.steady()
             if now - begun >= SLOW_SYNC_MICROS:
                 driver.events.note("slow_sync", now, ms=(now - begun) // 1000, bytes=group.size)
             if group.size <= QUICK_BYTES and not group.sync:
@@ -174,16 +178,15 @@ class Loop:
             for frames in outgoing:
                 feed.send(frames)
 
-    def _timeout_ms(self, now: Micros) -> int:
+    def _timeout_ms(self) -> int:
+        due = self._due = self._driver.next_deadline()
         if self._housekeeping.busy or self._hears_more:
             return 0
-        deadlines = [self._driver.next_deadline()]
-        if self._writer.idle:  # else its bell wakes the loop
-            deadlines.append(self._driver.next_commit())
-        deadline = min((each for each in deadlines if each is not None), default=None)
-        if deadline is None:
+        if not self._writer.under_way:  # else its bell wakes the loop
+            due = sooner(due, self._driver.next_commit())
+        if due is None:
             return IDLE_MS
-        return max(0, min(IDLE_MS, (deadline - now + 999) // 1000))
+        return max(0, min(IDLE_MS, (due - self._clock.steady() + 999) // 1000))
 
     def _drain(self) -> None:
         """Answer what was accepted before the stop."""

@@ -20,25 +20,25 @@ class Worker:
         self._bell = bell
         self._tasks: SimpleQueue[tuple[Task, Task] | None] = SimpleQueue()
         self._done: deque[Task | BaseException] = deque()
-        self._open = 0
+        self.under_way = 0  # pieces that were given and not taken note of
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     @property
     def idle(self) -> bool:
         """Whether everything given was done and taken note of."""
-        return self._open == 0
+        return self.under_way == 0
 
     def give(self, task: Task, then: Task) -> None:
         """Do `task` on the thread, and `then` in the loop (by `reap`) once it is done."""
-        self._open += 1
+        self.under_way += 1
         self._tasks.put((task, then))
 
     def reap(self) -> None:
         """In the loop: take note of what was done; raises what the thread raised."""
         while self._done:
             outcome = self._done.popleft()
-            self._open -= 1
+            self.under_way -= 1
             if isinstance(outcome, BaseException):
                 raise outcome
             outcome()

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from typing import Protocol
 
 from oncemq.storage.locks import LocalLock
@@ -102,15 +101,15 @@ class LocalFile:
                 self._write_one(memoryview(buffer), position)
                 position += len(buffer)
             return
-        rest = iter(buffers)
-        while some := list(islice(rest, _IOV_MAX)):
+        for start in range(0, len(buffers), _IOV_MAX):
+            some = buffers[start : start + _IOV_MAX]
             total = sum(map(len, some))
             written = os.pwritev(self._descriptor, some, position)
             if written < total:
                 self._write_after(some, written, position)
             position += total
 
-    def _write_after(self, buffers: list[Buffer], written: int, position: int) -> None:
+    def _write_after(self, buffers: Sequence[Buffer], written: int, position: int) -> None:
         """Finish a short write: skip what is written, write the rest piece by piece."""
         for buffer in buffers:
             size = len(buffer)

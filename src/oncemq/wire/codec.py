@@ -23,7 +23,10 @@ VERSION = 1
 MAGIC = b"OQ"
 FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
 
-_HEAD = struct.Struct(">2sBBQ")
+_OPENING = MAGIC + bytes((VERSION,))
+_HEAD = struct.Struct(">3sBQ")
+_pack_head = _HEAD.pack
+_unpack_head = _HEAD.unpack_from
 _SUBJECT = struct.Struct(">Q")
 _WITH_A_BODY = (Put, StagePut)
 _pack = msgspec.msgpack.Encoder().encode
@@ -44,19 +47,23 @@ class Malformed(Exception):
 
 def encode_request(token: int, request: Request, body: Body | None = None) -> list[Body]:
     """A request as frames."""
-    head = _HEAD.pack(MAGIC, VERSION, request.opcode, token) + _pack(request)
+    head = _pack_head(_OPENING, request.opcode, token) + _pack(request)
     return [head] if body is None else [head, body]
 
 
 def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
     """The token, the request and its body."""
-    token, opcode, fields = _open(frames)
+    if not frames or len(frames[0]) < _HEAD.size:
+        raise _headless(frames)
+    opening, opcode, token = _unpack_head(frames[0])
+    if opening != _OPENING:
+        raise _foreign(opening, token)
     decoder = _REQUESTS.get(opcode)
     if decoder is None:
         known = ", ".join(map(str, sorted(_REQUESTS)))
         raise Malformed("opcode", f"no request has the opcode {opcode}; known: {known}", token)
     try:
-        request = decoder(fields)
+        request = decoder(memoryview(frames[0])[_HEAD.size :])
     except _UNDECODABLE as error:
         name = REQUESTS[opcode].__name__
         raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
@@ -69,17 +76,21 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
 
 def encode_reply(token: int, reply: Reply, bodies: Sequence[Body] = ()) -> list[Body]:
     """A reply as frames."""
-    return [_HEAD.pack(MAGIC, VERSION, reply.opcode, token) + _pack(reply), *bodies]
+    return [_pack_head(_OPENING, reply.opcode, token) + _pack(reply), *bodies]
 
 
 def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
     """The token, the reply and the bodies beside it."""
-    token, opcode, fields = _open(frames)
+    if not frames or len(frames[0]) < _HEAD.size:
+        raise _headless(frames)
+    opening, opcode, token = _unpack_head(frames[0])
+    if opening != _OPENING:
+        raise _foreign(opening, token)
     decoder = _REPLIES.get(opcode)
     if decoder is None:
         raise Malformed("opcode", f"no reply has the opcode {opcode}", token)
     try:
-        reply = decoder(fields)
+        reply = decoder(memoryview(frames[0])[_HEAD.size :])
     except _UNDECODABLE as error:
         raise Malformed(
             "malformed", f"the fields of the reply do not fit: {error}", token
@@ -118,18 +129,18 @@ def decode_push(frames: Sequence[Body]) -> tuple[Pushed, Sequence[Body]]:
     return reply, bodies
 
 
-def _open(frames: Sequence[Body]) -> tuple[int, int, Body]:
+def _headless(frames: Sequence[Body]) -> Malformed:
     if not frames:
-        raise Malformed("malformed", "a message has at least one frame")
-    head = memoryview(frames[0])
-    if len(head) < _HEAD.size:
-        raise Malformed("malformed", f"a head has {_HEAD.size} bytes or more, got {len(head)}")
-    magic, version, opcode, token = _HEAD.unpack_from(head)
-    if magic != MAGIC:
-        raise Malformed("malformed", "this is not OnceMQ's protocol")
-    if version != VERSION:
-        detail = (
-            f"protocol version {version} is not spoken here, only {VERSION}; use a client of it"
-        )
-        raise Malformed("version", detail, token)
-    return token, opcode, head[_HEAD.size :]
+        return Malformed("malformed", "a message has at least one frame")
+    detail = f"a head has {_HEAD.size} bytes or more, got {len(frames[0])}"
+    return Malformed("malformed", detail)
+
+
+def _foreign(opening: bytes, token: int) -> Malformed:
+    """Of another protocol, or of another version of ours."""
+    if not opening.startswith(MAGIC):
+        return Malformed("malformed", "this is not OnceMQ's protocol")
+    detail = (
+        f"protocol version {opening[-1]} is not spoken here, only {VERSION}; use a client of it"
+    )
+    return Malformed("version", detail, token)

@@ -12,7 +12,10 @@ from oncemq.broker.state.producers import (
     judge,
 )
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
-from oncemq.protocol.names import Micros, Offset, Sequence
+from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence
+from oncemq.protocol.structs import Run
+
+PRODUCER = ProducerId(b"p" * 16)
 
 
 def recent(first: int, count: int, checksum: int = 1) -> Recent:
@@ -22,7 +25,8 @@ def recent(first: int, count: int, checksum: int = 1) -> Recent:
 def producer(*puts: Recent) -> Producer:
     known = Producer(anonymous=False)
     for put in puts:
-        known.accept(put, Micros(0))
+        run = Run(put.messages, PRODUCER, Epoch(1), put.first_sequence, Micros(0))
+        known = known.after(run, put.first_offset, put.checksum)
     return known
 
 

@@ -133,8 +133,8 @@ def begin_generation(world) -> None:
     """The server's log goes on from an earlier state, as after a restore."""
     broker, log = world.server.driver.broker, world.server.log
     step = broker.begin_generation(Generation(2), Micros(world.server.now))
-    for record, body, _ in step.writes:
-        log.append(record, body)
+    for write in step.writes:
+        log.append(write.record, write.body)
     world.server.commit()
 
 

@@ -17,6 +17,7 @@ from oncemq.protocol.names import ProducerId, Sequence, TopicId
 from oncemq.protocol.outbox_records import OutboxPut
 from oncemq.protocol.records import TopicDeleted
 from oncemq.storage.log.log import JOINED_BYTES, Log
+from oncemq.storage.log.room import Room
 from oncemq.storage.segments.framing import HEADER_BYTES, STRETCH_BYTES
 from tests.harness.storage import still_open
 
@@ -431,7 +432,7 @@ def test_a_slot_is_not_written_anew_without_room_for_every_put_and_topic(
     lanes = {"orders": (ID, Sequence(2), NOBODY), "idle": (ID, Sequence(7), NOBODY)}
     asked = count(1)
     with monkeypatch.context() as full:
-        full.setattr(Log, "has_room", lambda *_, **__: next(asked) != lacking)
+        full.setattr(Room, "has_room", lambda *_, **__: next(asked) != lacking)
         slot.rotate(lanes, [put(1)])
     assert "outbox not rotated" in caplog.text
     slot.record([put(2)])
@@ -451,7 +452,7 @@ def test_an_edition_that_may_be_whole_and_cannot_be_removed_ends_the_slot(
     slot.record([put(1)])
     monkeypatch.setattr(outbox, "remove_log", fails)
     with monkeypatch.context() as full:
-        full.setattr(Log, "has_room", lambda *_, **__: False)
+        full.setattr(Room, "has_room", lambda *_, **__: False)
         slot.rotate({}, [put(1)])
     assert slot.failure is None  # it was not finished: no start takes it
     slot.record([put(2)])

@@ -49,6 +49,8 @@ class Ticking:
     def __call__(self) -> Micros:
         return Micros(self._now())
 
+    steady = __call__
+
 
 @pytest.fixture
 def looping(host: Any) -> Iterator[Any]:
@@ -86,13 +88,15 @@ def test_a_turn_ends_by_time(host: Any, looping: Any) -> None:
 
 
 def test_the_loop_waits_no_longer_than_until_something_is_due(host: Any, looping: Any) -> None:
-    loop, _ = looping(codec.encode_request(1, StatusRequest()))
-    assert loop._timeout_ms(Micros(host.now)) == loop_module.IDLE_MS
+    moment = host.now
+    loop, _ = looping(codec.encode_request(1, StatusRequest()), lambda: moment)
+    assert loop._timeout_ms() == loop_module.IDLE_MS
     host.subscribe("orders")
     host.send(host.getting("orders", wait_ms=30))
     due = host.now + 30_000
     for before, waits in ((30_000, 30), (29_001, 30), (29_000, 29), (1, 1), (0, 0), (-5_000, 0)):
-        assert loop._timeout_ms(Micros(due - before)) == waits
+        moment = due - before
+        assert loop._timeout_ms() == waits
 
 
 def test_what_gathers_while_a_sync_stalls_is_bounded(
@@ -108,10 +112,10 @@ def test_what_gathers_while_a_sync_stalls_is_bounded(
     host.send(*host.putting("orders", b"x" * 600))
     assert host.driver.is_full
     assert loop._receive(Micros(host.now)) == 0
-    loop._writer._open = 1  # the sync is under way
+    loop._writer.under_way = 1  # the sync is under way
     loop._turn(0)
     assert door.waits == ["rest"]
-    loop._writer._open = 0
+    loop._writer.under_way = 0
     host.log.write(group)
     host.driver.committed(group, Micros(host.now))
     assert not host.driver.is_full

@@ -92,9 +92,11 @@ class Clients:
 
     def refusal(self, client: ClientId, client_epoch: Epoch) -> RefusedReply | None:
         """Why a client with this epoch may not act, or None."""
+        entry = self.entries.get(client)
+        if entry is not None and client_epoch == entry.client_epoch and not self._outdated:
+            return None  # as it nearly always is
         if is_anonymous(client):
             return None
-        entry = self.entries.get(client)
         if entry is None or client_epoch > entry.client_epoch:
             return RefusedReply("unknown_client", f"client {client!r} has not said hello here")
         if client_epoch == entry.client_epoch and client in self._outdated:

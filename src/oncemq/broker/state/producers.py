@@ -4,14 +4,16 @@ Laws (G2, G3): sequences of a producer on a topic are 1, 2, 3 … without gap; o
 stored is never stored again, however long ago; a repeated one must repeat the same bytes.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
-from oncemq.protocol.names import Micros, Offset, Sequence
+from oncemq.protocol.names import ANONYMOUS_EPOCH, Micros, Offset, Sequence
+from oncemq.protocol.structs import Run
 
 
-class Recent(NamedTuple):
+class Recent(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A put as it was accepted. `first_offset` is -1 when it was not stored."""
 
     first_sequence: Sequence
@@ -20,9 +22,8 @@ class Recent(NamedTuple):
     checksum: int
 
 
-@dataclass(slots=True)
-class Producer:
-    """One producer on one topic."""
+class Producer(msgspec.Struct, frozen=True, gc=False):
+    """One producer on one topic: a value, so that a checkpoint has the one of its moment."""
 
     anonymous: bool
     last_sequence: Sequence = Sequence(0)
@@ -30,11 +31,19 @@ class Producer:
     recent: tuple[Recent, ...] = ()
     seen_before: Micros = Micros(0)  # when the put before that was; 0: none, or it is not known
 
-    def accept(self, recent: Recent, now: Micros) -> None:
-        """Remember a put that the log holds."""
-        self.last_sequence = Sequence(recent.first_sequence + recent.messages - 1)
-        self.seen_before, self.seen = self.seen, now
-        self.recent = (*self.recent[1 - PUTS_UNDER_WAY_MAX :], recent)
+    def after(self, run: Run, first_offset: Offset, checksum: int) -> "Producer":
+        """The producer once the log holds this put; once lasting, it is so for good."""
+        recent = Recent(run.first_sequence, run.count, first_offset, checksum)
+        return Producer(
+            self.anonymous and run.producer_epoch == ANONYMOUS_EPOCH,
+            Sequence(run.first_sequence + run.count - 1),
+            run.timestamp,
+            (*self.recent[1 - PUTS_UNDER_WAY_MAX :], recent),
+            self.seen,
+        )
+
+
+UNHEARD = Producer(anonymous=True)  # before its first put
 
 
 class New(NamedTuple):
@@ -61,13 +70,14 @@ class Conflict(NamedTuple):
 
 Verdict = New | Duplicate | Gap | Conflict
 UNSEEN = (New, Gap)  # nothing with this sequence was stored
+NEW = New()
 
 
 def judge(producer: Producer | None, *, first: Sequence, count: int, checksum: int) -> Verdict:
     """Whether a put of `count` messages from sequence `first` is new."""
     last = producer.last_sequence if producer else 0
     if first == last + 1:
-        return New()
+        return NEW
     if first > last + 1 or producer is None:
         return Gap(Sequence(last + 1))
     if first + count - 1 > last:

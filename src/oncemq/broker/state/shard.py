@@ -16,12 +16,11 @@ from oncemq.broker.state.identities import Identities
 from oncemq.broker.state.keys import ABOUT_KEYS, AllKeys
 from oncemq.broker.state.leases import Leases
 from oncemq.broker.state.owners import Owners
-from oncemq.broker.state.producers import Recent
+from oncemq.broker.state.producers import UNHEARD
 from oncemq.broker.state.stages import Stages
 from oncemq.broker.state.topic import Subscription, Topic, made
 from oncemq.protocol.generations import Generations
 from oncemq.protocol.names import (
-    ANONYMOUS_EPOCH,
     STAGE_NAME,
     ClientId,
     Generation,
@@ -139,11 +138,11 @@ class Shard:
         """Remember one fact."""
         self.serial = serial
         match record:
+            case MessagesStored() | CursorMoved() if not isinstance(record, MessagesStaged):
+                self._apply_about(record, serial)  # most of all records
             case MessagesStaged() | StageMade() | StageDropped() | Committed():
                 known = self._apply_together(record, serial)
                 assert known or serial <= self.checkpointed, f"record {serial} is about nothing"
-            case MessagesStored() | CursorMoved():  # most of all records
-                self._apply_about(record, serial)
             case MessagesLost() if record.topic_id in self.stages.by_id:
                 self.stages.lost(record, serial)
             case TopicCreated():
@@ -180,10 +179,10 @@ class Shard:
     def _apply_about(self, record: TopicRecord, serial: Serial) -> None:
         """What is about one topic; it knows by itself whether it has seen this."""
         topic = self.topics.get(record.topic_id)
-        if isinstance(record, TopicDeleted):
-            self.deleted = max(self.deleted, serial)
         if isinstance(record, ABOUT_KEYS):
             self.keys.apply(record, gone=topic is None)
+            if isinstance(record, TopicDeleted):
+                self.deleted = max(self.deleted, serial)
         if topic is None:
             assert serial <= self.checkpointed, f"record {serial} is about no topic"
             return
@@ -318,16 +317,16 @@ class Shard:
             self.add(made(record, serial))
 
     def _accept(self, topic: Topic, run: Run, first_offset: Offset, checksum: int) -> None:
-        now = run.timestamp
-        self.last_timestamp = max(self.last_timestamp, now)
-        anonymous = run.producer_epoch == ANONYMOUS_EPOCH
-        recent = Recent(run.first_sequence, run.count, first_offset, checksum)
-        entry = topic.accept(run.producer, anonymous=anonymous, recent=recent, now=now)
+        """A producer's put is in the log, as a batch or discarded."""
+        self.last_timestamp = max(self.last_timestamp, run.timestamp)
+        entry = topic.producers.get(run.producer, UNHEARD).after(run, first_offset, checksum)
+        topic.producers[run.producer] = entry
+        guest = topic.id, run.producer
         if entry.anonymous:
-            self.guests[topic.id, run.producer] = now
-            self.guests.move_to_end((topic.id, run.producer))
+            self.guests[guest] = run.timestamp
+            self.guests.move_to_end(guest)
         elif self.guests:
-            self.guests.pop((topic.id, run.producer), None)
+            self.guests.pop(guest, None)
 
     def _seen_time(self, timestamp: Micros) -> None:
         self.last_timestamp = max(self.last_timestamp, timestamp)

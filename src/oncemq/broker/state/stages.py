@@ -118,7 +118,7 @@ class StageState(msgspec.Struct, frozen=True, array_like=True, tag=5):
     last_serial: Serial
     last_sequence: Sequence
     seen: Micros
-    recent: tuple[tuple[int, int, int, int], ...]
+    recent: tuple[Recent, ...]
     end: Offset
     published: Offset
     tail_bytes: int
@@ -162,8 +162,7 @@ class Stages:
             return stage is not None
         stage.last_serial = serial
         run = record.runs[0]
-        recent = Recent(run.first_sequence, run.count, record.first_offset, record.checksum)
-        stage.numbers.accept(recent, run.timestamp)
+        stage.numbers = stage.numbers.after(run, record.first_offset, record.checksum)
         stage.end = Offset(record.first_offset + record.count)
         stage.tail_bytes += record.size
         if stage.is_open:
@@ -231,7 +230,8 @@ class Stages:
         if stage.is_open:
             stage.is_open = False
             self.open_bytes -= stage.tail_bytes
-            stage.numbers.recent = ()  # nothing more will be put
+            # Nothing more will be put.
+            stage.numbers = msgspec.structs.replace(stage.numbers, recent=())
             if self.by_name.get(stage.name) is stage:
                 del self.by_name[stage.name]
             del self._silent[stage.id]
@@ -286,11 +286,7 @@ class Stages:
 
     def restore(self, state: StageState) -> None:
         """The stage a checkpoint kept."""
-        recent = tuple(
-            Recent(Sequence(first), count, Offset(offset), checksum)
-            for first, count, offset, checksum in state.recent
-        )
-        numbers = Producer(True, state.last_sequence, state.seen, recent)
+        numbers = Producer(True, state.last_sequence, state.seen, state.recent)
         stage = StagedMessages(state.stage_id, state.name, state.last_serial, numbers)
         stage.end, stage.published = state.end, state.published
         stage.tail_bytes, stage.is_open = state.tail_bytes, state.is_open

@@ -134,22 +134,6 @@ class Topic:
         """
         return min([end for since, end in self.ends if since > generation], default=self.end)
 
-    def accept(
-        self, producer: ProducerId, *, anonymous: bool, recent: Recent, now: Micros
-    ) -> Producer:
-        """Remember that a producer's put is in the log.
-
-        By a new entry: a checkpoint that is being taken has the ones of the moment it began at.
-        """
-        before = self.producers.get(producer)
-        anonymous = anonymous and (before is None or before.anonymous)  # once lasting, for good
-        entry = Producer(anonymous)
-        if before is not None:
-            entry.seen, entry.recent = before.seen, before.recent
-        entry.accept(recent, now)
-        self.producers[producer] = entry
-        return entry
-
     def lose(self, first: Offset, end: Offset) -> None:
         """These messages are gone: who stands among them goes on behind them."""
         self.lost.add(first, end)
@@ -200,7 +184,7 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True):
     anonymous: bool
     last_sequence: Sequence
     seen: Micros
-    recent: tuple[tuple[int, int, int, int], ...]
+    recent: tuple[Recent, ...]
     seen_before: Micros = Micros(0)
 
 
@@ -277,14 +261,7 @@ def restore_producers(state: TopicState | ProducersState) -> dict[ProducerId, Pr
     """The producers that a value has."""
     return {
         each.producer: Producer(
-            each.anonymous,
-            each.last_sequence,
-            each.seen,
-            tuple(
-                Recent(Sequence(first), count, Offset(offset), checksum)
-                for first, count, offset, checksum in each.recent
-            ),
-            each.seen_before,
+            each.anonymous, each.last_sequence, each.seen, each.recent, each.seen_before
         )
         for each in state.producers
     }

@@ -82,20 +82,16 @@ class Log:
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
         self._appended_bytes = 0
-        # What records may have added to the state since the checkpoint that is under way began;
-        # since the newest one that is there: `Room.unsaved_bytes`.
-        self._unsaved_since = 0
+        # Of `Room.unsaved_bytes`: what the checkpoint that is under way has.
+        self._unsaved_before = 0
         self._compacting: CompactionJob | None = None
         self._scales = Scales()
-        self.room = Room(
-            disk,
-            directory,
-            options,
-            catalog,
-            checkpoints=[one.size for one in checkpoints],
-            roll=self._roll,
+        self.room = Room(disk, directory, options, catalog, roll=self._roll)
+        self.room.checkpoints_are(
+            [one.size for one in checkpoints],
+            unsaved_bytes=(self._last_serial - self._begun_serial) * FACT_BYTES,
         )
-        self.room.unsaved_bytes = (self._last_serial - self._begun_serial) * FACT_BYTES
+        self.has_room = self.room.has_room  # before each append
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
@@ -167,9 +163,7 @@ class Log:
         current.last_serial = self._last_serial = serial
         current.chain = chain
         self._appended_bytes += size
-        grown = len(head) if body is None else STATE_BYTES
-        self.room.unsaved_bytes += grown
-        self._unsaved_since += grown
+        self.room.unsaved_bytes += len(head) if body is None else STATE_BYTES
         return Serial(serial)
 
     def _fits(self, end: int) -> bool:
@@ -200,14 +194,6 @@ class Log:
         self._current = new
 
     # room: loop thread
-
-    def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
-        """Whether a record with `size` bytes of body can be taken; reserves the room.
-
-        Facts may use the reserve. After a failure the disk is asked again once a second.
-        Ask before each append: the answer holds for one.
-        """
-        return self.room.has_room(size, now_ms=now_ms, fact=fact)
 
     @property
     def reserve_bytes(self) -> int:
@@ -246,7 +232,7 @@ class Log:
         """Begin a checkpoint: from here on, add the state piece by piece."""
         self._begun_serial = self._last_serial
         self._appended_bytes = 0
-        self._unsaved_since = 0
+        self._unsaved_before = self.room.unsaved_bytes
         return CheckpointWriter(
             self._disk,
             f"{self._directory}/checkpoints",
@@ -286,8 +272,10 @@ class Log:
             paths = {checkpoint.path for checkpoint in kept}
             job.replaced = [old for old in self._checkpoints if old.path not in paths]
             self._checkpoints = kept
-            self.room.checkpoints = [one.size for one in kept]
-            self.room.unsaved_bytes = self._unsaved_since
+            sizes = [one.size for one in kept]
+            unsaved_bytes = self.room.unsaved_bytes - self._unsaved_before
+            self.room.checkpoints_are(sizes, unsaved_bytes=unsaved_bytes)
+            self._unsaved_before = 0
         else:
             self._catalog.replace(job.sources, job.result)
             self._compacting = None
@@ -307,7 +295,10 @@ class Log:
         """What was gathered since the last group, for the writer; `sync`: though it is nothing."""
         if not self._gathered and not sync:
             return None
-        group = Group(self._gathered, self._last_serial, sync)
+        size = 0
+        for part in self._gathered:
+            size += part.end - part.position
+        group = Group(self._gathered, size, self._last_serial, sync)
         self._gathered = []
         return group
 

@@ -35,15 +35,13 @@ class Room:
         options: LogOptions,
         catalog: Catalog,
         *,
-        checkpoints: list[int],
         roll: Callable[[int], None],  # to a new segment of so many bytes
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._options = options
         self._catalog = catalog
-        self.checkpoints = checkpoints  # the sizes of those kept, oldest first
-        self.unsaved_bytes = 0  # by so much the next one may be larger than the newest
+        self.checkpoints_are([], unsaved_bytes=0)
         self._roll = roll
         self._refused_ms = NEVER_MS
         self._lent = False
@@ -51,24 +49,32 @@ class Room:
     @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
-        return self._catalog.disk_bytes + sum(self.checkpoints)
+        return self._catalog.disk_bytes + self._checkpoint_bytes
 
-    @property
-    def reserve(self) -> int:
-        """What puts leave: for small facts, and for checkpoints if they find no other room.
+    def checkpoints_are(self, sizes: list[int], *, unsaved_bytes: int) -> None:
+        """The sizes of those kept, oldest first; by how much the next one may be larger.
 
         Nothing is freed before there are two of them: until then room is kept for both.
         """
-        if not self._options.checkpoints:
-            return self._options.reserve_bytes
-        sizes = self.checkpoints
-        next_size = (sizes[-1] if sizes else 0) + self.unsaved_bytes
-        return self._options.reserve_bytes + next_size * max(1, KEPT - len(sizes))
+        self._checkpoint_bytes = sum(sizes)
+        self.unsaved_bytes = unsaved_bytes
+        self._to_come = max(1, KEPT - len(sizes)) if self._options.checkpoints else 0
+        newest = sizes[-1] if sizes else 0
+        self._kept_bytes = self._options.reserve_bytes + self._to_come * newest
+
+    @property
+    def reserve(self) -> int:
+        """What puts leave: for small facts, and for checkpoints if they find no other room."""
+        return self._kept_bytes + self._to_come * self.unsaved_bytes
 
     def has_room(self, size: int, *, now_ms: int, fact: bool = False) -> bool:
-        """Whether a record with `size` bytes of body can be taken; takes the room for it."""
+        """Whether a record with `size` bytes of body can be taken; takes the room for it.
+
+        Facts may use the reserve. After a failure the disk is asked again once a second.
+        Ask before each append: the answer holds for one.
+        """
         size += ALLOWANCE_BYTES
-        kept = 0 if fact else self.reserve
+        kept = 0 if fact else self._kept_bytes + self._to_come * self.unsaved_bytes  # `reserve`
         current = self._catalog.segments[-1]
         end = current.end + size
         fits = end + kept <= current.size

@@ -8,7 +8,7 @@ are durable before its first frame. An OSError is final: pages a failed sync lef
 count as clean, so no later sync can be believed, and every further write is refused.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from oncemq.errors import StorageRefused
 from oncemq.storage.disk import Buffer, Disk, File
@@ -17,31 +17,23 @@ from oncemq.storage.segments.index import BlockCache, FileIndex
 from oncemq.storage.segments.segment import Segment, save_index
 
 
-@dataclass(slots=True)
-class GroupPart:
+class GroupPart(msgspec.Struct):
     """The share of a group that goes to one segment, in one piece."""
 
     segment: Segment
     position: int
     end: int
-    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    buffers: list[Buffer] = []
 
 
-@dataclass(slots=True)
-class Group:
+class Group(msgspec.Struct):
     """Records gathered to be written and synced together."""
 
     parts: list[GroupPart]
+    size: int  # bytes to write
     last_serial: int
     sync: bool = False  # with sync_ms: this one is synced, and all written before it
-    sealed: list[tuple[Segment, FileIndex | None]] = field(
-        default_factory=list[tuple[Segment, FileIndex | None]]
-    )
-
-    @property
-    def size(self) -> int:
-        """Bytes to write."""
-        return sum(part.end - part.position for part in self.parts)
+    sealed: list[tuple[Segment, FileIndex | None]] = []
 
 
 class GroupWriter:
