@@ -1,11 +1,19 @@
 """Puts that nobody waits for: appended to an open batch unseen, within what was granted to it."""
 
+import dis
+import sys
 import threading
 from itertools import cycle
+from types import FrameType
 from typing import Any
 
 from oncemq.client.pending import Pending
-from oncemq.client.puts.open_batch import GATHER_MESSAGES, OpenBatch, OpenBatches
+from oncemq.client.puts.open_batch import (
+    GATHER_MESSAGES,
+    GRANTED_PLACES,
+    OpenBatch,
+    OpenBatches,
+)
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import subscribe
@@ -14,8 +22,12 @@ from oncemq.errors import Forked, OnceMQError, OutboxFull
 LIMIT = 1 << 20  # bytes in the outbox of the clients of this world
 
 
-def no_wait(ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-    return ticket.result()
+class Unwaited:
+    def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        return ticket.result()
+
+
+no_wait = Unwaited()
 
 
 def append(
@@ -75,9 +87,19 @@ def test_no_more_than_was_granted_and_no_message_that_is_too_large() -> None:
 
 def test_a_batch_that_is_full_takes_no_more() -> None:
     batches, batch = opened()
-    batch.payloads.extend([b""] * (GATHER_MESSAGES - 2))
+    batch.add([b""] * (GATHER_MESSAGES - 2), None)
+    batch.grant(100, durable=True, largest=50)
     assert append(batches, b"") is not None
     assert append(batches, b"") is None
+    assert batch.full
+
+
+def test_no_more_messages_than_places_were_granted() -> None:
+    batches, batch = opened()
+    for _ in range(GRANTED_PLACES):
+        assert append(batches, b"") is not None
+    assert append(batches, b"") is None
+    assert batch.count == len(batch.payloads) == 1 + GRANTED_PLACES
 
 
 def test_withdrawn_grants_let_nothing_in_not_even_what_is_empty() -> None:
@@ -98,14 +120,15 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
             while append(batches, b"%d %d" % (who, number)) is None:
                 pass
 
-    def seal() -> None:
+    def seal() -> None:  # alone, as under the client's lock
         while not over.is_set() or batches:
-            with batches.lock:  # as under the client's lock: one is always open
-                batch = batches.take_out("orders")
-                if not over.is_set():
-                    following = OpenBatch(lasting=True, required=False)
-                    batches.open("orders", following)
-                    following.grant(1 << 40, durable=True, largest=50)
+            batch = batches.take_out("orders")
+            if not over.is_set():
+                following = OpenBatch(lasting=True, required=False)
+                batches.open("orders", following)
+                following.grant(1 << 40, durable=True, largest=50)
+                following.add([b"more"], None)
+                following.grant(1 << 40, durable=True, largest=50)
             if batch is not None:
                 taken.append(batch)
 
@@ -117,9 +140,72 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
         thread.join()
     over.set()
     sealing.join()
-    found = [payload.split() for batch in taken for payload in batch.payloads]
+    payloads = [payload for batch in taken for payload in batch.payloads]
+    found = [payload.split() for payload in payloads if b" " in payload]
     for who in range(3):
-        assert [int(n) for name, n in found[1:] if name == b"%d" % who] == list(range(2_000))
+        assert [int(n) for name, n in found if name == b"%d" % who] == list(range(2_000))
+
+
+def test_whatever_comes_between_two_lines_of_an_append_nothing_is_lost_nor_doubled() -> None:
+    # A signal handler that puts, and a thread that seals: at each line of the append in turn.
+    code, lines = OpenBatches.append.__code__, 0
+    for line in range(20):
+        batches, batch = opened()
+        taken, promised = [batch], [b"first"]
+        left = line
+
+        def between(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal left, lines
+            if frame.f_code is not code:
+                return None
+            if event == "line":
+                left -= 1
+                if left == -1:
+                    lines += 1
+                    sys.settrace(None)
+                    if append(batches, b"inside"):
+                        promised.append(b"inside")
+                    if line % 2:
+                        taken.append(sealed(batches))
+                    if append(batches, b"inside too"):
+                        promised.append(b"inside too")
+            return between
+
+        sys.settrace(between)
+        pending = append(batches, b"outside")
+        sys.settrace(None)
+        if pending is not None:
+            promised.append(b"outside")
+        found = [payload for each in taken for payload in each.payloads]
+        assert sorted(found) == sorted(promised)
+        for each in taken:
+            each.ticket.fill(Receipts(Receipt("orders", 0, stored=True, duplicate=False), 9))
+        if pending is not None:
+            mine = next(each for each in taken if b"outside" in each.payloads)
+            assert mine.payloads[pending.result().offset or 0] == b"outside"
+    assert lines > 5
+
+
+def sealed(batches: OpenBatches) -> OpenBatch:
+    """Another batch is open after this."""
+    assert batches.take_out("orders")
+    following = OpenBatch(lasting=True, required=False)
+    batches.open("orders", following)
+    following.grant(100, durable=True, largest=50)
+    return following
+
+
+def test_the_line_that_appends_calls_nothing_and_so_is_not_interrupted() -> None:
+    body = list(dis.get_instructions(OpenBatches.append))
+    stores = [at for at, each in enumerate(body) if each.opname.startswith("STORE_SUBSCR")]
+    assert len(stores) == 1
+    counts = [at for at, each in enumerate(body) if each.opname == "STORE_ATTR"]
+    first = max(at for at, each in enumerate(body[: stores[0]]) if each.argval == "count")
+    between = [each.opname for each in body[first : max(counts) + 1]]
+    assert [body[at].argval for at in counts] == ["count", "granted"]
+    assert not [name for name in between if "CALL" in name or "JUMP" in name]
+    starts = [at for at, each in enumerate(body) if each.starts_line is not None]
+    assert not [at for at in starts if first < at <= max(counts)]
 
 
 # In the put buffer

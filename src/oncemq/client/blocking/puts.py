@@ -72,11 +72,12 @@ class Publishing(Transacting):
         raises `Unwanted` instead, and nothing is changed.
         """
         is_plain = key is None and not headers and idempotency_key is None
-        if is_plain and not wait and isinstance(topic, str):
-            pending = self._turns.append(topic, payload, durable, required, self._answer)
+        if not wait and is_plain and type(topic) is str:
+            turns = self._turns
+            pending = turns.append(topic, payload, durable, required, turns)
             if pending is not None:
                 return pending
-        if is_plain and wait and type(payload) is bytes and isinstance(topic, str):
+        if wait and is_plain and type(payload) is bytes and isinstance(topic, str):
             size, columns, body = len(payload), 0, batch.encode_payloads((payload,))
             return self._put_one(topic, size, columns, body, durable, required)
         item = item_of(payload, key, headers)
@@ -96,7 +97,7 @@ class Publishing(Transacting):
         ticket, place = self._gather(
             topic, (item.payload,), side, size_of(item), lasting=durable, required=required
         )
-        return Pending(ticket, place, ONE, self._answer)
+        return Pending(ticket, place, ONE, self._turns)
 
     def _put_one(
         self, topic: str, size: int, columns: int, body: bytes, durable: bool, required: bool
@@ -159,7 +160,7 @@ class Publishing(Transacting):
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return Pending(ticket, place, len(payloads), self._answer)
+            return Pending(ticket, place, len(payloads), self._turns)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -175,9 +176,9 @@ class Publishing(Transacting):
             )
             if not wait:
                 self._turns.see_out(now=True)
-                return Pending(ticket, 0, len(payloads), self._answer)
+                return Pending(ticket, 0, len(payloads), self._turns)
         ticket.looked_at = True
-        return self._answer(ticket, None)
+        return self._turns.answer(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
@@ -235,8 +236,3 @@ class Publishing(Transacting):
                 None,
                 "earlier puts",
             )
-
-    def _answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-        if not ticket.done:
-            self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
-        return ticket.result()

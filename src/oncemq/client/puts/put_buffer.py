@@ -138,15 +138,13 @@ class PutBuffer:
         if opened is None:
             opened = OpenBatch(lasting=lasting, required=required)
         ticket = opened.ticket
-        with self.open_batches.lock:
-            place = len(opened.payloads)
-            opened.add(payloads, item)
-            # Only now: an interrupt before this leaves no empty batch.
-            self.open_batches.open(topic, opened)
-            most = min(settings.outbox_bytes_max, FLOW_BYTES)
-            opened.grant(0)
-            spare = most - self.unsent_bytes - self.open_batches.granted
-            opened.grant_some(spare, durable=durable, largest=settings.limits.message_bytes)
+        place = opened.add(payloads, item)
+        # Only now: an interrupt before this leaves no empty batch.
+        self.open_batches.open(topic, opened)
+        most = min(settings.outbox_bytes_max, FLOW_BYTES)
+        opened.grant(0)
+        spare = most - self.unsent_bytes - self.open_batches.granted
+        opened.grant_some(spare, durable=durable, largest=settings.limits.message_bytes)
         return ticket, place, opened.full
 
     def put(
@@ -220,7 +218,7 @@ class PutBuffer:
         try:
             columns, body = gathering.encode()
             self._add(
-                gathering.ticket, topic, len(gathering.payloads), columns, body,
+                gathering.ticket, topic, gathering.count, columns, body,
                 lasting=gathering.lasting, required=gathering.required,
             )  # fmt: skip
         except OnceMQError as error:
