@@ -92,7 +92,12 @@ def encode_payloads(payloads: Sequence[bytes]) -> bytes:
         (payload,) = payloads
         first = _ONE_OFFSETS.size
         return b"".join((_ONE_OFFSETS.pack(first, first + len(payload)), payload))
-    return b"".join((_table(payloads, WIDTH * (count + 1)), *payloads))
+    return join_payloads(list(map(len, payloads)), payloads)
+
+
+def join_payloads(lengths: Sequence[int], parts: Sequence[bytes]) -> bytes:
+    """The same of payloads that are joined in part already, and their lengths."""
+    return b"".join((table_of(lengths, WIDTH * (len(lengths) + 1)), *parts))
 
 
 def _table(column: Sequence[bytes], first: int) -> bytes:

@@ -3,9 +3,12 @@
 import dis
 import sys
 import threading
+from array import array
 from itertools import cycle
 from types import FrameType
 from typing import Any
+
+import pytest
 
 from oncemq.client.pending import Pending
 from oncemq.client.puts.open_batch import (
@@ -18,6 +21,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import subscribe
 from oncemq.errors import Forked, OnceMQError, OutboxFull
+from oncemq.wire.batch import Item, encode, encode_payloads
 
 LIMIT = 1 << 20  # bytes in the outbox of the clients of this world
 
@@ -100,6 +104,30 @@ def test_no_more_messages_than_places_were_granted() -> None:
         assert append(batches, b"") is not None
     assert append(batches, b"") is None
     assert batch.count == len(batch.payloads) == 1 + GRANTED_PLACES
+
+
+def test_several_at_once_stand_between_those_that_came_before_and_after() -> None:
+    batches, batch = opened(granted=1_000)
+    assert append(batches, b"two")
+    view = memoryview(array("H", [1, 2]))
+    odd: list[Any] = [b"3", bytearray(b"four"), view]
+    assert batch.add(odd, None) == 2
+    odd[1][:] = b"XXXX"  # it is its owner's again
+    batch.grant(100, durable=True, largest=50)
+    assert append(batches, b"six")
+    batch.add([b"7", b""], None)
+    expected = [b"first", b"two", b"3", b"four", bytes(view), b"six", b"7", b""]
+    assert batch.payloads == expected
+    assert (batch.count, batch.size) == (8, sum(map(len, expected)))
+    assert batch.encode() == (0, encode_payloads(expected))
+    batch.add([b"with"], Item(b"with", b"a key", {"a": "b"}))
+    items = [*map(Item, expected), Item(b"with", b"a key", {"a": "b"})]
+    assert batch.encode() == encode(items)
+    wrong: list[Any] = [[b"x", "y"], [7, b"x"]]
+    for payloads in wrong:
+        with pytest.raises(TypeError, match="a payload is bytes, not"):
+            batch.add(payloads, None)
+    assert batch.count == 9
 
 
 def test_withdrawn_grants_let_nothing_in_not_even_what_is_empty() -> None:

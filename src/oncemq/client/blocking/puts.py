@@ -12,7 +12,7 @@ from oncemq.client.blocking.transactions import Transacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.pending import ONE, Pending
-from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.open_batch import ALONE_MESSAGES
 from oncemq.client.puts.put_buffer import FLOW_BYTES
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
@@ -155,8 +155,10 @@ class Publishing(Transacting):
             )
         outflow = self._engine.outflow
         plain = keys is None and headers is None
-        if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            size = max(map(len, payloads))
+        if plain and not wait and len(payloads) < ALONE_MESSAGES:
+            size = sum(map(len, payloads))
+            if size > self._engine.settings.limits.message_bytes:
+                size = max(map(len, payloads))
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )

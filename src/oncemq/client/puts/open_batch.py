@@ -17,19 +17,38 @@ and what may be appended together stay within the limits.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from io import BytesIO
+from itertools import repeat
+from typing import NamedTuple
 
 from oncemq.client.pending import ONE, Pending, Waiting
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.wire import batch
 
-GATHER_MESSAGES = 5_000
+GATHER_MESSAGES = 10_000
+ALONE_MESSAGES = 5_000  # of one put: it leaves as a batch of its own
 GATHER_BYTES = 1 << 20
 GRANTED_BYTES = 1 << 18  # what may be appended before the put buffer looks again
 GRANTED_PLACES = 2_500  # and how many messages that may be
 
 
-_PLAIN = {bytes}
+class JoinedPayloads(NamedTuple):
+    """Several payloads that came at once."""
+
+    lengths: list[int]
+    joined: bytes
+
+
+def _joined(payloads: Sequence[bytes]) -> JoinedPayloads:
+    """A copy of them, in two steps for all where they are bytes."""
+    with suppress(TypeError):
+        found = JoinedPayloads(list(map(len, payloads)), b"".join(payloads))
+        if len(found.joined) == sum(found.lengths):  # a view of numbers has fewer than bytes
+            return found
+    copied = list(map(batch.payload_of, payloads))
+    return JoinedPayloads(list(map(len, copied)), b"".join(copied))
 
 
 class OpenBatch:
@@ -37,7 +56,7 @@ class OpenBatch:
 
     __slots__ = (
         *("count", "durable", "granted", "largest", "lasting", "places", "required"),
-        *("sides", "size_before", "ticket"),
+        *("runs", "sides", "size_before", "ticket"),
     )
 
     def __init__(self, *, lasting: bool, required: bool) -> None:
@@ -46,6 +65,8 @@ class OpenBatch:
         self.durable: bool | None = None  # what callers must say to append; None: nobody may
         self.places: list[bytes] = []  # the messages, and behind them places for others
         self.count = 0  # of the messages
+        # Those that came several at once, joined; their own places are empty. By the first of them.
+        self.runs: dict[int, JoinedPayloads] = {}
         self.sides: dict[int, batch.Item] = {}  # the few that have a key or headers, by place
         self.size_before = 0  # bytes, and those that are granted and not used
         self.granted = 0  # bytes that may be appended yet
@@ -55,7 +76,11 @@ class OpenBatch:
     @property
     def payloads(self) -> list[bytes]:
         """What is in it."""
-        return self.places[: self.count]
+        found = self.places[: self.count]
+        for place, run in self.runs.items():
+            read = BytesIO(run.joined).read
+            found[place : place + len(run.lengths)] = map(read, run.lengths)
+        return found
 
     @property
     def size(self) -> int:
@@ -69,18 +94,21 @@ class OpenBatch:
 
     def add(self, payloads: Sequence[bytes], item: batch.Item | None) -> int:
         """Take them as they are now, whatever their owner does with them later; their place."""
-        if set(map(type, payloads)) != _PLAIN:
-            payloads = [batch.payload_of(each) for each in payloads]
-        size = sum(map(len, payloads))
+        run = _joined(payloads)
         self.shut()
         place = self.count
         if item is not None:
             key = None if item.key is None else bytes(item.key)
             headers = None if item.headers is None else dict(item.headers)
-            self.sides[place] = batch.Item(item.payload, key, headers)
-        self.places += payloads
-        self.count = place + len(payloads)
-        self.size_before += size
+            self.sides[place] = batch.Item(run.joined, key, headers)
+        count = len(run.lengths)
+        if count == 1:
+            self.places.append(run.joined)
+        else:
+            self.places += repeat(b"", count)
+            self.runs[place] = run
+        self.count = place + count
+        self.size_before += len(run.joined)
         return place
 
     def shut(self) -> None:
@@ -105,14 +133,23 @@ class OpenBatch:
 
     def encode(self) -> tuple[int, bytes]:
         """The columns and the body."""
-        if not self.sides:
+        if self.sides:
+            return batch.encode(
+                [
+                    self.sides.get(place) or batch.Item(payload)
+                    for place, payload in enumerate(self.payloads)
+                ]
+            )
+        if not self.runs:
             return 0, batch.encode_payloads(self.payloads)
-        return batch.encode(
-            [
-                self.sides.get(place) or batch.Item(payload)
-                for place, payload in enumerate(self.payloads)
-            ]
-        )
+        lengths: list[int] = []
+        parts: list[bytes] = []
+        for place, run in (*self.runs.items(), (self.count, JoinedPayloads([], b""))):
+            alone = self.places[len(lengths) : place]
+            lengths += map(len, alone)
+            lengths += run.lengths
+            parts += (*alone, run.joined)
+        return 0, batch.join_payloads(lengths, parts)
 
 
 class OpenBatches:

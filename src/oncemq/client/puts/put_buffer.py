@@ -32,7 +32,6 @@ from oncemq.client.state.unsent import parcel_of, sign, unsent
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts, receipts_of
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
-from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
@@ -42,6 +41,7 @@ from oncemq.session.publisher import Publisher, PutBatch, TopicPuts, WhereNumber
 from oncemq.wire import batch
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
+GATHERED_UNDER_WAY = 2  # with so many batches of a topic on the way, others gather until full
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
@@ -167,7 +167,7 @@ class PutBuffer:
         """Seal what was gathered where there is room on the way, and begin the exchanges."""
         for topic in self.open_batches.topics():
             lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
-            if (opened and opened.full) or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
+            if (opened and opened.full) or len(lane.parcels) < GATHERED_UNDER_WAY:
                 self._seal(topic)
         if self._client.now() >= self._try_again_at:
             self._publisher.try_again()
