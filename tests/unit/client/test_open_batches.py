@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from oncemq.client.pending import Pending
+from oncemq.client.puts import open_batch
 from oncemq.client.puts.open_batch import (
     GATHER_MESSAGES,
     GRANTED_PLACES,
@@ -106,6 +107,15 @@ def test_no_more_messages_than_places_were_granted() -> None:
     assert batch.count == len(batch.payloads) == 1 + GRANTED_PLACES
 
 
+def test_a_python_that_may_come_between_any_two_steps_appends_nothing_unseen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_batch, "IS_UNDISTURBED", False)
+    batches, batch = opened()
+    assert append(batches, b"x") is None
+    assert batch.payloads == [b"first"]
+
+
 def test_several_at_once_stand_between_those_that_came_before_and_after() -> None:
     batches, batch = opened(granted=1_000)
     assert append(batches, b"two")
@@ -174,44 +184,51 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
         assert [int(n) for name, n in found if name == b"%d" % who] == list(range(2_000))
 
 
-def test_whatever_comes_between_two_lines_of_an_append_nothing_is_lost_nor_doubled() -> None:
-    # A signal handler that puts, and a thread that seals: at each line of the append in turn.
-    code, lines = OpenBatches.append.__code__, 0
-    for line in range(20):
-        batches, batch = opened()
-        taken, promised = [batch], [b"first"]
-        left = line
+LINES = [
+    line - OpenBatches.append.__code__.co_firstlineno
+    for _, _, line in OpenBatches.append.__code__.co_lines()
+    if line
+]
 
-        def between(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal left, lines
-            if frame.f_code is not code:
-                return None
-            if event == "line":
-                left -= 1
-                if left == -1:
-                    lines += 1
-                    sys.settrace(None)
-                    if append(batches, b"inside"):
-                        promised.append(b"inside")
-                    if line % 2:
-                        taken.append(sealed(batches))
-                    if append(batches, b"inside too"):
-                        promised.append(b"inside too")
-            return between
 
-        sys.settrace(between)
-        pending = append(batches, b"outside")
-        sys.settrace(None)
-        if pending is not None:
-            promised.append(b"outside")
-        found = [payload for each in taken for payload in each.payloads]
-        assert sorted(found) == sorted(promised)
-        for each in taken:
-            each.ticket.fill(Receipts(Receipt("orders", 0, stored=True, duplicate=False), 9))
-        if pending is not None:
-            mine = next(each for each in taken if b"outside" in each.payloads)
-            assert mine.payloads[pending.result().offset or 0] == b"outside"
-    assert lines > 5
+@pytest.mark.parametrize("seals", [False, True])
+@pytest.mark.parametrize("line", sorted(set(LINES)))
+def test_whatever_comes_between_two_lines_of_an_append_nothing_is_lost_nor_doubled(
+    line: int, *, seals: bool
+) -> None:
+    """A signal handler that puts, and a thread that seals: before a line of the append."""
+    code = OpenBatches.append.__code__
+    batches, batch = opened()
+    taken, promised = [batch], [b"first"]
+
+    def come_between() -> None:
+        if append(batches, b"inside"):
+            promised.append(b"inside")
+        if seals:
+            taken.append(sealed(batches))
+        if append(batches, b"inside too"):
+            promised.append(b"inside too")
+
+    def tracer(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "line" and frame.f_lineno == code.co_firstlineno + line:
+            sys.settrace(None)
+            frame.f_trace = None
+            come_between()
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    pending = append(batches, b"outside")
+    sys.settrace(before)
+    promised += [b"outside"] if pending is not None else []
+    found = [payload for each in taken for payload in each.payloads]
+    assert sorted(found) == sorted(promised)
+    if pending is not None:
+        mine = next(each for each in taken if b"outside" in each.payloads)
+        mine.ticket.fill(Receipts(Receipt("orders", 0, stored=True, duplicate=False), 9))
+        assert mine.payloads[pending.result().offset or 0] == b"outside"
 
 
 def sealed(batches: OpenBatches) -> OpenBatch:

@@ -198,7 +198,8 @@ class Publishing(Transacting):
         required: bool,
     ) -> Receipts:  # fmt: skip
         check_key(key, wait=wait)
-        self._engine.outflow.check(topic, 0, len(body))
+        with self._turns.lock:
+            self._engine.outflow.check(topic, 0, len(body))
         verb = put_keyed(
             self._engine, topic, key, count=count, columns=columns, body=body, required=required
         )

@@ -9,13 +9,15 @@ In between no lock is taken: it would cost a third of the put. A message goes in
 its batch, and the place is counted, in one line that calls nothing. CPython switches threads and
 runs signal handlers when a function begins, after a call, and when a loop goes back to its
 beginning, and tracers run where a line begins: so nothing comes between. A batch that was taken out
-has no places, as one whose places are used up, and that line fails.
+has no places, as one whose places are used up, and that line fails. Where Python is another one,
+or has no global lock, no places are granted: every put is looked at, under the client's lock.
 
 Laws: a batch that is taken out gets nothing more. What is appended is as its owner gave it: only
 `bytes`, which nobody can change, are appended without a copy. Bytes are granted so that what waits
 and what may be appended together stay within the limits.
 """
 
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -27,11 +29,15 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.wire import batch
 
+IS_UNDISTURBED = (
+    sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
+)  # what calls nothing, within a line
+
 GATHER_MESSAGES = 10_000
 ALONE_MESSAGES = 5_000  # of one put: it leaves as a batch of its own
 GATHER_BYTES = 1 << 20
 GRANTED_BYTES = 1 << 18  # what may be appended before the put buffer looks again
-GRANTED_PLACES = 2_500  # and how many messages that may be
+GRANTED_PLACES = 100  # and how many messages at first; then as many as there are
 
 
 class JoinedPayloads(NamedTuple):
@@ -122,8 +128,9 @@ class OpenBatch:
         self.shut()
         self.size_before += size - self.granted
         self.granted, self.durable, self.largest = size, durable, largest
-        if size:
-            self.places += [b""] * min(GRANTED_PLACES, GATHER_MESSAGES - self.count)
+        if size and IS_UNDISTURBED:
+            more = max(GRANTED_PLACES, self.count)
+            self.places += [b""] * min(more, GATHER_MESSAGES - self.count)
 
     def grant_some(self, spare: int, *, durable: bool, largest: int) -> None:
         """More may be appended unseen, as far as it is spare and the batch is not full."""
