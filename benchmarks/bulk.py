@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.lab import Lab, batch_for, in_turns
 from benchmarks.limits import disk_bytes_per_second, push_pull_rate
 from benchmarks.report import Aim, Figure, size_text
+from oncemq.cli.demo.process import ServerChild
 from oncemq.client.blocking.client import Client
 from oncemq.protocol.records import Retention
 
@@ -112,14 +113,14 @@ def _gets(lab: Lab, size: int, batch: int, asked: int) -> Iterator[Figure]:
         for lasting in (False, True):
             what = "with state" if lasting else "without state"
             lab.steps.show(f"bulk get of {batch:,} × {size_text(size)}, {what}")
-            states = (server.data.parent / f"{what} {run}" for run in itertools.count())
+            states = (state_of(server, f"{what} {run}") for run in itertools.count())
 
-            def drain(states: Iterator[Path] = states, *, lasting: bool = lasting) -> float:
+            def all_of_it(states: Iterator[Path] = states, *, lasting: bool = lasting) -> float:
                 state = next(states) if lasting else None
-                return _drain(server.address, state, count, batch)
+                return drain(server.address, state, count, batch)
 
-            drain()  # warms up
-            rate, pipe = in_turns(lab.effort.runs, drain, lambda: push_pull_rate(lab, size))
+            all_of_it()  # warms up
+            rate, pipe = in_turns(lab.effort.runs, all_of_it, lambda: push_pull_rate(lab, size))
             ratio = rate / pipe
             yield Figure(
                 part="bulk get",
@@ -135,7 +136,12 @@ def _gets(lab: Lab, size: int, batch: int, asked: int) -> Iterator[Figure]:
             )
 
 
-def _drain(address: str, state: Path | None, count: int, batch: int) -> float:
+def state_of(server: ServerChild, name: str) -> Path:
+    """Where a client keeps its state, on the disk that is measured."""
+    return server.data.parent / name
+
+
+def drain(address: str, state: Path | None, count: int, batch: int) -> float:
     """Get the whole backlog; messages a second."""
     client = Client(address, id=state.name, state=state) if state else Client(address)
     with client:

@@ -96,6 +96,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         bulk,
         inbox,
         outbox,
+        pace,
         push,
         redis_peer,
         scale,
@@ -105,8 +106,8 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     )
 
     return {
-        "put": [bulk.bulk_puts, single.single_puts],
-        "get": [bulk.bulk_gets],
+        "put": [pace.put_paces, bulk.bulk_puts, single.single_puts],
+        "get": [pace.get_paces, bulk.bulk_gets],
         "latency": [single.latencies],
         "push": [
             push.fan_out,

@@ -21,7 +21,8 @@ class Aim:
     @property
     def text(self) -> str:
         """For a table."""
-        return f"{'≤' if self.at_most else '≥'} {self.value:,g}{self.unit}"
+        shown = f"{self.value:,.0f}" if self.value >= 1_000 else f"{self.value:g}"
+        return f"{'≤' if self.at_most else '≥'} {shown}{self.unit}"
 
 
 @dataclass(frozen=True)

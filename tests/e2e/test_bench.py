@@ -31,8 +31,8 @@ TINY = replace(
 
 STOPPED = ["meanwhile", "meanwhile", "grown by", "meanwhile", "in all"]
 VALUES = {
-    "put": ["put", "put", "p50", "p50"],
-    "get": ["get", "get"],
+    "put": [*["pace"] * 4, "put", "put", "p50", "p50"],
+    "get": ["pace", "pace", "get", "get"],
     "latency": ["p50", "p50"],
     "push": ["OnceMQ, durable", "p50", "RSS per connection", "p50", *STOPPED],
     "inbox": ["consumed", "consumed"],

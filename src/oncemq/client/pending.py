@@ -1,7 +1,6 @@
 """Receipts that are still to come, for puts that did not wait."""
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -13,13 +12,19 @@ T = TypeVar("T")
 ONE = -1  # a single put: its receipt, and not a sequence of one
 
 
+class Waiting(Protocol):
+    """Who waits for the receipts of a batch, in the way of its shell."""
+
+    def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts: ...
+
+
 class Pending(msgspec.Struct, Generic[T], eq=False):
     """The answer to a put with `wait=False`: `done()`, then `result()`."""
 
     _ticket: Ticket[Receipts]  # of the batch that it left in
     _place: int  # of its first message there
     _count: int  # of its messages, or ONE
-    _wait: Callable[[Ticket[Receipts], float | None], Receipts]
+    _turns: Waiting
 
     def __repr__(self) -> str:
         if not self._ticket.done:
@@ -35,7 +40,7 @@ class Pending(msgspec.Struct, Generic[T], eq=False):
     def result(self, timeout: float | None = None) -> T:
         """The receipt; waits for it up to `timeout` seconds (the client's own by default)."""
         self._ticket.looked_at = True
-        return pick(self._wait(self._ticket, timeout), self._place, self._count)
+        return pick(self._turns.answer(self._ticket, timeout), self._place, self._count)
 
 
 def pick(receipts: Receipts, place: int, count: int) -> Any:

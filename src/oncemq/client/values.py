@@ -257,7 +257,7 @@ class Receipts(Sequence[Receipt]):
 class Fetched:
     """A batch that came, made into messages bit by bit as they are taken."""
 
-    __slots__ = ("_body", "_data", "_offsets", "_origin", "_start", "size")
+    __slots__ = ("_body", "_origin", "_payloads", "_start", "size")
 
     def __init__(
         self, head: BatchHead, body: Body, generation: Generation = NO_LOG.generation
@@ -265,9 +265,8 @@ class Fetched:
         self._origin = Origin(head, body, generation)
         self._body = body
         self.size = len(body)
-        self._offsets: list[int] | None = None
-        self._data = b""
-        self._start = 0
+        self._payloads: batch.PayloadReader | None = None
+        self._start = 0  # the place of the next
 
     @property
     def topic(self) -> str:
@@ -289,21 +288,22 @@ class Fetched:
 
     def skip(self, count: int) -> None:
         """Pass over messages that were handed out before."""
+        self._reader().skip(count)
         self._start += count
 
     def take(self, count: int) -> list[Message]:
         """The next messages."""
-        if self._offsets is None:
+        first = self._origin.head.first_offset + self._start
+        self._start += count
+        payloads = self._reader().take(count)
+        return list(map(Message, payloads, range(first, first + count), repeat(self._origin)))
+
+    def _reader(self) -> batch.PayloadReader:
+        if self._payloads is None:
             head = self._origin.head
-            self._offsets, self._data = batch.split(self._body, head.count, head.columns)
+            self._payloads = batch.PayloadReader(self._body, head.count, head.columns)
             self._body = b""
-        start, stop = self._start, self._start + count
-        payloads = batch.slices(self._data, self._offsets, start, stop)
-        first = self._origin.head.first_offset
-        self._start = stop
-        return list(
-            map(Message, payloads, range(first + start, first + stop), repeat(self._origin))
-        )
+        return self._payloads
 
 
 def verified(reply: Messages, bodies: Sequence[Body]) -> Iterator[tuple[BatchHead, Body]]:

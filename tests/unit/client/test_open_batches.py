@@ -1,21 +1,38 @@
 """Puts that nobody waits for: appended to an open batch unseen, within what was granted to it."""
 
+import dis
+import sys
 import threading
+from array import array
 from itertools import cycle
+from types import FrameType
 from typing import Any
 
+import pytest
+
 from oncemq.client.pending import Pending
-from oncemq.client.puts.open_batch import GATHER_MESSAGES, OpenBatch, OpenBatches
+from oncemq.client.puts import open_batch
+from oncemq.client.puts.open_batch import (
+    GATHER_MESSAGES,
+    GRANTED_PLACES,
+    OpenBatch,
+    OpenBatches,
+)
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.client.verbs.messages import subscribe
 from oncemq.errors import Forked, OnceMQError, OutboxFull
+from oncemq.wire.batch import Item, encode, encode_payloads
 
 LIMIT = 1 << 20  # bytes in the outbox of the clients of this world
 
 
-def no_wait(ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-    return ticket.result()
+class Unwaited:
+    def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        return ticket.result()
+
+
+no_wait = Unwaited()
 
 
 def append(
@@ -75,9 +92,52 @@ def test_no_more_than_was_granted_and_no_message_that_is_too_large() -> None:
 
 def test_a_batch_that_is_full_takes_no_more() -> None:
     batches, batch = opened()
-    batch.payloads.extend([b""] * (GATHER_MESSAGES - 2))
+    batch.add([b""] * (GATHER_MESSAGES - 2), None)
+    batch.grant(100, durable=True, largest=50)
     assert append(batches, b"") is not None
     assert append(batches, b"") is None
+    assert batch.full
+
+
+def test_no_more_messages_than_places_were_granted() -> None:
+    batches, batch = opened()
+    for _ in range(GRANTED_PLACES):
+        assert append(batches, b"") is not None
+    assert append(batches, b"") is None
+    assert batch.count == len(batch.payloads) == 1 + GRANTED_PLACES
+
+
+def test_a_python_that_may_come_between_any_two_steps_appends_nothing_unseen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(open_batch, "IS_UNDISTURBED", False)
+    batches, batch = opened()
+    assert append(batches, b"x") is None
+    assert batch.payloads == [b"first"]
+
+
+def test_several_at_once_stand_between_those_that_came_before_and_after() -> None:
+    batches, batch = opened(granted=1_000)
+    assert append(batches, b"two")
+    view = memoryview(array("H", [1, 2]))
+    odd: list[Any] = [b"3", bytearray(b"four"), view]
+    assert batch.add(odd, None) == 2
+    odd[1][:] = b"XXXX"  # it is its owner's again
+    batch.grant(100, durable=True, largest=50)
+    assert append(batches, b"six")
+    batch.add([b"7", b""], None)
+    expected = [b"first", b"two", b"3", b"four", bytes(view), b"six", b"7", b""]
+    assert batch.payloads == expected
+    assert (batch.count, batch.size) == (8, sum(map(len, expected)))
+    assert batch.encode() == (0, encode_payloads(expected))
+    batch.add([b"with"], Item(b"with", b"a key", {"a": "b"}))
+    items = [*map(Item, expected), Item(b"with", b"a key", {"a": "b"})]
+    assert batch.encode() == encode(items)
+    wrong: list[Any] = [[b"x", "y"], [7, b"x"]]
+    for payloads in wrong:
+        with pytest.raises(TypeError, match="a payload is bytes, not"):
+            batch.add(payloads, None)
+    assert batch.count == 9
 
 
 def test_withdrawn_grants_let_nothing_in_not_even_what_is_empty() -> None:
@@ -98,14 +158,15 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
             while append(batches, b"%d %d" % (who, number)) is None:
                 pass
 
-    def seal() -> None:
+    def seal() -> None:  # alone, as under the client's lock
         while not over.is_set() or batches:
-            with batches.lock:  # as under the client's lock: one is always open
-                batch = batches.take_out("orders")
-                if not over.is_set():
-                    following = OpenBatch(lasting=True, required=False)
-                    batches.open("orders", following)
-                    following.grant(1 << 40, durable=True, largest=50)
+            batch = batches.take_out("orders")
+            if not over.is_set():
+                following = OpenBatch(lasting=True, required=False)
+                batches.open("orders", following)
+                following.grant(1 << 40, durable=True, largest=50)
+                following.add([b"more"], None)
+                following.grant(1 << 40, durable=True, largest=50)
             if batch is not None:
                 taken.append(batch)
 
@@ -117,9 +178,82 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
         thread.join()
     over.set()
     sealing.join()
-    found = [payload.split() for batch in taken for payload in batch.payloads]
+    payloads = [payload for batch in taken for payload in batch.payloads]
+    found = [payload.split() for payload in payloads if b" " in payload]
     for who in range(3):
-        assert [int(n) for name, n in found[1:] if name == b"%d" % who] == list(range(2_000))
+        assert [int(n) for name, n in found if name == b"%d" % who] == list(range(2_000))
+
+
+LINES = [
+    line - OpenBatches.append.__code__.co_firstlineno
+    for _, _, line in OpenBatches.append.__code__.co_lines()
+    if line
+]
+
+
+@pytest.mark.parametrize("seals", [False, True])
+@pytest.mark.parametrize("line", sorted(set(LINES)))
+def test_whatever_comes_between_two_lines_of_an_append_nothing_is_lost_nor_doubled(
+    line: int, *, seals: bool
+) -> None:
+    """A signal handler that puts, and a thread that seals: before a line of the append."""
+    code = OpenBatches.append.__code__
+    batches, batch = opened()
+    taken, promised = [batch], [b"first"]
+
+    def come_between() -> None:
+        if append(batches, b"inside"):
+            promised.append(b"inside")
+        if seals:
+            taken.append(sealed(batches))
+        if append(batches, b"inside too"):
+            promised.append(b"inside too")
+
+    def tracer(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code is not code:
+            return None
+        if event == "line" and frame.f_lineno == code.co_firstlineno + line:
+            sys.settrace(None)
+            frame.f_trace = None
+            come_between()
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    pending = append(batches, b"outside")
+    sys.settrace(before)
+    promised += [b"outside"] if pending is not None else []
+    found = [payload for each in taken for payload in each.payloads]
+    assert sorted(found) == sorted(promised)
+    if pending is not None:
+        mine = next(each for each in taken if b"outside" in each.payloads)
+        mine.ticket.fill(Receipts(Receipt("orders", 0, stored=True, duplicate=False), 9))
+        assert mine.payloads[pending.result().offset or 0] == b"outside"
+
+
+def sealed(batches: OpenBatches) -> OpenBatch:
+    """Another batch is open after this."""
+    assert batches.take_out("orders")
+    following = OpenBatch(lasting=True, required=False)
+    batches.open("orders", following)
+    following.grant(100, durable=True, largest=50)
+    return following
+
+
+def test_the_line_that_appends_calls_nothing_and_so_is_not_interrupted() -> None:
+    starts, line = dict(dis.findlinestarts(OpenBatches.append.__code__)), None
+    by_line: dict[int | None, list[dis.Instruction]] = {}
+    for each in dis.get_instructions(OpenBatches.append):
+        line = starts.get(each.offset, line)
+        by_line.setdefault(line, []).append(each)
+    (appending,) = [
+        found for found in by_line.values() if any(each.opname == "STORE_SUBSCR" for each in found)
+    ]
+    names = [each.opname for each in appending]
+    assert not [name for name in names if "CALL" in name or "BACKWARD" in name]
+    loaded = [each.argval for each in appending if each.opname == "LOAD_ATTR"]
+    stored = [each.argval for each in appending if each.opname == "STORE_ATTR"]
+    assert (loaded[:2], stored) == (["count", "places"], ["count", "granted"])
 
 
 # In the put buffer

@@ -64,9 +64,24 @@ def test_a_body_may_be_any_kind_of_bytes(wrap) -> None:
 
 
 def test_payloads_are_sliced_out_a_few_at_a_time() -> None:
-    offsets, data = batch.split(batch.encode_payloads([b"a", b"bb", b"", b"c"]), 4, 0)
-    assert batch.slices(data, offsets, 1, 3) == [b"bb", b""]
-    assert batch.slices(data, offsets, 4, 4) == []
+    reader = batch.PayloadReader(batch.encode_payloads([b"a", b"bb", b"", b"c"]), 4, 0)
+    reader.skip(1)
+    assert list(reader.take(2)) == [b"bb", b""]
+    assert list(reader.take(1)) == [b"c"]
+    assert list(reader.take(0)) == []
+
+
+def test_payloads_of_one_length_are_sliced_out_too() -> None:
+    columns, body = batch.encode([Item(b"ab", b"key"), Item(b"cd"), Item(b"ef"), Item(b"gh")])
+    reader = batch.PayloadReader(body, 4, columns)
+    reader.skip(1)
+    assert list(reader.take(2)) == [b"cd", b"ef"]
+    assert list(reader.take(1)) == [b"gh"]
+
+
+def test_a_body_that_is_shorter_than_its_tables_has_no_payloads() -> None:
+    with pytest.raises(ValueError, match="4 messages"):
+        batch.payloads_of(b"", 4, 0)
 
 
 # ------------------------------------------------------------------ cut, fit, join

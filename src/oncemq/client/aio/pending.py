@@ -1,14 +1,20 @@
 """Receipts that are still to come, for puts that did not wait: futures of asyncio."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Generator
+from typing import Any, Protocol, TypeVar
 
 from oncemq.client.pending import pick
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 
 T = TypeVar("T")
+
+
+class AsyncWaiting(Protocol):
+    """Who waits for the receipts of a batch, on an event loop."""
+
+    async def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts: ...
 
 
 class AwaitedReceipt(asyncio.Future[T]):
@@ -22,9 +28,9 @@ class AwaitedReceipt(asyncio.Future[T]):
         ticket: Ticket[Receipts],
         place: int,
         count: int,
-        wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
+        turns: AsyncWaiting,
     ) -> None:
-        waiting = asyncio.ensure_future(_picked(ticket, place, count, wait))
+        waiting = asyncio.ensure_future(_picked(ticket, place, count, turns))
         super().__init__(loop=waiting.get_loop())
         self._ticket = ticket
         self._waiting = waiting
@@ -64,6 +70,6 @@ async def _picked(
     ticket: Ticket[Receipts],
     place: int,
     count: int,
-    wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
+    turns: AsyncWaiting,
 ) -> Any:
-    return pick(await wait(ticket, None), place, count)
+    return pick(await turns.answer(ticket, None), place, count)

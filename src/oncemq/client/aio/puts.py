@@ -13,7 +13,7 @@ from oncemq.client.aio.transactions import AsyncTransacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.pending import ONE
-from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.open_batch import ALONE_MESSAGES
 from oncemq.client.puts.put_buffer import FLOW_BYTES
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
@@ -73,11 +73,12 @@ class AsyncPublishing(AsyncTransacting):
         raises `Unwanted` instead, and nothing is changed.
         """
         is_plain = key is None and not headers and idempotency_key is None
-        if is_plain and not wait and isinstance(topic, str):
-            pending = self._turns.append(topic, payload, durable, required, self._answer)
+        if not wait and is_plain and type(topic) is str:
+            turns = self._turns
+            pending = turns.append(topic, payload, durable, required, turns)
             if pending is not None:
                 return pending
-        if is_plain and wait and type(payload) is bytes and isinstance(topic, str):
+        if wait and is_plain and type(payload) is bytes and isinstance(topic, str):
             size, columns, body = len(payload), 0, batch.encode_payloads((payload,))
             return await self._put_one(topic, size, columns, body, durable, required)
         item = item_of(payload, key, headers)
@@ -97,7 +98,7 @@ class AsyncPublishing(AsyncTransacting):
         ticket, place = await self._gather(
             topic, (item.payload,), side, size_of(item), lasting=durable, required=required
         )
-        return AwaitedReceipt(ticket, place, ONE, self._answer)
+        return AwaitedReceipt(ticket, place, ONE, self._turns)
 
     async def _put_one(
         self, topic: str, size: int, columns: int, body: bytes, durable: bool, required: bool
@@ -156,12 +157,14 @@ class AsyncPublishing(AsyncTransacting):
             )
         outflow = self._engine.outflow
         plain = keys is None and headers is None
-        if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            size = max(map(len, payloads))
+        if plain and not wait and len(payloads) < ALONE_MESSAGES:
+            size = sum(map(len, payloads))
+            if size > self._engine.settings.limits.message_bytes:
+                size = max(map(len, payloads))
             ticket, place = await self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return AwaitedReceipt(ticket, place, len(payloads), self._answer)
+            return AwaitedReceipt(ticket, place, len(payloads), self._turns)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -177,9 +180,9 @@ class AsyncPublishing(AsyncTransacting):
             )
             if not wait:
                 self._turns.see_out(now=True)
-                return AwaitedReceipt(ticket, 0, len(payloads), self._answer)
+                return AwaitedReceipt(ticket, 0, len(payloads), self._turns)
         ticket.looked_at = True
-        return await self._answer(ticket, None)
+        return await self._turns.answer(ticket, None)
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
@@ -197,7 +200,8 @@ class AsyncPublishing(AsyncTransacting):
         required: bool,
     ) -> Receipts:  # fmt: skip
         check_key(key, wait=wait)
-        self._engine.outflow.check(topic, 0, len(body))
+        with self._turns.lock:
+            self._engine.outflow.check(topic, 0, len(body))
         verb = put_keyed(
             self._engine, topic, key, count=count, columns=columns, body=body, required=required
         )
@@ -240,8 +244,3 @@ class AsyncPublishing(AsyncTransacting):
                 None,
                 "earlier puts",
             )
-
-    async def _answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-        if not ticket.done:
-            await self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
-        return ticket.result()

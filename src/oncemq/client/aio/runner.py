@@ -9,20 +9,20 @@ when it is collected, or when the process ends, and that waits for nobody.
 
 import asyncio
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from oncemq.client.aio.getting import AsyncGetting
-from oncemq.client.aio.pending import AwaitedReceipt
+from oncemq.client.aio.pending import AsyncWaiting
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.ticket import Ticket
-from oncemq.client.values import Receipt, Receipts
+from oncemq.client.values import Receipts
 from oncemq.client.verbs.messages import Verb
 from oncemq.errors import Forked, Unreachable
 
@@ -127,15 +127,15 @@ class AsyncRunner:
             self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
 
     def append(
-        self,
-        topic: str,
-        payload: bytes,
-        durable: bool,
-        required: bool,
-        wait: Callable[[Ticket[Receipts], float | None], Awaitable[Receipts]],
-    ) -> "AwaitedReceipt[Receipt] | None":
-        """None: on an event loop every put takes the long way, which makes it a future."""
-        return None
+        self, topic: str, payload: bytes, durable: bool, required: bool, turns: AsyncWaiting
+    ) -> None:
+        """On an event loop every put takes the long way, which makes it a future."""
+
+    async def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        """The receipts of a batch, waited for."""
+        if not ticket.done:
+            await self.wait_until(lambda: ticket.done, timeout, "the receipt")
+        return ticket.result()
 
     def see_out(self, *, now: bool = False) -> None:
         """A put that nobody waits for leaves with the others of this turn of the loop, or now."""

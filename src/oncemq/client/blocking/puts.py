@@ -12,7 +12,7 @@ from oncemq.client.blocking.transactions import Transacting
 from oncemq.client.bodies import encode_many, largest
 from oncemq.client.checks import check_payloads, item_of, size_of
 from oncemq.client.pending import ONE, Pending
-from oncemq.client.puts.open_batch import GATHER_MESSAGES
+from oncemq.client.puts.open_batch import ALONE_MESSAGES
 from oncemq.client.puts.put_buffer import FLOW_BYTES
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Headers, Receipt, Receipts
@@ -72,11 +72,12 @@ class Publishing(Transacting):
         raises `Unwanted` instead, and nothing is changed.
         """
         is_plain = key is None and not headers and idempotency_key is None
-        if is_plain and not wait and isinstance(topic, str):
-            pending = self._turns.append(topic, payload, durable, required, self._answer)
+        if not wait and is_plain and type(topic) is str:
+            turns = self._turns
+            pending = turns.append(topic, payload, durable, required, turns)
             if pending is not None:
                 return pending
-        if is_plain and wait and type(payload) is bytes and isinstance(topic, str):
+        if wait and is_plain and type(payload) is bytes and isinstance(topic, str):
             size, columns, body = len(payload), 0, batch.encode_payloads((payload,))
             return self._put_one(topic, size, columns, body, durable, required)
         item = item_of(payload, key, headers)
@@ -96,7 +97,7 @@ class Publishing(Transacting):
         ticket, place = self._gather(
             topic, (item.payload,), side, size_of(item), lasting=durable, required=required
         )
-        return Pending(ticket, place, ONE, self._answer)
+        return Pending(ticket, place, ONE, self._turns)
 
     def _put_one(
         self, topic: str, size: int, columns: int, body: bytes, durable: bool, required: bool
@@ -155,12 +156,14 @@ class Publishing(Transacting):
             )
         outflow = self._engine.outflow
         plain = keys is None and headers is None
-        if plain and not wait and len(payloads) < GATHER_MESSAGES:
-            size = max(map(len, payloads))
+        if plain and not wait and len(payloads) < ALONE_MESSAGES:
+            size = sum(map(len, payloads))
+            if size > self._engine.settings.limits.message_bytes:
+                size = max(map(len, payloads))
             ticket, place = self._gather(
                 topic, payloads, None, size, lasting=durable, required=required
             )
-            return Pending(ticket, place, len(payloads), self._answer)
+            return Pending(ticket, place, len(payloads), self._turns)
         columns, body = encode_many(payloads, keys, headers)
         with self._turns.lock:
             over = self._engine.settings.limits.message_bytes
@@ -176,9 +179,9 @@ class Publishing(Transacting):
             )
             if not wait:
                 self._turns.see_out(now=True)
-                return Pending(ticket, 0, len(payloads), self._answer)
+                return Pending(ticket, 0, len(payloads), self._turns)
         ticket.looked_at = True
-        return self._answer(ticket, None)
+        return self._turns.answer(ticket, None)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every put has its answer; raises what a put that nobody looked at met."""
@@ -196,7 +199,8 @@ class Publishing(Transacting):
         required: bool,
     ) -> Receipts:  # fmt: skip
         check_key(key, wait=wait)
-        self._engine.outflow.check(topic, 0, len(body))
+        with self._turns.lock:
+            self._engine.outflow.check(topic, 0, len(body))
         verb = put_keyed(
             self._engine, topic, key, count=count, columns=columns, body=body, required=required
         )
@@ -237,8 +241,3 @@ class Publishing(Transacting):
                 None,
                 "earlier puts",
             )
-
-    def _answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
-        if not ticket.done:
-            self._turns.wait_until(lambda: ticket.done, timeout, "the receipt")
-        return ticket.result()

@@ -18,7 +18,7 @@ from oncemq.client.blocking.getting import Getting
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
-from oncemq.client.pending import Pending
+from oncemq.client.pending import Pending, Waiting
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.shell.signals import SHIELD, SignalSafeLock
@@ -29,8 +29,7 @@ from oncemq.errors import Forked, Unreachable
 from oncemq.transport.wakeup import Wakeup
 
 T = TypeVar("T")
-Wait = Callable[[Ticket[Receipts], float | None], Receipts]
-Append = Callable[[str, bytes, bool, bool, Wait], Pending[Receipt] | None]
+Append = Callable[[str, bytes, bool, bool, Waiting], Pending[Receipt] | None]
 
 IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
 GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave
@@ -104,6 +103,12 @@ class Runner:
                 raise self._engine.gave_up(limit, what)
             self._wait_for_news(left)
             SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+
+    def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
+        """The receipts of a batch, waited for."""
+        if not ticket.done:
+            self.wait_until(lambda: ticket.done, timeout, "the receipt")
+        return ticket.result()
 
     def pump(self) -> None:
         """Move the engine once; under the lock."""

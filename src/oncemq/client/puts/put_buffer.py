@@ -32,7 +32,6 @@ from oncemq.client.state.unsent import parcel_of, sign, unsent
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
-from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
@@ -42,6 +41,7 @@ from oncemq.session.publisher import Publisher, PutBatch, TopicPuts, WhereNumber
 from oncemq.wire import batch
 
 ROOM_MICROS = 1_000_000  # until a put that nobody waits for is tried again on a full server
+GATHERED_UNDER_WAY = 2  # with so many batches of a topic on the way, others gather until full
 FLOW_BYTES = 32 << 20  # unsent puts over this make `put(wait=False)` take its time
 
 
@@ -147,15 +147,13 @@ class PutBuffer:
         if opened is None:
             opened = OpenBatch(lasting=lasting, required=required)
         ticket = opened.ticket
-        with self.open_batches.lock:
-            place = len(opened.payloads)
-            opened.add(payloads, item)
-            # Only now: an interrupt before this leaves no empty batch.
-            self.open_batches.open(topic, opened)
-            most = min(settings.outbox_bytes_max, FLOW_BYTES)
-            opened.grant(0)
-            spare = most - self.unsent_bytes - self.open_batches.granted
-            opened.grant_some(spare, durable=durable, largest=settings.limits.message_bytes)
+        place = opened.add(payloads, item)
+        # Only now: an interrupt before this leaves no empty batch.
+        self.open_batches.open(topic, opened)
+        most = min(settings.outbox_bytes_max, FLOW_BYTES)
+        opened.grant(0)
+        spare = most - self.unsent_bytes - self.open_batches.granted
+        opened.grant_some(spare, durable=durable, largest=settings.limits.message_bytes)
         return ticket, place, opened.full
 
     def put(
@@ -180,7 +178,7 @@ class PutBuffer:
         if self.open_batches:
             for topic in self.open_batches.topics():
                 lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
-                if (opened and opened.full) or len(lane.parcels) < PUTS_UNDER_WAY_MAX // 2:
+                if (opened and opened.full) or len(lane.parcels) < GATHERED_UNDER_WAY:
                     self._seal(topic)
         if self._try_again_at is not None and now >= self._try_again_at:
             self._try_again_at = None
@@ -232,7 +230,7 @@ class PutBuffer:
         try:
             columns, body = gathering.encode()
             self._add(
-                gathering.ticket, topic, len(gathering.payloads), columns, body,
+                gathering.ticket, topic, gathering.count, columns, body,
                 lasting=gathering.lasting, required=gathering.required,
             )  # fmt: skip
         except OnceMQError as error:
