@@ -12,7 +12,7 @@ T = TypeVar("T")
 ONE = -1  # a single put: its receipt, and not a sequence of one
 
 
-class Waiting(Protocol):
+class Answering(Protocol):
     """Who waits for the receipts of a batch, in the way of its shell."""
 
     def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts: ...
@@ -24,7 +24,7 @@ class Pending(msgspec.Struct, Generic[T], eq=False):
     _ticket: Ticket[Receipts]  # of the batch that it left in
     _place: int  # of its first message there
     _count: int  # of its messages, or ONE
-    _turns: Waiting
+    _turns: Answering
 
     def __repr__(self) -> str:
         if not self._ticket.done:

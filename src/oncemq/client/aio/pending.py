@@ -11,7 +11,7 @@ from oncemq.client.values import Receipts
 T = TypeVar("T")
 
 
-class AsyncWaiting(Protocol):
+class AsyncAnswering(Protocol):
     """Who waits for the receipts of a batch, on an event loop."""
 
     async def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts: ...
@@ -28,7 +28,7 @@ class AwaitedReceipt(asyncio.Future[T]):
         ticket: Ticket[Receipts],
         place: int,
         count: int,
-        turns: AsyncWaiting,
+        turns: AsyncAnswering,
     ) -> None:
         waiting = asyncio.ensure_future(_picked(ticket, place, count, turns))
         super().__init__(loop=waiting.get_loop())
@@ -70,6 +70,6 @@ async def _picked(
     ticket: Ticket[Receipts],
     place: int,
     count: int,
-    turns: AsyncWaiting,
+    turns: AsyncAnswering,
 ) -> Any:
     return pick(await turns.answer(ticket, None), place, count)

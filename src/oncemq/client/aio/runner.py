@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from oncemq.client.aio.getting import AsyncGetting
-from oncemq.client.aio.pending import AsyncWaiting
+from oncemq.client.aio.pending import AsyncAnswering
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
@@ -127,7 +127,7 @@ class AsyncRunner:
             self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
 
     def append(
-        self, topic: str, payload: bytes, durable: bool, required: bool, turns: AsyncWaiting
+        self, topic: str, payload: bytes, durable: bool, required: bool, turns: AsyncAnswering
     ) -> None:
         """On an event loop every put takes the long way, which makes it a future."""
 

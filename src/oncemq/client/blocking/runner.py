@@ -18,7 +18,7 @@ from oncemq.client.blocking.getting import Getting
 from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
-from oncemq.client.pending import Pending, Waiting
+from oncemq.client.pending import Answering, Pending
 from oncemq.client.shell.abandoned import let_go
 from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.shell.signals import SHIELD, SignalSafeLock
@@ -29,7 +29,7 @@ from oncemq.errors import Forked, Unreachable
 from oncemq.transport.wakeup import Wakeup
 
 T = TypeVar("T")
-Append = Callable[[str, bytes, bool, bool, Waiting], Pending[Receipt] | None]
+Append = Callable[[str, bytes, bool, bool, Answering], Pending[Receipt] | None]
 
 IDLE_SECONDS = 0.2  # how often a waiting thread looks up even when nothing comes
 GATHER_SECONDS = 0.002  # how long single puts gather when nothing else makes them leave

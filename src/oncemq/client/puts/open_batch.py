@@ -24,7 +24,7 @@ from io import BytesIO
 from itertools import repeat
 from typing import NamedTuple
 
-from oncemq.client.pending import ONE, Pending, Waiting
+from oncemq.client.pending import ONE, Answering, Pending
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipt, Receipts
 from oncemq.wire import batch
@@ -173,24 +173,25 @@ class OpenBatches:
         return bool(self._by_topic)
 
     def append(
-        self, topic: str, payload: bytes, durable: bool, required: bool, turns: Waiting
+        self, topic: str, payload: bytes, durable: bool, required: bool, turns: Answering
     ) -> Pending[Receipt] | None:
         """Add a plain message, from any thread; None: the put buffer must look at it."""
         if type(payload) is not bytes:
             return None  # it is copied there, or refused
         size = len(payload)
+        opened = self._by_topic.get(topic)
+        if (
+            opened is None
+            or opened.durable is not durable
+            or opened.required is not required
+            or size > opened.largest
+            or size > opened.granted
+        ):
+            return None
         try:
-            opened = self._by_topic[topic]
-            if (
-                opened.durable is not durable
-                or opened.required is not required
-                or size > opened.largest
-                or size > opened.granted
-            ):
-                return None
             # On one line, and without a call: see the head of this module.
             place = opened.count; opened.places[place] = payload; opened.count = place + 1; opened.granted -= size  # noqa: E501, E702  # fmt: skip
-        except LookupError:  # none is open, or has a place
+        except IndexError:  # there is no place: it was taken out, or all are used up
             return None
         return Pending(opened.ticket, place, ONE, turns)
 
