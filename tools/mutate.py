@@ -40,7 +40,7 @@ SECONDS_MAX_OF_ALL = 400  # for every test that runs its line
 SECONDS_MAX_UNBROKEN = 1800
 TIMED_OUT = "++ Timeout ++"
 COPIED = (
-    "src", "tests", "tools", "benchmarks", "fuzz", "models", "examples", "docs",
+    "src", "tests", "tools", "simulator", "benchmarks", "fuzz", "models", "examples", "docs",
     "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml",
 )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _hanging(report: str) -> str:
 
 def _failed(report: str) -> set[str]:
     """The tests that a report names as failed, or whose fixtures did."""
-    found = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", report, re.MULTILINE)
+    found = re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", report, re.MULTILINE)
     return set[str](found)
 
 
