@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from oncemq.zmtp import commands
 from oncemq.zmtp.connection import Event, Opened, ZmtpConnection
@@ -109,4 +110,4 @@ def opened(
 def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
     """The bytes in pieces, cut at these places."""
     ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
-    return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [data[start:end] for start, end in pairwise(ends)]
