@@ -64,7 +64,7 @@ class Driver:
         self.outgoing: list[Outgoing] = []
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.pushes = Pushes(broker.shard)
-        self.connections: Callable[[], int] = lambda: 0  # the loop knows
+        self.connections: Callable[[], Facts] = dict  # the loop knows
         self.events = Events()
         self._disk_is_full = False
         self._admission = Admission(broker.rules, log, broker.shard)
@@ -313,7 +313,7 @@ class Driver:
             else "nothing: every acknowledged put is synced"
         )
         return {
-            "connections": self.connections(),
+            **self.connections(),
             **self.events.counts,
             "listening": len(self.broker.listeners),
             "feed": self.broker.listeners.feed or "none",
