@@ -397,7 +397,7 @@ class Connections:
         now = self._now()
         if self._silent:
             self._listen_again()
-        if self._is_at_limit and self.count < limits.connections_max * 9 // 10:
+        if self._is_at_limit and self.count <= limits.connections_max * 9 // 10:
             self._is_at_limit = False
             logger.info("connections below the limit connections=%d", self.count)
         for peer in list(self._newcomers.values()):
