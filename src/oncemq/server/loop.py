@@ -18,7 +18,6 @@ from oncemq.transport.wakeup import Wakeup
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 DRAIN_BYTES = 16 << 20  # or so much of them
 DRAIN_MICROS = 5_000  # or what takes so long
-ANSWER_BYTES = 16 << 20  # or so much to be sent for them
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
 SLOW_SYNC_MICROS = 1_000_000  # worth a line in the log
@@ -47,6 +46,8 @@ class Loop:
         self._stopping = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
         driver.reaches = door.reaches
+        driver.takes = door.takes
+        driver.hand_over = self._send
         driver.connections = self._connections
         door.connections.tell = self._tell
         door.watch(self._bell)
@@ -97,17 +98,14 @@ class Loop:
     def _receive(self, now: Micros) -> int:
         """Take requests for a while; how many. The rest stays where it pushes back."""
         driver = self._driver
-        taken = size = answered = owed = 0
+        taken = size = 0
         while taken < DRAIN_MAX and size < DRAIN_BYTES and not driver.is_full:
             if (received := self._door.receive()) is None:
                 break
             driver.receive(*received, now)
             taken += 1
             size += sum(map(len, received[1]))
-            if len(driver.outgoing) > answered:  # at once, before the disk: what was read from it
-                owed += sum(sum(map(len, each[1])) for each in driver.outgoing[answered:])
-                answered = len(driver.outgoing)
-            if owed > ANSWER_BYTES or self._clock() - now > DRAIN_MICROS:
+            if self._clock() - now > DRAIN_MICROS:
                 break
         return taken
 

@@ -80,6 +80,11 @@ class RouterSocket(BoundSocket):
             if (peer := self.peers.get(route)) is not None:
                 self.connections.send(peer, joined(buffers))
 
+    def takes(self, route: bytes) -> bool:
+        """Whether a peer is there, and reads what it is owed: more may be made for it."""
+        peer = self.peers.get(route)
+        return peer is not None and not peer.is_paused
+
     def reaches(self, route: bytes, frames: Frames) -> bool:
         """Whether a peer is connected: who is owed something is sent no more to find out."""
         peer = self.peers.get(route)
