@@ -14,7 +14,7 @@ import click
 from oncemq.cli.terminal import output
 from oncemq.cli.terminal.command import command
 from oncemq.cli.terminal.session import CommandSession
-from oncemq.config import parse_size
+from oncemq.config.quantities import parse_size
 from oncemq.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("put", "get", "latency", "push", "inbox", "outbox", "transactions"),
-    *("topics", "restart", "memory"),
+    *("redis", "topics", "restart", "memory"),
 )
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
@@ -65,7 +65,7 @@ def benchmarks(
     database: str,
 ) -> None:
     """Measure this machine: PART is put, get, latency, push, inbox, outbox, transactions,
-    topics, restart or memory.
+    redis, topics, restart or memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -92,7 +92,17 @@ def benchmarks(
 
 def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     """What belongs to a part."""
-    from benchmarks import bulk, inbox, outbox, push, scale, single, stopped, transactions
+    from benchmarks import (
+        bulk,
+        inbox,
+        outbox,
+        push,
+        redis_peer,
+        scale,
+        single,
+        stopped,
+        transactions,
+    )
 
     return {
         "put": [bulk.bulk_puts, single.single_puts],
@@ -107,6 +117,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "inbox": [inbox.consumed],
         "outbox": [outbox.relayed],
         "transactions": [transactions.transacted],
+        "redis": [redis_peer.beside_redis],
         "topics": [scale.topics],
         "restart": [scale.restart],
         "memory": [scale.memory],

@@ -53,7 +53,7 @@ UNSAID = {
 FILES = (
     "storage/disk.py",
     "storage/locks.py",
-    "config.py",
+    "config/",
     "assembly.py",
     "cli/",
     "testing/",
