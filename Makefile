@@ -81,7 +81,7 @@ models: $(READY) ## check the Spin models, clean and with each planted bug (apt 
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models
 
 fuzz: $(READY) build/atheris/.ready ## fuzz each TARGET (all of them) for SECONDS (15)
-	@PYTHONPATH=build/atheris $(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(KEEP),--keep) $(TARGET)
+	@PYTHONPATH=.:build/atheris $(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(KEEP),--keep) $(TARGET)
 
 card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
 	@$(BIN)/python -m simulator.reliability_card

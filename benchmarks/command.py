@@ -14,7 +14,7 @@ import click
 from oncemq.cli.terminal import output
 from oncemq.cli.terminal.command import command
 from oncemq.cli.terminal.session import CommandSession
-from oncemq.config import parse_size
+from oncemq.config.quantities import parse_size
 from oncemq.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -26,6 +26,12 @@ from oncemq.storage.segments.framing import encode, first_frame_after, frame_key
 from oncemq.storage.segments.segment import HEADER_BYTES, read_header
 from oncemq.storage.segments.verify import verify
 from oncemq.wire import batch, codec
+from oncemq.zmtp import commands
+from oncemq.zmtp.connection import Event, Opened, Phase, ZmtpConnection
+from oncemq.zmtp.greeting import greeting
+from oncemq.zmtp.limits import WireError, WireLimits
+from oncemq.zmtp.messages import Frame
+from oncemq.zmtp.messages import encode as encode_message
 
 
 def codec_target(data: bytes) -> None:
@@ -274,6 +280,104 @@ def _scratch() -> str:
     return "/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir()
 
 
+_SOCKETS = ((b"ROUTER", b"DEALER"), (b"DEALER", b"ROUTER"), (b"XPUB", b"SUB"), (b"SUB", b"XPUB"))
+_LIMITS = WireLimits(
+    frame_bytes_max=200_000,
+    message_bytes_max=300_000,
+    message_frames_max=6,
+    handshake_bytes_max=300,
+    command_bytes_max=280,
+)
+
+
+def zmtp_target(data: bytes) -> None:
+    """Any bytes of a peer are events or one refusal, the same wherever they are cut."""
+    feed = Feed(data)
+    mode, cuts = feed.byte(), [feed.byte() for _ in range(4)]
+    ours, theirs = _SOCKETS[mode & 3]
+    said = _handshake(theirs) if mode & 4 else b""
+    while mode & 8 and feed.byte() & 3:
+        said += _part(feed)
+    said += feed.rest()
+    at, pieces = 0, list[bytes]()
+    for size in cuts:
+        pieces.append(said[at : at + size])
+        at += size
+    whole, cut = _hear(ours, [said]), _hear(ours, [*pieces, said[at:]])
+    assert whole == cut, f"{whole} is not {cut}"
+
+
+def _handshake(socket_type: bytes) -> bytes:
+    said = commands.properties({b"Socket-Type": socket_type})
+    return greeting(b"NULL", as_server=False) + commands.command(commands.READY, said)
+
+
+def _part(feed: Feed) -> bytes:
+    """Something that a peer may well say; its size may be a lie."""
+    kind = feed.byte()
+    body = feed.short() * (1 + kind // 8)
+    match kind % 4:
+        case 0:
+            return b"".join(bytes(each) for each in encode_message([body, feed.short()]))
+        case 1:
+            return commands.command((b"PING", b"SUBSCRIBE", b"CANCEL", b"ERROR")[kind >> 6], body)
+        case 2:
+            return bytes((2 | kind >> 7,)) + feed.number(3).to_bytes(8, "big") + body
+        case _:
+            return bytes((kind >> 7, feed.byte())) + body * 16
+
+
+def _hear(socket_type: bytes, pieces: list[bytes]) -> tuple[list[Event], str, bytes]:
+    """What an end makes of them: its events, why it ended, and what it answered."""
+    connection = ZmtpConnection(socket_type, _LIMITS)
+    events, came, why = list[Event](), 0, ""
+    try:
+        for piece in pieces:
+            came += len(piece)
+            while piece:
+                piece = _receive(connection, piece)
+                while (event := connection.next_event()) is not None:
+                    events.append(_checked(event))
+                assert connection.held_bytes <= 2 * came + 70_000
+    except WireError as fault:
+        why = str(fault)
+    assert why.isprintable()
+    if why:
+        assert connection.phase is Phase.ENDED
+        assert connection.held_bytes == 0
+    return events, why, b"".join(connection.take_output())
+
+
+def _receive(connection: ZmtpConnection, piece: bytes) -> bytes:
+    """What is left of the piece."""
+    view = connection.landing()
+    if view is None:
+        connection.receive(piece)
+        return b""
+    count = min(len(view), len(piece))
+    view[:count] = piece[:count]
+    view.release()
+    connection.landed(count)
+    return piece[count:]
+
+
+def _checked(event: Event) -> Event:
+    if not isinstance(event, list):
+        assert not isinstance(event, Opened) or len(event.peer.identity) <= 255
+        return event
+    frames = [bytes(frame) for frame in event]
+    assert len(frames) <= _LIMITS.message_frames_max
+    assert sum(map(len, frames)) <= _LIMITS.message_bytes_max + 255 * len(frames)
+    again = b"".join(bytes(each) for each in encode_message(frames))
+    echo = ZmtpConnection(b"DEALER", _LIMITS)
+    echo.receive(_handshake(b"ROUTER") + again)
+    assert isinstance(echo.next_event(), Opened)
+    heard = echo.next_event()
+    assert isinstance(heard, list)
+    assert [bytes(frame) for frame in heard] == frames
+    return list[Frame](frames)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "batch": batch_target,
     "codec": codec_target,
@@ -281,4 +385,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "outbox": outbox_target,
     "recovery": recovery_target,
     "settings": settings_target,
+    "zmtp": zmtp_target,
 }

@@ -53,14 +53,17 @@ UNSAID = {
 FILES = (
     "storage/disk.py",
     "storage/locks.py",
-    "config.py",
+    "config/",
     "assembly.py",
     "cli/",
     "testing/",
     "simulator/",
     "client/state/paths.py",
 )
-FORKS = ("client/shell/forks.py", "transport/open_sockets.py")  # which process this is
+FORKS = (
+    "client/shell/forks.py",
+    "transport/connecting/watched_sockets.py",
+)  # which process this is
 DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/runtime/cluster.py",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
+from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from simulator.clock import MILLISECOND, Clock
 
@@ -113,6 +114,10 @@ class SimulatedFeedSubscriber:
     def receive(self) -> Frames | None:
         """The next message's frames, or None."""
         return self._inbox.popleft() if self._inbox else None
+
+    def next_deadline(self) -> Micros | None:
+        """At once, where not all was taken; for what comes it is woken."""
+        return Micros(0) if self._news or self._inbox else None
 
     def close(self) -> None:
         """Listen no longer."""

@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from oncemq.broker.broker import Broker
 from oncemq.config import Config
-from oncemq.errors import PortInUse, StorageRefused
+from oncemq.errors import PortInUse, StorageRefused, TooManyFiles
 from oncemq.protocol.limits import ServerLimits
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
@@ -30,8 +32,9 @@ from oncemq.storage.disk import (
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import Recovery, open_log
 from oncemq.transport.feed_publisher import FeedPublisher
-from oncemq.transport.peers import Connections
 from oncemq.transport.router import RouterSocket
+from oncemq.transport.serving.connections import Connections
+from oncemq.transport.serving.limits import ConnectionLimits
 
 PORT_MAX = 65_535
 LOOPBACK = ("tcp://127.", "tcp://[::1]", "tcp://localhost")
@@ -58,6 +61,7 @@ class Server:
         *,
         rules: ServerLimits,
         options: LogOptions,
+        peers: ConnectionLimits | None = None,
         feed: str = "auto",
         disk: LockingDisk | None = None,
         door: Callable[..., RouterSocket] = RouterSocket,
@@ -76,8 +80,8 @@ class Server:
             clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
-            connections = Connections(_connections_max())
             size = 2 * rules.batch_bytes_max
+            connections = Connections(_fitting(peers or ConnectionLimits(), size))
             with files_for_owner_only():  # an ipc socket is one
                 way_in = door(bind, frame_bytes_max=size, connections=connections)
                 undo.callback(way_in.close)
@@ -87,7 +91,6 @@ class Server:
             self.address = way_in.address
             self.feed = broker.listeners.feed = live.address if live else ""
             driver = Driver(broker, opened.log)
-            driver.connections = lambda: connections.count
             # Holes first: killed in between, the next start finds the generation not begun yet.
             driver.lose([each.record for each in missing], clock())
             for each in missing:
@@ -147,10 +150,22 @@ def _warn(data: Path, address: str) -> None:
         )
 
 
-def _connections_max() -> int:
-    """What the limit of open files leaves to peers."""
+def _fitting(peers: ConnectionLimits, frame_bytes_max: int) -> ConnectionLimits:
+    """The limits as they can be: of files there are so many, and the largest batch is possible."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, soft - FILES_KEPT) if soft != resource.RLIM_INFINITY else 1 << 30
+    files = soft - FILES_KEPT if soft != resource.RLIM_INFINITY else peers.connections_max
+    if files < 1:
+        raise TooManyFiles(
+            f"a server needs {FILES_KEPT} open files and one for each connection, and may have "
+            f"{soft}: raise the limit (ulimit -n)"
+        )
+    return msgspec.structs.replace(
+        peers,
+        connections_max=min(peers.connections_max, files),
+        unfinished_bytes_max=max(peers.unfinished_bytes_max, 2 * frame_bytes_max),
+        owed_bytes_max=max(peers.owed_bytes_max, 2 * frame_bytes_max),
+        owed_total_max=max(peers.owed_total_max, 4 * frame_bytes_max),
+    )
 
 
 def _open_feed(feed: str, bind: str, connections: Connections) -> FeedPublisher | None:
@@ -190,7 +205,28 @@ def server_from(config: Config) -> Server:
         disk_bytes_max=config.disk_max,
         sync_ms=config.sync_ms,
     )
-    return Server(Path(config.data), config.bind, rules=rules, options=options, feed=config.feed)
+    peers = ConnectionLimits(
+        connections_max=config.connections_max or ConnectionLimits().connections_max,
+        handshakes_max=config.handshakes_max,
+        handshake_ms=round(config.handshake_time * 1000),
+        unfinished_bytes_max=config.unfinished_max,
+        unfinished_ms=round(config.unfinished_time * 1000),
+        owed_pause_bytes=config.owed_pause,
+        owed_bytes_max=config.owed_max,
+        owed_total_max=config.owed_total_max,
+        owed_ms=round(config.owed_time * 1000),
+        feed_owed_max=config.feed_owed_max,
+        subjects_max=config.subjects_max,
+        subjects_total_max=config.subjects_total_max,
+    )
+    return Server(
+        Path(config.data),
+        config.bind,
+        rules=rules,
+        options=options,
+        peers=peers,
+        feed=config.feed,
+    )
 
 
 def _raise_file_limit() -> None:

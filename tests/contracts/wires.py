@@ -15,12 +15,13 @@ from oncemq.testing.chaotic_router import ChaoticRouter
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
-from oncemq.transport.peers import Connections
 from oncemq.transport.router import RouterSocket
+from oncemq.transport.serving.connections import Connections
 from simulator.clock import MILLISECOND, SECOND, Clock
 from simulator.network.feed import FEED, SimulatedFeedSubscriber
 from simulator.network.network import Network, SimulatedDealer
 from tests.harness import client as harness
+from tests.harness.served import until_served
 from tests.harness.waiting import until
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ class RealWire:
         self._reads = True
 
     def until(self, look: Callable[[], T | None]) -> T:
-        return until(look)
+        return until_served(self._door, look) if self._door is not None else until(look)
 
     def end(self) -> None:
         for line in self._lines:
@@ -285,7 +286,7 @@ class RealBroadcast:
         self._feed.send(frames)
 
     def until(self, look: Callable[[], T | None]) -> T:
-        return until(look)
+        return until_served(self._feed, look) if self._feed is not None else until(look)
 
     def end(self) -> None:
         for ear in self._ears:

@@ -157,6 +157,8 @@ class Wire:
         self._leave()
         self._try()
 
+    def next_deadline(self) -> None: ...
+
     def close(self) -> None:
         self.up = self._wanted = False
         self.events.clear()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncemq import config
-from oncemq.config import Config, load
+from oncemq.config import Config, load, quantities
 from oncemq.errors import ConfigError
 
 
@@ -110,13 +110,13 @@ def test_a_file_may_use_numbers_and_lists() -> None:
     [("10", 10_000), ("500ms", 500), ("5s", 5000), ("1.5h", 5_400_000), (" 7 d ", 604_800_000)],
 )
 def test_durations(text: str, ms: int) -> None:
-    assert config.parse_duration(text) == ms
+    assert quantities.parse_duration(text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "abc", "-1s", "5 parsecs", "1e9s", "nan", "9999999d"])
 def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"duration|hundred years"):
-        config.parse_duration(text)
+        quantities.parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -124,23 +124,23 @@ def test_a_text_that_is_no_duration_is_refused(text: str) -> None:
     [("0", 0), ("4096", 4096), ("10GiB", 10 << 30), ("1.5mib", 3 << 19), ("1kB", 1000)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert config.parse_size(text) == size
+    assert quantities.parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "many", "-1", "10 elephants", "5M", "9999999TiB"])
 def test_a_text_that_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"size|disk"):
-        config.parse_size(text)
+        quantities.parse_size(text)
 
 
-@given(st.integers(0, config.DURATION_MS_MAX))
+@given(st.integers(0, quantities.DURATION_MS_MAX))
 def test_a_duration_is_read_back_as_it_was_written(ms: int) -> None:
-    assert config.parse_duration(config.format_duration(ms)) == ms
+    assert quantities.parse_duration(quantities.format_duration(ms)) == ms
 
 
 @given(st.integers(0, 1 << 52) | st.integers(0, 1 << 20).map(lambda n: n << 40))
 def test_a_size_is_read_back_as_it_was_written(size: int) -> None:
-    assert config.parse_size(config.format_size(size)) == size
+    assert quantities.parse_size(quantities.format_size(size)) == size
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is
 GATHER_BYTES = 1 << 20  # or how much
 GATHERED_BYTES_MAX = 128 << 20  # while a sync stalls: then nothing more is received
 HELD_MAX = 100_000  # answers that wait for the disk
+READ_BYTES = 16 << 20  # from the log, for answers: then they leave before more is read
 LOST_BYTES = 128  # of the log, to note one hole
 
 # An answer that nobody waits for: who gets it is connected, and passes over it.
@@ -63,8 +64,11 @@ class Driver:
         self.log = log
         self.outgoing: list[Outgoing] = []
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
+        self.takes: Callable[[bytes], bool] = _takes_everything  # whether a peer reads its answers
+        self.hand_over: Callable[[], None] = _later  # what is outgoing, as the loop does
+        self._read_bytes = 0  # from the log, and outgoing
         self.pushes = Pushes(broker.shard)
-        self.connections: Callable[[], int] = lambda: 0  # the loop knows
+        self.connections: Callable[[], Facts] = dict  # the loop knows
         self.events = Events()
         self._disk_is_full = False
         self._admission = Admission(broker.rules, log, broker.shard)
@@ -285,12 +289,18 @@ class Driver:
     def _send(self, caller: Caller, answer: Reply | Deliver) -> None:
         bodies: Sequence[Body] = ()
         if isinstance(answer, Deliver):
+            if not self.takes(caller.route):
+                return  # it asks again, once it has read what it is owed
             try:
                 answer, bodies = self._reader.read(answer)
+                self._read_bytes += sum(map(len, bodies))
                 self.broker.counters.sent += sum(head.count for head in answer.batches)
             except (StorageRefused, OSError) as trouble:
                 answer = _unreadable(trouble)
         self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
+        if self._read_bytes > READ_BYTES:
+            self._read_bytes = 0
+            self.hand_over()
 
     # What the broker is told of the disk
 
@@ -308,7 +318,7 @@ class Driver:
             else "nothing: every acknowledged put is synced"
         )
         return {
-            "connections": self.connections(),
+            **self.connections(),
             **self.events.counts,
             "listening": len(self.broker.listeners),
             "feed": self.broker.listeners.feed or "none",
@@ -324,6 +334,14 @@ def sooner(one: Micros | None, other: Micros | None) -> Micros | None:
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
+
+
+def _takes_everything(_route: bytes) -> bool:
+    return True
+
+
+def _later() -> None:
+    """Whoever drives takes what is outgoing when it likes."""
 
 
 def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:

@@ -16,6 +16,8 @@ LEVELS = {
     "client_let_in": logging.INFO,
     "client_fenced": logging.WARNING,
     "request_refused": logging.INFO,
+    "connection_refused": logging.INFO,
+    "connection_dropped": logging.WARNING,
     "disk_full": logging.WARNING,
     "disk_has_room_again": logging.INFO,
     "slow_sync": logging.WARNING,

@@ -1,11 +1,10 @@
-"""The loop of a running server: drain the socket, decide, sync in a thread, answer.
+"""The loop of a running server: hear the sockets, decide, sync in a thread, answer.
 
 Law: the loop never waits for a peer, and for the disk only when a lone small group is synced
 quicker than a thread would wake up. Under load, one group syncs while the next gathers.
 """
 
-import logging
-
+from oncemq.broker.given import Facts
 from oncemq.protocol.names import Micros
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver, sooner
@@ -18,15 +17,13 @@ from oncemq.transport.wakeup import Wakeup
 
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 DRAIN_BYTES = 16 << 20  # or so much of them
-DRAIN_MICROS = 20_000  # or what takes so long
+DRAIN_MICROS = 5_000  # or what takes so long
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
 SLOW_SYNC_MICROS = 1_000_000  # worth a line in the log
 
 QUICK_BYTES = 16 << 10  # a lone group this small is synced in the loop itself
 QUICK_MICROS = 500  # while the disk takes less than this: less than two thread switches
-
-logger = logging.getLogger("oncemq.server")
 
 
 class Loop:
@@ -47,13 +44,14 @@ class Loop:
         self._clock = clock
         self._bell = Wakeup()
         self._stopping = False
-        self._hears_more = False
         self._sync_micros = 0  # how slow the disk has lately been, at worst
         self._due: Micros | None = None  # what waits, as of the last look
         driver.reaches = door.reaches
+        driver.takes = door.takes
+        driver.hand_over = self._send
+        driver.connections = self._connections
+        door.connections.tell = self._tell
         door.watch(self._bell)
-        if feed is not None:
-            door.watch_too(feed.descriptor)
         self._writer = Worker("oncemq-writer", self._bell)
         self._janitor = Worker("oncemq-janitor", self._bell)
 
@@ -155,32 +153,31 @@ class Loop:
 
     def _send(self) -> None:
         outgoing, self._driver.outgoing = self._driver.outgoing, []
-        for route, frames in outgoing:
-            if not self._door.send(route, frames):
-                logger.debug("reply dropped route=%s", route.hex())
+        if len(outgoing) == 1:
+            self._door.send(*outgoing[0])
+        elif outgoing:
+            self._door.send_all(outgoing)
 
     def _hear(self, feed: FeedPublisher) -> None:
         """Who listens, and who no longer does."""
-        feed.count_peers()
-        self._hears_more = False
         for _ in range(DRAIN_MAX):
             if (change := feed.change()) is None:
                 return
             joined, subject = change
             self._driver.pushes.changed(joined=joined, subject=subject)
-        self._hears_more = True  # the descriptor does not tell again of what is there
 
     def _push(self, feed: FeedPublisher) -> None:
         """After the replies: a publisher does not wait for the fan-out of its message."""
         pushes = self._driver.pushes
         if pushes.outgoing:
             outgoing, pushes.outgoing = pushes.outgoing, []
-            for frames in outgoing:
-                feed.send(frames)
+            feed.gather(outgoing)
+        if feed.is_busy:
+            feed.push()
 
     def _timeout_ms(self) -> int:
         due = self._due = self._driver.next_deadline()
-        if self._housekeeping.busy or self._hears_more:
+        if self._housekeeping.busy or (self._feed is not None and self._feed.is_busy):
             return 0
         if not self._writer.under_way:  # else its bell wakes the loop
             due = sooner(due, self._driver.next_commit())
@@ -200,4 +197,15 @@ class Loop:
                 if group is None:
                     return
                 self._give(group)
-            self._door.wait(IDLE_MS)
+            self._door.rest(IDLE_MS)
+
+    # What is told of the connections
+
+    def _tell(self, kind: str, /, **facts: str | int) -> None:
+        self._driver.events.note(kind, self._clock(), **facts)
+
+    def _connections(self) -> Facts:
+        found = self._door.connections.status
+        if self._feed is not None:
+            found |= self._feed.status
+        return found

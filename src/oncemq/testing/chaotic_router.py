@@ -1,15 +1,16 @@
 """A server's door that loses answers, brings requests twice, and is slow; as `Chaos` says."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 
 from oncemq.testing.chaos import DELAY, DROP_REPLY, DUPLICATE_REQUEST, Chaos
-from oncemq.transport.peers import Connections
 from oncemq.transport.router import Frames, RouterSocket
+from oncemq.transport.serving.connections import Connections
+from oncemq.zmtp.messages import Frame
 
-Request = tuple[bytes, list[memoryview]]
+Request = tuple[bytes, Sequence[Frame]]
 
 
 class ChaoticRouter(RouterSocket):
@@ -61,7 +62,10 @@ class ChaoticRouter(RouterSocket):
         """An answer that is lost looks sent; who is dead says nothing."""
         return self._is_dead() or self._chaos.strikes(DROP_REPLY) or super().send(route, frames)
 
+    def send_all(self, replies: Sequence[tuple[bytes, Frames]]) -> None:
+        """One by one, each with its luck."""
+        for route, frames in replies:
+            self.send(route, frames)
+
     def _hold(self, due: float, request: Request) -> None:
-        route, frames = request
-        kept = (route, [memoryview(bytes(frame)) for frame in frames])  # zmq's own may be reused
-        heappush(self._held, (due, next(self._order), kept))
+        heappush(self._held, (due, next(self._order), request))

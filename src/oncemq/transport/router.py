@@ -1,103 +1,102 @@
-"""The server's end: requests in, replies out."""
+"""The server's end: requests in, replies out, as ROUTER of ZeroMQ's specification.
 
-import select
+Laws: a route is a number of ours, never what a peer says of itself, and is used once. A send waits
+for nobody: what does not leave at once is owed, within limits. Requests are taken fairly.
+"""
+
 from collections.abc import Sequence
 
-import zmq
-
 from oncemq.errors import PortInUse
-from oncemq.transport.contexts import new_context
-from oncemq.transport.peers import Connections, PeerCount
-from oncemq.transport.sockets import NOBLOCK, allow_ipv6, readable, router
+from oncemq.transport.serving.bound_socket import BoundSocket
+from oncemq.transport.serving.connections import Connections
 from oncemq.transport.wakeup import Wakeup
+from oncemq.zmtp.limits import WireLimits
+from oncemq.zmtp.messages import Frame, encode, joined
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
+REQUEST_FRAMES_MAX = 16  # a request has two, and REQ one more: what is more is refused in words
+LINGER_SECONDS = 1.0  # at close, replies already owed may still leave
 
-class RouterSocket:
+
+class RouterSocket(BoundSocket):
     """A bound ROUTER. Used by one thread, and by no other."""
 
     def __init__(
         self, address: str, *, frame_bytes_max: int, connections: Connections | None = None
     ) -> None:
-        self._context = new_context()
-        self._socket = router(self._context, frame_bytes_max=frame_bytes_max)
-        self._peers = PeerCount(self._context, self._socket, connections or Connections())
-        allow_ipv6(self._socket, address)
+        limits = WireLimits(
+            frame_bytes_max=frame_bytes_max,
+            message_bytes_max=frame_bytes_max + (8 << 20),
+            message_frames_max=REQUEST_FRAMES_MAX,
+        )
         try:
-            self._socket.bind(address)
-        except zmq.ZMQError as error:
-            self._peers.close()
-            self._context.destroy(linger=0)
+            super().__init__(b"ROUTER", address, limits, connections or Connections())
+        except OSError as error:
             raise PortInUse(
-                f"cannot listen on {address}: {error.strerror}; is another server running? "
-                "Choose another address with --bind"
+                f"cannot listen on {address}: {error.strerror or error}; is another server "
+                "running? Choose another address with --bind"
             ) from None
-        self.address = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
-        self._bell: Wakeup | None = None
-        self._poll = select.poll()
-        self._rest = select.poll()
-        self._poll.register(int(self._socket.FD), select.POLLIN)
 
     def watch(self, bell: Wakeup) -> None:
         """Also wake up when this bell rings."""
-        self._bell = bell
-        self._poll.register(bell.descriptor, select.POLLIN)
-        self._rest.register(bell.descriptor, select.POLLIN)
-
-    def watch_too(self, descriptor: int) -> None:
-        """Also wake up when this becomes readable; whoever it belongs to looks after it."""
-        self._poll.register(descriptor, select.POLLIN)
+        self.connections.watch_bell(bell)
 
     def wait(self, timeout_ms: int) -> None:
-        """Sleep until a request comes, the bell rings or the time is over.
-
-        The socket's descriptor tells only of changes, so what is already there is asked first.
-        """
-        self._peers.look()
-        if readable(self._socket):
-            return
-        bell = self._bell
-        for descriptor, _ in self._poll.poll(timeout_ms):
-            if bell is not None and descriptor == bell.descriptor:
-                bell.silence()
+        """Sleep until a request comes, the bell rings or the time is over."""
+        self.connections.wait(timeout_ms)
 
     def rest(self, timeout_ms: int) -> None:
         """Sleep until the bell rings or the time is over, whatever comes in."""
-        if self._rest.poll(timeout_ms) and self._bell is not None:
-            self._bell.silence()
+        self.connections.rest(timeout_ms)
 
-    def receive(self) -> tuple[bytes, list[memoryview]] | None:
-        """The next request, or None: the route back and its frames, uncopied."""
-        if not readable(self._socket):
-            return None
-        frames = self._socket.recv_multipart(NOBLOCK, copy=False)
-        return frames[0].bytes, [frame.buffer for frame in frames[1:]]
+    def receive(self) -> tuple[bytes, Sequence[Frame]] | None:
+        """The next request, or None: the route back and its frames."""
+        while (said := self.next_event()) is not None:
+            peer, message = said
+            if isinstance(message, list):
+                if peer.is_req and message and not message[0]:
+                    return peer.route, message[1:]
+                return peer.route, message
+        return None
 
     def send(self, route: bytes, frames: Frames) -> bool:
-        """Send a reply if the peer is there and keeps up; it asks again otherwise."""
-        try:
-            self._socket.send_multipart([route, *frames], NOBLOCK, copy=False)
-        except zmq.ZMQError as error:
-            if error.errno in (zmq.EAGAIN, zmq.EHOSTUNREACH):
-                return False
-            raise
+        """Send a reply, now or as soon as the peer takes it; False when it is gone."""
+        peer = self.peers.get(route)
+        if peer is None:
+            return False
+        self.connections.send(peer, encode([b"", *frames] if peer.is_req else frames))
         return True
 
+    def send_all(self, replies: Sequence[tuple[bytes, Frames]]) -> None:
+        """Send these, what goes to one peer together."""
+        together: dict[bytes, list[Frame]] = {}
+        for route, frames in replies:
+            peer = self.peers.get(route)
+            if peer is not None:
+                buffers = encode([b"", *frames] if peer.is_req else frames)
+                together.setdefault(route, []).extend(buffers)
+        for route, buffers in together.items():
+            if (peer := self.peers.get(route)) is not None:
+                self.connections.send(peer, joined(buffers))
+
+    def takes(self, route: bytes) -> bool:
+        """Whether a peer is there, and reads what it is owed: more may be made for it."""
+        peer = self.peers.get(route)
+        return peer is not None and not peer.is_paused
+
     def reaches(self, route: bytes, frames: Frames) -> bool:
-        """Whether a peer is connected: what is sent to find out may be lost, if it is busy."""
-        try:
-            self._socket.send_multipart([route, *frames], NOBLOCK)
-        except zmq.ZMQError as error:
-            if error.errno == zmq.EAGAIN:
-                return True
-            if error.errno == zmq.EHOSTUNREACH:
-                return False
-            raise
-        return True
+        """Whether a peer is connected: who is owed something is sent no more to find out."""
+        peer = self.peers.get(route)
+        if peer is None:
+            return False
+        if peer.owed:
+            self.connections.send_on(peer)
+        else:
+            self.send(route, frames)
+        return peer.is_open
 
     def close(self) -> None:
         """Give owed replies a moment to leave, then go."""
-        self._peers.close()
-        self._socket.close()
-        self._context.term()
+        self.connections.linger(list(self.peers.values()), LINGER_SECONDS)
+        super().close()

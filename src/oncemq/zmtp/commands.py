@@ -49,6 +49,8 @@ def read_properties(data: bytes) -> dict[bytes, bytes]:
     while at < len(data):
         name_end = at + 1 + data[at]
         value_at = name_end + _SIZE.size
+        if not data[at]:
+            raise WireError("a property of READY has no name")
         if value_at > len(data):
             raise WireError("a property of READY is cut short")
         value_end = value_at + _SIZE.unpack_from(data, name_end)[0]

@@ -2,7 +2,9 @@
 
 Laws: however the bytes are cut into pieces, the same events come out; what is over a limit is
 refused when its head is read; after a `WireError` nothing more is heard, and said at most why. Of a
-peer that is open and between two messages, nothing is kept but a few fields.
+peer that is open and between two messages, nothing is kept but a few fields. One call of
+`next_event` understands one message or one command, so that who holds the socket decides how much
+of a turn a peer gets. What is kept pins at most four times its size of what was received.
 """
 
 from collections.abc import Sequence
@@ -16,10 +18,13 @@ from oncemq.zmtp.mechanism import NullMechanism, PeerFacts
 from oncemq.zmtp.messages import Frame
 
 COPIED_BYTES_MAX = 4_096  # a frame up to here is copied out of what was received
+PINNED_SHARE = 4  # a larger one too, unless it is a quarter of what it would pin, or more
 LANDING_BYTES = 64 << 10  # a frame that lacks more than so much is received where it will lie
-GROWTH_BYTES = 256 << 10  # memory for a frame is taken so far ahead of what came of it, or doubled
+GROWTH_BYTES = 64 << 10  # memory for a frame is taken so far ahead of what came of it, or doubled
 
 MORE, LONG, COMMAND = 1, 2, 4
+
+_ZEROS = bytes(1 << 20)  # a frame's memory grows by this, not by as much as it grows once more
 
 
 class Opened(NamedTuple):
@@ -36,8 +41,17 @@ class SubjectChange(NamedTuple):
     subject: bytes
 
 
+class Heard(NamedTuple):
+    """A command that asks nothing of who holds the socket: answered already, or passed over.
+
+    It is told because it was work: a peer may send thousands of them in one piece.
+    """
+
+    name: bytes
+
+
 Message = list[Frame]
-Event = Message | Opened | SubjectChange
+Event = Message | Opened | SubjectChange | Heard
 
 
 class Phase(Enum):
@@ -75,7 +89,7 @@ class ZmtpConnection:
         self._is_publisher = socket_type == b"XPUB"
         self._limits = limits
         self._mechanism: NullMechanism | None = NullMechanism(socket_type)  # until it is open
-        self._output: list[bytes] = [greeting(NullMechanism.name, as_server=False)]
+        self._output = bytearray(greeting(NullMechanism.name, as_server=False))
         self._data: bytes = b""  # received, and not understood yet from `_at` on
         self._at: int = 0
         self._frames: Message = []  # of a message that is not whole yet
@@ -89,10 +103,11 @@ class ZmtpConnection:
 
     def take_output(self) -> Sequence[bytes]:
         """What this end owes by itself, to be sent before anything else."""
-        output = self._output
-        if output:
-            self._output = []
-        return output
+        if not self._output:
+            return ()
+        output = bytes(self._output)  # one piece: pings in their thousands owe no object each
+        self._output.clear()
+        return (output,)
 
     @property
     def has_output(self) -> bool:
@@ -112,10 +127,13 @@ class ZmtpConnection:
     def held_bytes(self) -> int:
         """The memory that it takes for what is not whole, or not asked for yet."""
         landing = len(self._landing) if self._landing is not None else 0
-        return len(self._data) - self._at + landing + self._message_bytes
+        return len(self._data) + landing + self._message_bytes
 
     def receive(self, data: bytes) -> None:
         """Take what came; when `next_event` has said that there is nothing more, and no landing."""
+        assert self._landing is None, "what comes next belongs where `landing` says"
+        if self.phase is Phase.ENDED:
+            return
         if self._at < len(self._data):
             data = self._data[self._at :] + data
         self._data, self._at = data, 0
@@ -126,8 +144,11 @@ class ZmtpConnection:
         if frame is None:
             return None
         if self._landed == len(frame):
-            grown = min(self._landing_size, 2 * len(frame))
-            frame.extend(bytes(grown - len(frame)))
+            lacking = min(self._landing_size - len(frame), len(frame))
+            while lacking > 0:
+                step = min(lacking, len(_ZEROS))
+                frame += _ZEROS[:step]
+                lacking -= step
         return memoryview(frame)[self._landed :]
 
     def landed(self, count: int) -> None:
@@ -163,7 +184,7 @@ class ZmtpConnection:
             assert self._mechanism is not None
             self.minor = minor_version(self._data[:GREETING_BYTES], self._mechanism.name)
             self._at = GREETING_BYTES
-            self._output.append(self._mechanism.begin())
+            self._output += self._mechanism.begin()
             self.phase = Phase.HANDSHAKE
         while (said := self._handshake_command()) is not None:
             mechanism = self._mechanism
@@ -171,10 +192,9 @@ class ZmtpConnection:
             try:
                 answer = mechanism.on_command(*commands.split(said))
             except WireError as fault:
-                self._output.append(commands.error(str(fault)))
+                self._output += commands.error(str(fault))
                 raise
-            if answer:
-                self._output.append(answer)
+            self._output += answer
             if mechanism.peer is not None:
                 self.phase = Phase.OPEN
                 self._mechanism = None
@@ -202,7 +222,7 @@ class ZmtpConnection:
 
     # While it is open
 
-    def _next_message(self) -> Message | SubjectChange | None:
+    def _next_message(self) -> Message | SubjectChange | Heard | None:
         try:
             if self._landing is not None:
                 return self._landed_message()
@@ -211,7 +231,7 @@ class ZmtpConnection:
             self.end()
             raise
 
-    def _parsed_message(self) -> Message | SubjectChange | None:
+    def _parsed_message(self) -> Message | SubjectChange | Heard | None:
         """Frames up to the end of a message; what is not whole stays where it is."""
         data, at, frames = self._data, self._at, self._frames
         have = len(data)
@@ -231,10 +251,8 @@ class ZmtpConnection:
                     raise WireError(f"a command of {size} bytes")
                 if end > have:
                     break
-                self._at = at = end
-                if (change := self._command(data[start:end])) is not None:
-                    return change
-                continue
+                self._at = end
+                return self._command(data[start:end])
             if size > 255 or len(frames) >= self._limits.message_frames_max:
                 self._check_frame(size)
             if end > have:
@@ -243,11 +261,19 @@ class ZmtpConnection:
                 break
             self._message_bytes += size
             self._at = at = end
-            copied = size <= COPIED_BYTES_MAX
+            copied = size <= COPIED_BYTES_MAX or size * PINNED_SHARE < have
             frames.append(data[start:end] if copied else memoryview(data)[start:end])
             if not flags & MORE:
                 return self._whole()
+        if at:
+            self._unpin()
         return None
+
+    def _unpin(self) -> None:
+        """Let go of what was understood, where a little that is not whole would keep all of it."""
+        whole = len(self._data)
+        if (whole - self._at) * PINNED_SHARE < whole:
+            self._data, self._at = self._data[self._at :], 0
 
     def _check_frame(self, size: int) -> None:
         """Refuse a frame that is over a limit; short ones are bounded by how many there may be."""
@@ -266,7 +292,7 @@ class ZmtpConnection:
         self._landing_size, self._landed, self._landing_flags = size, came, flags
         self._data, self._at = b"", 0
 
-    def _landed_message(self) -> Message | SubjectChange | None:
+    def _landed_message(self) -> Message | SubjectChange | Heard | None:
         """The message that a large frame ends, when all of it came; else what follows it."""
         frame = self._landing
         assert frame is not None
@@ -287,12 +313,12 @@ class ZmtpConnection:
             return SubjectChange(said[0] == 1, said[1:])
         return message
 
-    def _command(self, body: bytes) -> SubjectChange | None:
+    def _command(self, body: bytes) -> SubjectChange | Heard:
         name, data = commands.split(body)
         if name == commands.PING:
-            self._output.append(commands.answer_to_ping(data))
+            self._output += commands.answer_to_ping(data)
         elif name == commands.ERROR:
             raise WireError(f"the peer ended the connection: {commands.error_reason(data)!r}")
         elif self._is_publisher and name in (commands.SUBSCRIBE, commands.CANCEL):
             return SubjectChange(name == commands.SUBSCRIBE, data)
-        return None  # a PONG, and what we do not know: passed over
+        return Heard(name)  # a PING; a PONG, and what we do not know, are passed over

@@ -29,14 +29,17 @@ def check_beginning(data: bytes) -> None:
     # The 8 bytes between the signature's ends may be anything: ZMTP 1 has a length there.
     if data[0] != 0xFF or (len(data) > 9 and not data[9] & 1):
         raise WireError("the peer does not speak ZMTP 3 (ZMTP 1, or another protocol)")
-    if len(data) > 10 and data[10] < MAJOR:
-        raise WireError(f"the peer speaks ZMTP {max(1, data[10])}, this end {MAJOR}.{MINOR}")
+    if len(data) > 10 and data[10] < MAJOR:  # ZMTP 2.0 says 1, as some of its peers 2
+        raise WireError(f"the peer speaks ZMTP {2 if data[10] else 1}, this end {MAJOR}.{MINOR}")
 
 
 def minor_version(data: bytes, mechanism: bytes) -> int:
-    """The peer's minor version, from its whole greeting; refuses another mechanism than ours."""
-    _, _, minor, name, _ = _GREETING.unpack(data)
+    """The peer's minor version, from its whole greeting; refuses another mechanism than ours.
+
+    Who speaks a version above ours is spoken to in ours, and understands it.
+    """
+    _, major, minor, name, _ = _GREETING.unpack(data)
     if name.rstrip(b"\0") != mechanism:
         theirs, ours = (each.rstrip(b"\0").decode("ascii", "replace") for each in (name, mechanism))
         raise WireError(f"the peer's mechanism is {theirs!r}, this end's {ours}")
-    return minor
+    return minor if major == MAJOR else MINOR

@@ -17,6 +17,9 @@ PARTNERS: dict[bytes, frozenset[bytes]] = {
     b"SUB": frozenset((b"PUB", b"XPUB")),
 }
 
+IDENTITY_BYTES_MAX = 255
+SAID_BYTES_MAX = 20  # of what a peer says, in a line of ours
+
 
 class PeerFacts(NamedTuple):
     """What a peer says of itself; believed for nothing but how to talk to it."""
@@ -46,13 +49,16 @@ class NullMechanism:
         if name == commands.ERROR:
             raise WireError(f"the peer ended the handshake: {commands.error_reason(data)!r}")
         if name != commands.READY:
-            raise WireError(f"{name!r} in a handshake of NULL")
+            raise WireError(f"{name[:SAID_BYTES_MAX]!r} in a handshake of NULL")
         said = commands.read_properties(data)
         kind = said.get(b"socket-type", b"")
         if kind not in PARTNERS[self._socket_type]:
+            named = kind[:SAID_BYTES_MAX].decode("ascii", "replace")
             raise WireError(
-                f"a socket of type {kind.decode('ascii', 'replace')!r} cannot talk to a "
-                f"{self._socket_type.decode()}"
+                f"a socket of type {named!r} cannot talk to a {self._socket_type.decode()}"
             )
-        self.peer = PeerFacts(kind, said.get(b"identity", b""))
+        identity = said.get(b"identity", b"")
+        if len(identity) > IDENTITY_BYTES_MAX:
+            raise WireError(f"an identity of {len(identity)} bytes")
+        self.peer = PeerFacts(kind, identity)
         return b""

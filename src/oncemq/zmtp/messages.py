@@ -8,6 +8,7 @@ from oncemq.zmtp import commands
 Frame = bytes | bytearray | memoryview
 
 JOINED_BYTES_MAX = 4_096  # to copy so much costs less than one more buffer for the system to send
+MESSAGES_JOINED_MAX = 64 << 10
 
 _LONG = struct.Struct(">BQ")
 _MORE = 1
@@ -37,6 +38,13 @@ def encode(frames: Sequence[Frame]) -> list[Frame]:
             small.clear()
     if small:
         buffers.append(b"".join(small))
+    return buffers
+
+
+def joined(buffers: Sequence[Frame]) -> Sequence[Frame]:
+    """The buffers of several messages; as one, where they are small: it is sent sooner."""
+    if len(buffers) > 1 and sum(map(len, buffers)) <= MESSAGES_JOINED_MAX:
+        return [b"".join(buffers)]
     return buffers
 
 

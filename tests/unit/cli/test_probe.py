@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oncemq.cli.terminal import probe
-from oncemq.transport.router import RouterSocket
+from oncemq.testing import server
 
 
 @contextmanager
@@ -58,11 +58,8 @@ def test_somebody_who_waits_to_be_spoken_to(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("scheme", ["tcp", "ipc"])
 def test_a_server_is_no_trouble(scheme: str, tmp_path: Path) -> None:
     where = "tcp://127.0.0.1:*" if scheme == "tcp" else f"ipc://{tmp_path}/socket"
-    door = RouterSocket(where, frame_bytes_max=1 << 20)
-    try:
-        assert probe.trouble_at(door.address) is None
-    finally:
-        door.close()
+    with server(bind=where) as address:
+        assert probe.trouble_at(address) is None
 
 
 def test_a_path_where_nobody_is(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
 from oncemq.transport.router import RouterSocket
+from tests.harness.served import until_served
 from tests.harness.waiting import until
 
 SUBJECT = b"\0" * 8
@@ -44,25 +45,25 @@ def ear() -> None:
     address = feed.address
     listener.tune({SUBJECT})
     listener.connect(address)
-    assert until(listener.news) is True
+    assert until_served(feed, listener.news) is True
     until(feed.change)
     fill(lambda: feed.send([SUBJECT, bytes(20_000)]))
     feed.close()
     time.sleep(TIMERS)
     feed = FeedPublisher(address)
     everything(listener.receive)
-    assert until(listener.news) is False
-    assert until(listener.news) is True
+    assert until_served(feed, listener.news) is False
+    assert until_served(feed, listener.news) is True
     until(feed.change)
     feed.send([SUBJECT, b"again"])
-    assert until(listener.receive) == [SUBJECT, b"again"]
+    assert until_served(feed, listener.receive) == [SUBJECT, b"again"]
 
 
 def link() -> None:
     door, client = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), DealerSocket()
     address = door.address
     client.connect(address)
-    assert until(client.news) is True
+    assert until_served(door, client.news) is True
     assert client.send([b"hello"])
     route, _ = until(door.receive)
     fill(lambda: door.send(route, [bytes(20_000)]))
@@ -70,8 +71,8 @@ def link() -> None:
     time.sleep(TIMERS)
     door = RouterSocket(address, frame_bytes_max=1 << 20)
     everything(client.receive)
-    assert until(client.news) is False
-    assert until(client.news) is True
+    assert until_served(door, client.news) is False
+    assert until_served(door, client.news) is True
     assert client.send([b"again"])
     assert bytes(until(door.receive)[1][0]) == b"again"
 
@@ -79,14 +80,14 @@ def link() -> None:
 def door() -> None:
     server, client = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20), DealerSocket()
     client.connect(server.address)
-    assert until(client.news) is True
+    assert until_served(server, client.news) is True
     fill(lambda: client.send([bytes(20_000)]))
     client.close()
     time.sleep(TIMERS)
     assert everything(server.receive) > 0
     client = DealerSocket()
     client.connect(server.address)
-    assert until(client.news) is True
+    assert until_served(server, client.news) is True
     assert client.send([b"again"])
     assert bytes(until(server.receive)[1][0]) == b"again"
 

@@ -8,7 +8,8 @@ import pytest
 from oncemq.errors import PortInUse
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
-from tests.harness.waiting import PATIENCE, until
+from tests.harness.served import until_served
+from tests.harness.waiting import PATIENCE
 
 A, B = b"\0" * 7 + b"\1", b"\0" * 7 + b"\2"
 
@@ -37,8 +38,8 @@ def tuned(feed: FeedPublisher, ear: FeedSubscriber, *subjects: bytes) -> FeedSub
     """Connected, and known to the feed."""
     ear.tune(set(subjects))
     ear.connect(feed.address)
-    assert until(ear.news) is True
-    heard = {until(feed.change) for _ in subjects}
+    assert until_served(feed, ear.news) is True
+    heard = {until_served(feed, feed.change) for _ in subjects}
     assert heard == {(True, subject) for subject in subjects}
     return ear
 
@@ -47,25 +48,32 @@ def test_everyone_who_listens_to_a_subject_gets_what_is_sent_once(feed, ears) ->
     first, second, other = (tuned(feed, ears(), each) for each in (A, A, B))
     feed.send([A, b"head", b"body"])
     feed.send([B, b"other"])
-    assert until(first.receive) == until(second.receive) == [A, b"head", b"body"]
-    assert until(other.receive) == [B, b"other"]
+    assert (
+        until_served(feed, first.receive)
+        == until_served(feed, second.receive)
+        == [A, b"head", b"body"]
+    )
+    assert until_served(feed, other.receive) == [B, b"other"]
     assert first.receive() is None
 
 
 def test_an_ear_is_tuned_while_it_listens(feed, ears) -> None:
     ear = tuned(feed, ears(), A)
     ear.tune({B})
-    assert {until(feed.change), until(feed.change)} == {(False, A), (True, B)}
+    assert {until_served(feed, feed.change), until_served(feed, feed.change)} == {
+        (False, A),
+        (True, B),
+    }
     feed.send([A, b"no longer"])
     feed.send([B, b"now"])
-    assert until(ear.receive) == [B, b"now"]
+    assert until_served(feed, ear.receive) == [B, b"now"]
 
 
 def test_the_feed_learns_that_the_last_listener_is_gone(feed, ears) -> None:
     first, second = tuned(feed, ears(), A), tuned(feed, ears(), A)
     first.connect("")
     second.connect("")
-    assert until(feed.change) == (False, A)
+    assert until_served(feed, feed.change) == (False, A)
     assert feed.change() is None
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.router import RouterSocket
-from tests.harness.waiting import until
+from tests.harness.served import until_served
 
 PROBE = [b"are you there?"]
 
@@ -23,11 +23,11 @@ def test_a_peer_is_reached_as_long_as_it_is_connected_also_when_it_reads_nothing
 ) -> None:
     link = DealerSocket()
     link.connect(door.address)
-    until(lambda: link.send([b"hello"]) or None)
-    route, _ = until(door.receive)
+    until_served(door, lambda: link.send([b"hello"]) or None)
+    route, _ = until_served(door, door.receive)
     assert all(door.reaches(route, PROBE) for _ in range(3_000))  # its queue is full long before
     link.close()
-    until(lambda: not door.reaches(route, PROBE) or None)
+    until_served(door, lambda: not door.reaches(route, PROBE) or None)
 
 
 def test_who_was_never_there_is_not_reached(door: RouterSocket) -> None:

@@ -14,7 +14,7 @@ from oncemq.cli.terminal import failures, message
 from oncemq.cli.terminal.command import command, topic_names
 from oncemq.cli.terminal.progress import Progress
 from oncemq.cli.terminal.session import CommandSession
-from oncemq.config import parse_duration
+from oncemq.config.quantities import parse_duration
 
 AT_ONCE = 1000  # messages settled together
 

@@ -2,7 +2,7 @@
 
 import click
 
-from oncemq.config import format_duration, format_size, parse_duration, parse_size
+from oncemq.config.quantities import format_duration, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
 from oncemq.protocol.records import Retention
 

@@ -51,9 +51,10 @@ class Runner:
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
-        self._news = True  # something happened to the connection
+        self._readable = True  # a descriptor of the engine's was, or it is not known
         self._bell = Wakeup()
-        self._sleep = Sleep()
+        self._polled: tuple[int, ...] = ()
+        self._poll = _poll_for(())  # made once: that costs as much as a wait
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
@@ -113,8 +114,8 @@ class Runner:
     def pump(self) -> None:
         """Move the engine once; under the lock."""
         if not self.closed:
-            news, self._news = self._news, False
-            if self._engine.pump(news=news) and self._at_socket:
+            readable, self._readable = self._readable, False
+            if self._engine.pump(readable=readable) and self._at_socket:
                 self._bell.ring()  # what came may be what the thread at the socket waits for
 
     def see_out(self, *, now: bool = False) -> None:
@@ -155,21 +156,26 @@ class Runner:
         """One thread waits on the socket, the others for it to tell them."""
         pause = min(left, IDLE_SECONDS, self._until_deadline())
         if self._at_socket:
-            self.lock.wait(pause)
+            if not self.lock.wait(pause):
+                self._readable = True  # the time is over: what is due may be on the connection
             return
         self._at_socket = True
-        readable: tuple[int, ...] = ()
-        descriptors = self._engine.descriptors
+        found: set[int] = set()
+        descriptors = (self._bell.descriptor, *self._engine.descriptors)
+        if descriptors != self._polled:
+            self._polled, self._poll = descriptors, _poll_for(descriptors)
+        poll = self._poll
         self.lock.release()
         try:
-            readable = self._sleep.on((*descriptors, self._bell.descriptor), pause)
+            # One that another thread has closed meanwhile counts as readable.
+            found = {descriptor for descriptor, _ in poll.poll(pause * 1000)}
         finally:
             self.lock.acquire()
-            self._news = (
-                self._news or not readable or any(each in readable for each in descriptors[1:])
-            )
-            if self._bell.descriptor in readable:
+            rung = self._bell.descriptor in found
+            if rung:
                 self._bell.silence()
+            # Nothing found: the time is over, and what is due may be on the connection.
+            self._readable = self._readable or len(found) != rung
             self._at_socket = False
             self.lock.notify_all()
 
@@ -217,20 +223,9 @@ def _put_back(engine: Engine, lock: SignalSafeLock, feeds: tuple[str, ...]) -> N
         engine.listening.live.put_back()
 
 
-class Sleep:
-    """The wait for descriptors. Not `select`: it knows no descriptor over 1023."""
-
-    def __init__(self) -> None:
-        self._poll = select.poll()
-        self._descriptors: tuple[int, ...] = ()
-
-    def on(self, descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
-        """Until one of them is readable; which are.
-
-        One that another thread has closed meanwhile counts as news.
-        """
-        if descriptors != self._descriptors:
-            self._poll, self._descriptors = select.poll(), descriptors
-            for descriptor in descriptors:
-                self._poll.register(descriptor, select.POLLIN)
-        return tuple([descriptor for descriptor, _ in self._poll.poll(seconds * 1000)])
+def _poll_for(descriptors: tuple[int, ...]) -> select.poll:
+    """Not `select`: it knows no descriptor over 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return poll

@@ -59,5 +59,5 @@ class CurrentServer:
     def _connect(self) -> None:
         self._client.address = self.address
         self._line.connect(self.address)
-        self.is_connected = False
+        self.is_connected = self.is_silent = False
         self.deadline = Micros(self._client.now() + CONNECT_PATIENCE)

@@ -41,6 +41,7 @@ from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
 
 FULL_MICROS = 5_000  # until a connection that took no more is tried again
+TAKEN_MAX = 256  # replies taken before everybody else has a turn
 
 T = TypeVar("T")
 
@@ -163,44 +164,52 @@ class Engine:
         """Nobody waits for this reply any more."""
         self.exchanges.end(token)
 
-    def pump(self, *, news: bool = True) -> bool:
+    def pump(self, *, readable: bool = True) -> bool:
         """Take what came, send what is due; whether anything came. Never blocks on the network.
 
-        `news`: the connection's own descriptor was readable, or it is not known.
+        `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
+        taken: a descriptor stays readable for as long as there is something to take.
         """
         now, client = self.now(), self.context
-        if news or not self._server.is_connected or self._server.has_others:
+        if readable or not self._server.is_connected:
             self._hear(now)
+        if self._server.has_others and (self._server.is_silent or self.exchanges.troubled):
+            self._server.try_next()
+            self.exchanges.retry_all()
         if client.failure is not None:
             self._tell_failure()  # that of a verb, since the last pump
-        moved, sent = False, False
-        while True:
-            came = False
-            while (frames := self._line.receive()) is not None:
-                self._receive(frames)
-                came = True
-            came = self.listening.pump(now) or came
-            moved = moved or came
-            # A send may swallow the signal that something came: look again after sending.
-            if sent and not came and client.failure is None:
-                return moved
-            if client.client_epoch is None and client.failure is None:
-                self._arrival.begin()
-            if not self._server.is_connected and client.failure is None:
-                self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
-            if client.client_epoch is not None and client.failure is None:
-                self.telling.begin(now)
-                self.outflow.start(now)
-            if client.failure is not None:
-                self._tell_failure()
-                return moved
-            if not (sent := self._send(now)):
-                return moved
+        moved = readable and self._take(now)
+        if client.client_epoch is None and client.failure is None:
+            self._arrival.begin()
+        if not self._server.is_connected and client.failure is None:
+            self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
+        if client.client_epoch is not None and client.failure is None:
+            self.telling.begin(now)
+            self.outflow.start(now)
+        if client.failure is None:
+            self._send(now)
+        if client.failure is not None:
+            self._tell_failure()
+        return moved
+
+    def _take(self, now: Micros) -> bool:
+        """What came, up to so much of it: a server that says more than that has the next turn."""
+        moved = False
+        for _ in range(TAKEN_MAX):
+            frames = self._line.receive()
+            if frames is None:
+                break
+            self._receive(frames)
+            moved = True
+        return self.listening.pump(now) or moved
 
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
-        if self._full:
-            return Micros(self.now() + FULL_MICROS)
+        at_line = self._line.next_deadline()
+        due = Micros(self.now() + FULL_MICROS) if self._full else self._next_due()
+        return due if at_line is None else at_line if due is None else min(due, at_line)
+
+    def _next_due(self) -> Micros | None:
         due = self.exchanges.next_due()
         for each in (self._arrival.next_try, self.outflow.next_try, self.listening.next_deadline()):
             if each is not None and (due is None or each < due):
@@ -313,7 +322,7 @@ class Engine:
         else:
             ticket.fill(reply)
 
-    def _receive(self, frames: list[bytes]) -> None:
+    def _receive(self, frames: Sequence[Body]) -> None:
         try:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:
@@ -365,14 +374,10 @@ class Engine:
     # The connection
 
     def _hear(self, now: Micros) -> None:
-        server = self._server
-        if server.hear(now):
+        if self._server.hear(now):
             self.exchanges.retry_all()
             self.listening.relinked()
             self.subscriber.told.tell_again()
-        if server.has_others and (server.is_silent or self.exchanges.troubled):
-            server.try_next()
-            self.exchanges.retry_all()
 
     def _send(self, now: Micros) -> bool:
         self._full = False

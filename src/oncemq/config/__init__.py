@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oncemq.config.quantities import MS, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
 
 DEFAULT = "default"
@@ -24,18 +25,8 @@ PREFIX = "ONCEMQ_"
 FILE_VARIABLE = "ONCEMQ_CONFIG"
 FILE_NAME = "oncemq.toml"
 
-_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_BYTES = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40} | {
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-}
-_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([a-z]*)")
 _ADDRESS = re.compile(r"(tcp)://(.+):(\d{1,5}|\*)|(ipc|inproc)://(.+)")
 
-DURATION_MS_MAX = 36_500 * _MS["d"]
-SIZE_MAX = 1 << 60
 SYNC_MS_MAX = 60_000
 COUNT_MAX = 1 << 40
 
@@ -70,6 +61,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     stage_bytes_max: int = 64 << 30
     clients_max: int = 1_000_000
     producers_max: int = 1_000_000  # of one topic
+    connections_max: int | None = None  # None: as the limit of open files leaves
+    handshakes_max: int = 4_096
+    handshake_time: float = 2.0  # seconds
+    unfinished_max: int = 512 << 20
+    unfinished_time: float = 30.0  # seconds
+    owed_pause: int = 4 << 20
+    owed_max: int = 256 << 20
+    owed_total_max: int = 1 << 30
+    owed_time: float = 30.0  # seconds
+    feed_owed_max: int = 4 << 20
+    subjects_max: int = 16_384
+    subjects_total_max: int = 500_000
     log_level: str = "info"
     log_format: str = "text"
     origins: dict[str, str] = {}
@@ -82,53 +85,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     def origin(self, name: str) -> str:
         """Where the value of setting `name` comes from, in words."""
         return self.origins.get(name, DEFAULT)
-
-
-# ------------------------------------------------------------------ quantities
-
-
-def parse_duration(text: str) -> int:
-    """Milliseconds in `7d`, `1.5h`, `5s`, `100ms`; a bare number is seconds."""
-    number, unit = _quantity(text)
-    if number is None or (unit or "s") not in _MS:
-        raise ConfigError(
-            f"{text!r} is not a duration; write a number and a unit: 500ms, 5s, 10m, 2h, 7d, 4w"
-        )
-    ms = round(number * _MS[unit or "s"])
-    if ms > DURATION_MS_MAX:
-        raise ConfigError(f"{text!r} is longer than a hundred years")
-    return ms
-
-
-def parse_size(text: str) -> int:
-    """Bytes in `10GiB`, `64MiB`, `1.5MB`; a bare number is bytes."""
-    number, unit = _quantity(text)
-    if number is None or (unit or "b") not in _BYTES:
-        raise ConfigError(
-            f"{text!r} is not a size; write a number of bytes or a unit: 512KiB, 64MiB, 10GiB, 2TiB"
-        )
-    size = round(number * _BYTES[unit or "b"])
-    if size > SIZE_MAX:
-        raise ConfigError(f"{text!r} is more than any disk holds")
-    return size
-
-
-def _quantity(text: str) -> tuple[float | None, str]:
-    found = _QUANTITY.fullmatch(text.strip().lower())
-    return (float(found[1]), found[2]) if found else (None, "")
-
-
-def format_duration(ms: int) -> str:
-    """The shortest text that `parse_duration` reads back as exactly `ms`."""
-    unit = next(unit for unit in ("d", "h", "m", "s", "ms") if ms % _MS[unit] == 0)
-    return f"{ms // _MS[unit]}{unit}"
-
-
-def format_size(size: int) -> str:
-    """The shortest text that `parse_size` reads back as exactly `size`."""
-    names = {"tib": "TiB", "gib": "GiB", "mib": "MiB", "kib": "KiB", "b": "B"}
-    unit = next(unit for unit in names if size % _BYTES[unit] == 0 and (size or unit == "b"))
-    return f"{size // _BYTES[unit]}{names[unit]}"
 
 
 # ------------------------------------------------------------------ one parser per setting
@@ -145,13 +101,13 @@ def _size_or_none(text: str) -> int | None:
 
 
 def _at_least_a_day(text: str) -> float:
-    if (ms := parse_duration(text)) < _MS["d"]:
+    if (ms := parse_duration(text)) < MS["d"]:
         raise ConfigError(f"{text!r} is too short to be of use; give at least a day: 1d")
     return ms / 1000
 
 
 def _at_least_a_minute(text: str) -> float:
-    if (ms := parse_duration(text)) < _MS["m"]:
+    if (ms := parse_duration(text)) < MS["m"]:
         raise ConfigError(f"{text!r} is shorter than a pause of a publisher; give at least 1m")
     return ms / 1000
 
@@ -161,6 +117,10 @@ def _count(text: str) -> int:
     if not digits.isdecimal() or not 1 <= int(digits) <= COUNT_MAX:
         raise ConfigError(f"{text!r} is not a number from 1 to {COUNT_MAX}")
     return int(digits)
+
+
+def _count_or_none(text: str) -> int | None:
+    return None if text.strip().lower() == "none" else _count(text)
 
 
 def _seconds(text: str) -> float:
@@ -265,6 +225,18 @@ SETTINGS: dict[str, Setting] = {
     "stage_bytes_max": Setting(_positive_size, "most bytes of all open stages"),
     "clients_max": Setting(_count, "most client ids"),
     "producers_max": Setting(_count, "most producers that a topic remembers"),
+    "connections_max": Setting(_count_or_none, "most connections, or none: as files allow"),
+    "handshakes_max": Setting(_count, "most connections that have not shaken hands yet"),
+    "handshake_time": Setting(_seconds, "how long a handshake may take"),
+    "unfinished_max": Setting(_positive_size, "most bytes of messages that did not come whole"),
+    "unfinished_time": Setting(_seconds, "how long a message may come slower than 1 KiB a second"),
+    "owed_pause": Setting(_positive_size, "unread replies over which a peer is not heard"),
+    "owed_max": Setting(_positive_size, "most bytes of replies that a peer leaves unread"),
+    "owed_total_max": Setting(_positive_size, "most bytes of unread replies of all peers"),
+    "owed_time": Setting(_seconds, "how long a peer may read nothing of its replies"),
+    "feed_owed_max": Setting(_positive_size, "most bytes kept for a listener of the live feed"),
+    "subjects_max": Setting(_count, "most topics that a peer listens to on the live feed"),
+    "subjects_total_max": Setting(_count, "most topics of all listeners, each counted for itself"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }

@@ -1,0 +1,398 @@
+"""What peers may take of a server: each limit is reached, and what happens then is what it says."""
+
+import contextlib
+import logging
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.transport.router import RouterSocket
+from oncemq.transport.serving.connections import DROPPED, REFUSED, Connections
+from oncemq.transport.serving.limits import ConnectionLimits
+from oncemq.zmtp import commands
+from tests.harness.raw_peer import RawPeer, handshake, message
+from tests.harness.served import until_served
+
+FRAME_BYTES_MAX = 1 << 20
+A, B, C = (b"\0" * 7 + bytes((each,)) for each in (1, 2, 3))
+
+
+@dataclass
+class Place:
+    """A server's sockets whose clock a test sets, and who is connected to them."""
+
+    door: RouterSocket
+    feed: FeedPublisher
+    connections: Connections
+    now: list[float]
+    told: list[tuple[str, str]] = field(default_factory=list)
+    peers: list[RawPeer] = field(default_factory=list)
+
+    def peer(self, *said: bytes) -> RawPeer:
+        self.peers.append(RawPeer(self.door.address, *said))
+        return self.peers[-1]
+
+    def known(self) -> tuple[RawPeer, bytes]:
+        """One that is open, and the route to it."""
+        peer = self.peer(handshake(), message(b"hello"))
+        received = until_served(self.door, self.door.receive)
+        assert list(received[1]) == [b"hello"]
+        return peer, received[0]
+
+    def listener(self, *subjects: bytes) -> RawPeer:
+        joined = [message(b"\1" + subject) for subject in subjects]
+        self.peers.append(RawPeer(self.feed.address, handshake(b"SUB"), *joined))
+        return self.peers[-1]
+
+    def pass_time(self, seconds: float) -> None:
+        self.now[0] += seconds
+        self.connections.wait(0)
+
+    def is_served(self, peer: RawPeer, route: bytes) -> bool:
+        peer.say(message(b"still there?"))
+        found = until_served(self.door, self.door.receive)
+        return found[0] == route and list(found[1]) == [b"still there?"]
+
+
+@pytest.fixture
+def place() -> Iterator[Callable[..., Place]]:
+    made: list[Place] = []
+
+    def make(**limits: int) -> Place:
+        now = [1_000.0]
+        connections = Connections(ConnectionLimits(**limits), lambda: now[0])
+        door = RouterSocket(
+            "tcp://127.0.0.1:*", frame_bytes_max=FRAME_BYTES_MAX, connections=connections
+        )
+        found = Place(door, FeedPublisher("tcp://127.0.0.1:*", connections), connections, now)
+
+        def tell(kind: str, /, **facts: str | int) -> None:
+            found.told.append((kind, str(facts["reason"]).partition(":")[0]))
+
+        connections.tell = tell
+        made.append(found)
+        return found
+
+    yield make
+    for each in made:
+        for peer in each.peers:
+            peer.close()
+        each.door.close()
+        each.feed.close()
+
+
+def test_who_does_not_shake_hands_is_gone_after_two_seconds(place) -> None:
+    here = place()
+    honest, route = here.known()
+    silent, half = here.peer(), here.peer(handshake()[:70])
+    until_served(here.door, lambda: here.connections.status["handshakes"] == 2 or None)
+    here.pass_time(1.9)
+    assert here.connections.status["handshakes"] == 2
+    here.pass_time(0.6)
+    for each in (silent, half):
+        until_served(here.door, each.is_over)
+    assert here.told == [(REFUSED, "handshake_ms")] * 2
+    assert here.is_served(honest, route)
+
+
+def test_a_newcomer_pushes_out_the_longest_handshake(place) -> None:
+    here = place(handshakes_max=2)
+    silent = [here.peer() for _ in range(3)]
+    until_served(here.door, silent[0].is_over)
+    assert here.told == [(REFUSED, "handshakes_max")]
+    honest, route = here.known()
+    assert here.is_served(honest, route)
+
+
+def test_when_all_connections_are_taken_a_newcomer_is_closed_at_once(place, caplog) -> None:
+    caplog.set_level(logging.INFO, "oncemq.server")
+    here = place(connections_max=2)
+    first, route = here.known()
+    second, _ = here.known()
+    until_served(here.door, here.peer(handshake()).is_over)
+    assert here.told == [(REFUSED, "connections_max")]
+    assert "connections at the limit connections=2" in caplog.text
+    assert here.is_served(first, route)
+    second.close()
+    until_served(here.door, lambda: (here.door.receive(), here.connections.count == 1)[1] or None)
+    here.pass_time(1)
+    assert "connections below the limit connections=1" in caplog.text
+    here.known()
+
+
+def test_one_that_has_not_shaken_hands_makes_room_for_a_newcomer(place) -> None:
+    here = place(connections_max=2)
+    here.known()
+    silent = here.peer()
+    until_served(here.door, lambda: here.connections.count == 2 or None)
+    here.known()
+    until_served(here.door, silent.is_over)
+
+
+def test_a_frame_over_the_limit_ends_the_connection_at_its_head(place) -> None:
+    here = place()
+    honest, route = here.known()
+    rude, _ = here.known()
+    rude.say(b"\2" + (FRAME_BYTES_MAX + 1).to_bytes(8, "big"))
+    until_served(here.door, lambda: here.door.receive() or rude.is_over())
+    assert here.told == [(DROPPED, "a frame of 1048577 bytes, over the limit of 1048576")]
+    assert here.connections.held_bytes == 0
+    assert here.is_served(honest, route)
+
+
+def test_a_message_of_too_many_frames_ends_the_connection(place) -> None:
+    here = place()
+    rude, _ = here.known()
+    rude.say(b"\1\0" * 17)
+    until_served(here.door, lambda: here.door.receive() or rude.is_over())
+    assert [kind for kind, _ in here.told] == [DROPPED]
+
+
+def test_a_message_that_stands_still_is_given_up(place) -> None:
+    here = place()
+    honest, route = here.known()
+    slow, _ = here.known()
+    slow.say(b"\2" + (100_000).to_bytes(8, "big") + bytes(10))
+    until_served(here.door, lambda: here.door.receive() or here.connections.held_bytes or None)
+    here.pass_time(29)
+    assert here.told == []
+    here.pass_time(2)
+    until_served(here.door, slow.is_over)
+    assert here.told == [(DROPPED, "unfinished_ms")]
+    assert here.connections.held_bytes == 0
+    assert here.is_served(honest, route)
+
+
+def test_a_message_that_comes_slowly_and_fast_enough_is_heard(place) -> None:
+    here = place(progress_bytes_min=100)
+    slow, _ = here.known()
+    whole = message(bytes(20_000))
+    for at in range(0, len(whole), 4_000):
+        slow.say(whole[at : at + 4_000])
+        if at + 4_000 < len(whole):
+            came = at + 3_000
+            until_served(
+                here.door,
+                lambda came=came: here.door.receive() or here.connections.held_bytes > came or None,
+            )
+            here.pass_time(20)
+    assert list(until_served(here.door, here.door.receive)[1]) == [bytes(20_000)]
+    assert here.told == []
+
+
+def test_no_time_passes_for_peers_while_the_server_hears_nobody(place) -> None:
+    here = place()
+    slow, route = here.known()
+    slow.say(message(b"whole")[:3])
+    until_served(here.door, lambda: here.door.receive() or here.connections.held_bytes or None)
+    begun, clock = here.now[0], here.connections
+
+    class Stalled:
+        def poll(self, _: int) -> list[tuple[int, int]]:
+            here.now[0] = begun + 600
+            return []
+
+    clock.bell = Stalled()  # type: ignore[assignment]
+    here.door.rest(200)
+    here.pass_time(1)
+    assert here.told == []
+    slow.say(message(b"whole")[3:])
+    assert until_served(here.door, here.door.receive) == (route, [b"whole"])
+
+
+def test_unfinished_messages_of_all_peers_are_bounded_and_the_oldest_goes(place) -> None:
+    here = place(unfinished_bytes_max=500_000)
+    peers = [here.known()[0] for _ in range(3)]
+    for number, each in enumerate(peers):
+        each.say(b"\2" + (900_000).to_bytes(8, "big") + bytes(200))
+        until_served(
+            here.door,
+            lambda number=number: (
+                here.door.receive() or here.connections.held_bytes > 200 * number or None
+            ),
+        )
+    for each in peers:
+        each.say(bytes(120_000))
+    until_served(here.door, lambda: here.door.receive() or peers[0].is_over())
+    assert here.told[0] == (DROPPED, "unfinished_bytes_max")
+    assert here.connections.held_bytes <= 500_000
+
+
+def owing(here: Place, route: bytes, most: int) -> None:
+    """Send to a peer that does not read, until it owes more than so much."""
+    until_served(
+        here.door,
+        lambda: (
+            (here.door.send(route, [bytes(100_000)]), here.connections.owed_bytes > most)[1] or None
+        ),
+    )
+
+
+def test_who_does_not_read_its_replies_is_not_heard_until_it_does(place) -> None:
+    here = place(owed_pause_bytes=200_000)
+    honest, honest_route = here.known()
+    peer, route = here.known()
+    owing(here, route, 200_000)
+    peer.say(message(b"more"))
+    assert here.is_served(honest, honest_route)
+    here.connections.wait(0)
+    assert here.door.receive() is None
+    assert here.told == []
+    found: list[tuple[bytes, object]] = []
+
+    def read() -> object:
+        peer.heard()
+        found.extend(filter(None, [here.door.receive()]))
+        return found or None
+
+    until_served(here.door, read)
+    assert found == [(route, [b"more"])]
+
+
+def test_who_is_owed_too_much_is_dropped(place) -> None:
+    here = place(owed_pause_bytes=100_000, owed_bytes_max=400_000)
+    honest, honest_route = here.known()
+    _, route = here.known()
+    until_served(here.door, lambda: not here.door.send(route, [bytes(100_000)]) or None)
+    assert here.told == [(DROPPED, "owed_bytes_max")]
+    assert here.connections.owed_bytes == 0
+    assert here.is_served(honest, honest_route)
+
+
+def test_of_all_that_are_owed_too_much_the_oldest_goes(place) -> None:
+    here = place(owed_total_max=600_000)
+    _, first = here.known()
+    owing(here, first, 400_000)
+    _, second = here.known()
+    until_served(
+        here.door,
+        lambda: (
+            (here.door.send(second, [bytes(100_000)]), not here.door.send(first, [b""]))[1] or None
+        ),
+    )
+    assert here.told == [(DROPPED, "owed_total_max")]
+    assert here.door.send(second, [b""])
+
+
+def test_who_takes_nothing_for_long_is_dropped(place) -> None:
+    here = place()
+    peer, route = here.known()
+    owing(here, route, 1)
+    here.pass_time(29)
+    assert here.told == []
+    here.pass_time(2)
+    assert here.told == [(DROPPED, "owed_ms")]
+    until_served(here.door, peer.is_over)
+
+
+def test_pings_are_answered_and_what_they_are_owed_is_bounded_as_well(place) -> None:
+    here = place(owed_pause_bytes=100_000)
+    honest, honest_route = here.known()
+    rude, _ = here.known()
+    pings = commands.command(commands.PING, b"\0\0" + b"x" * 16) * 1_000
+
+    def flood() -> bool | None:
+        with contextlib.suppress(BlockingIOError):
+            rude.say(pings)
+        here.door.receive()
+        return here.connections.owed_bytes > 100_000 or None
+
+    until_served(here.door, flood)
+    assert here.connections.owed_bytes < 300_000
+    assert here.is_served(honest, honest_route)
+
+
+def test_a_thousand_requests_of_one_do_not_keep_the_next_one_waiting(place) -> None:
+    here = place()
+    (flood, first), (other, second) = here.known(), here.known()
+    flood.say(message(b"again") * 1_000)
+    other.say(message(b"once"))
+    routes: list[bytes] = []
+
+    def take() -> bool | None:
+        if (found := here.door.receive()) is not None:
+            routes.append(found[0])
+        return second in routes or None
+
+    until_served(here.door, take)
+    assert set(routes[:-1]) <= {first}
+    assert len(routes) <= 2 * 16 + 1
+
+
+def test_subjects_of_a_listener_and_of_all_are_bounded(place) -> None:
+    here = place(subjects_max=2, subjects_total_max=3, subject_bytes_max=8)
+    here.listener(A, b"far too long", B, C)
+    changes = [until_served(here.feed, here.feed.change) for _ in range(2)]
+    assert changes == [(True, A), (True, B)]
+    here.listener(A, B)
+    assert until_served(here.feed, here.feed.change) == (True, A)
+    until_served(here.feed, lambda: here.feed.change() is None or None)
+    assert here.feed.status["feed_subjects"] == 3
+
+
+def test_who_leaves_what_it_never_wanted_changes_nothing(place) -> None:
+    here = place()
+    honest = here.listener(A)
+    assert until_served(here.feed, here.feed.change) == (True, A)
+    rude = here.listener(B)
+    assert until_served(here.feed, here.feed.change) == (True, B)
+    rude.say(message(b"\0" + A), message(b"\0" + B))
+    assert until_served(here.feed, here.feed.change) == (False, B)
+    here.feed.send([A, b"still pushed"])
+    until_served(here.feed, lambda: message(A, b"still pushed") in (honest.heard() or b"") or None)
+
+
+def test_a_listener_that_does_not_read_misses_whole_messages(place) -> None:
+    here = place(feed_owed_max=200_000)
+    slow, quick = here.listener(A), here.listener(A)
+    for _ in range(2):
+        until_served(here.feed, here.feed.change)
+    came: list[bytes] = []
+    sent = 0
+
+    def push() -> bool | None:
+        nonlocal sent
+        here.feed.send([A, sent.to_bytes(4, "big") * 10_000])
+        sent += 1
+        came.append(quick.heard() or b"")
+        return here.feed.status["feed_missed"] > 3 or None
+
+    until_served(here.feed, push)
+    assert here.connections.owed_bytes <= 2 * 200_000 + 50_000
+
+    def read() -> bool | None:
+        said = slow.heard()
+        got.append(said or b"")
+        return True if said is None and not here.connections.owed_bytes else None
+
+    got: list[bytes] = []
+    until_served(here.feed, lambda: (quick.heard(), read())[1])
+    whole = b"".join(got)
+    whole = whole[whole.index(b"\1\x08" + A) :]
+    size = len(message(A, bytes(40_000)))
+    numbers = [
+        int.from_bytes(whole[at + size - 4 : at + size], "big") for at in range(0, len(whole), size)
+    ]
+    assert len(whole) % size == 0
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 0
+
+
+def test_while_no_file_is_left_newcomers_wait_and_the_server_does_not_spin(place) -> None:
+    here = place()
+    honest, route = here.known()
+    late = here.peer(handshake(), message(b"hello"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        here.connections.wait(1_000)  # there is somebody, and no file for it
+        assert here.connections.poller.wait(0) == []
+        assert here.is_served(honest, route)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    here.pass_time(1)
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
+    late.close()
