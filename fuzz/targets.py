@@ -15,6 +15,7 @@ from damage import Copied, Feed, Made, damage, make_log, make_outbox
 from oncemq import config
 from oncemq.client.state.outbox import Slot
 from oncemq.client.state.unsent import Unsent
+from oncemq.config import quantities
 from oncemq.errors import ConfigError, Corrupt, StorageRefused
 from oncemq.protocol.names import ClientId, Offset, TopicId
 from oncemq.protocol.records import CursorMoved, Marked, Record
@@ -257,8 +258,8 @@ def settings_target(data: bytes) -> None:
     name = names[feed.byte() % len(names)]
     text = feed.rest().decode("utf-8", "replace")
     for parse, form in (
-        (config.parse_duration, config.format_duration),
-        (config.parse_size, config.format_size),
+        (quantities.parse_duration, quantities.format_duration),
+        (quantities.parse_size, quantities.format_size),
     ):
         try:
             quantity = parse(text)

@@ -25,7 +25,7 @@ class Sockets:
         self._theirs: list[zmq.Socket[bytes]] = []
         self._ours: list[ZmtpSocket] = []
 
-    def theirs(self, kind: int, **options: object) -> "zmq.Socket[bytes]":
+    def theirs(self, kind: int, **options: int | bytes) -> "zmq.Socket[bytes]":
         """A socket of libzmq's."""
         made = self._context.socket(kind)
         self._theirs.append(made)
@@ -35,7 +35,7 @@ class Sockets:
             made.set(getattr(zmq, name), value)
         return made
 
-    def bound(self, kind: int, **options: object) -> tuple["zmq.Socket[bytes]", str]:
+    def bound(self, kind: int, **options: int | bytes) -> tuple["zmq.Socket[bytes]", str]:
         """One that listens, and where."""
         peer = self.theirs(kind, **options)
         peer.bind("tcp://127.0.0.1:*")
@@ -85,7 +85,7 @@ def listener() -> Iterator[ZmtpListener]:
     ids="plain identity longest-identity metadata conflate tcp heartbeat".split(),
 )
 def test_a_dealer_asks_and_hears(
-    sockets: Sockets, listener: ZmtpListener, options: dict[str, object], said: PeerFacts
+    sockets: Sockets, listener: ZmtpListener, options: dict[str, int | bytes], said: PeerFacts
 ) -> None:
     peer = sockets.theirs(zmq.DEALER, **options)
     peer.connect(listener.address)
@@ -173,7 +173,7 @@ def test_who_wants_a_key_does_not_open(
     sockets: Sockets, listener: ZmtpListener, mechanism: str
 ) -> None:
     # Who reads the other's greeting first ends it: libzmq often does.
-    options: dict[str, object] = {"PLAIN_USERNAME": b"ada", "PLAIN_PASSWORD": b"secret"}
+    options: dict[str, int | bytes] = {"PLAIN_USERNAME": b"ada", "PLAIN_PASSWORD": b"secret"}
     if mechanism == "CURVE":
         public, secret = zmq.curve_keypair()
         options = {"CURVE_PUBLICKEY": public, "CURVE_SECRETKEY": secret, "CURVE_SERVERKEY": public}
@@ -220,7 +220,7 @@ def test_over_ipv6_and_a_path_it_is_the_same(sockets: Sockets, tmp_path: Path) -
     ids=["plain", "inverted", "identity"],
 )
 def test_a_sub_says_which_subjects_it_wants(
-    sockets: Sockets, listener: ZmtpListener, options: dict[str, object]
+    sockets: Sockets, listener: ZmtpListener, options: dict[str, int | bytes]
 ) -> None:
     peer = sockets.theirs(zmq.SUB, **options)
     peer.connect(listener.address)

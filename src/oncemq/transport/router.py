@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from oncemq.errors import PortInUse
 from oncemq.transport.serving.bound_socket import BoundSocket
 from oncemq.transport.serving.connections import Connections
+from oncemq.transport.serving.peer import Peer
 from oncemq.transport.wakeup import Wakeup
+from oncemq.zmtp.connection import Message
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import Frame, encode, joined
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
 REQUEST_FRAMES_MAX = 16  # a request has two, and REQ one more: what is more is refused in words
+OTHERS_MAX = 64  # commands and probes, in one call
 LINGER_SECONDS = 1.0  # at close, replies already owed may still leave
 
 
@@ -51,13 +54,19 @@ class RouterSocket(BoundSocket):
         self.connections.rest(timeout_ms)
 
     def receive(self) -> tuple[bytes, Sequence[Frame]] | None:
-        """The next request, or None: the route back and its frames."""
-        while (said := self.next_event()) is not None:
+        """The next request, or None: the route back and its frames.
+
+        None too after so many things that are no requests, so that others are answered meanwhile.
+        """
+        for _ in range(OTHERS_MAX):
+            if (said := self.next_event()) is None:
+                return None
             peer, message = said
-            if isinstance(message, list):
-                if peer.is_req and message and not message[0]:
-                    return peer.route, message[1:]
-                return peer.route, message
+            if not isinstance(message, list) or (len(message) == 1 and not message[0]):
+                continue  # a command; or a probe, which asks nothing (ZMQ_PROBE_ROUTER)
+            if peer.is_req:
+                return peer.route, _opened_envelope(peer, message)
+            return peer.route, message
         return None
 
     def send(self, route: bytes, frames: Frames) -> bool:
@@ -65,7 +74,7 @@ class RouterSocket(BoundSocket):
         peer = self.peers.get(route)
         if peer is None:
             return False
-        self.connections.send(peer, encode([b"", *frames] if peer.is_req else frames))
+        self.connections.send(peer, encode([*peer.envelope, *frames]))
         return True
 
     def send_all(self, replies: Sequence[tuple[bytes, Frames]]) -> None:
@@ -74,7 +83,7 @@ class RouterSocket(BoundSocket):
         for route, frames in replies:
             peer = self.peers.get(route)
             if peer is not None:
-                buffers = encode([b"", *frames] if peer.is_req else frames)
+                buffers = encode([*peer.envelope, *frames])
                 together.setdefault(route, []).extend(buffers)
         for route, buffers in together.items():
             if (peer := self.peers.get(route)) is not None:
@@ -100,3 +109,16 @@ class RouterSocket(BoundSocket):
         """Give owed replies a moment to leave, then go."""
         self.connections.linger(list(self.peers.values()), LINGER_SECONDS)
         super().close()
+
+
+def _opened_envelope(peer: Peer, message: Message) -> Sequence[Frame]:
+    """The request in a REQ's envelope, which its answer is put into.
+
+    An empty frame; before it a number, where the REQ correlates. One request is under way at a
+    time: the answer to an older one, that it gave up, it would drop by that number.
+    """
+    size = 1 if not message[0] else 2
+    if len(message) <= size or message[size - 1]:
+        return message
+    peer.envelope = tuple(bytes(frame) for frame in message[:size])
+    return message[size:]

@@ -124,6 +124,11 @@ class ZmtpConnection:
         return bool(self._frames) or self._landing is not None or self._at < len(self._data)
 
     @property
+    def is_in_message(self) -> bool:
+        """Whether frames of a message came, and not its last; commands may stand between them."""
+        return bool(self._frames)
+
+    @property
     def held_bytes(self) -> int:
         """The memory that it takes for what is not whole, or not asked for yet."""
         landing = len(self._landing) if self._landing is not None else 0

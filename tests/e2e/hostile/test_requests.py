@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from oncemq.protocol.names import ClientId, Epoch, Offset, ProducerId
+from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import PutAccepted, RefusedReply
 from oncemq.protocol.requests import CreateTopic, Get, Hello, Read, StagePut, Subscribe
 from oncemq.wire import batch

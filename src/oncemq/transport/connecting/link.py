@@ -38,7 +38,7 @@ from oncemq.transport.connecting.watched_sockets import (
     WatchedSockets,
     no_descriptors_in_words,
 )
-from oncemq.zmtp.connection import Message, Opened, SubjectChange, ZmtpConnection
+from oncemq.zmtp.connection import Heard, Message, Opened, SubjectChange, ZmtpConnection
 from oncemq.zmtp.limits import WireError, WireLimits
 from oncemq.zmtp.messages import Frame
 
@@ -250,6 +250,8 @@ class ClientLink:
         assert zmtp is not None
         try:
             event = zmtp.next_event()
+            while isinstance(event, Heard):  # at most what one receive brought
+                event = zmtp.next_event()
         except WireError as fault:
             self._lose(str(fault), warns=True)
             return None

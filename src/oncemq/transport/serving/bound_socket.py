@@ -12,7 +12,7 @@ from collections import deque
 from oncemq.transport.serving.acceptor import NO_DESCRIPTORS, Acceptor
 from oncemq.transport.serving.connections import Connections
 from oncemq.transport.serving.peer import Peer
-from oncemq.zmtp.connection import Message, Opened, SubjectChange, ZmtpConnection
+from oncemq.zmtp.connection import Heard, Message, Opened, SubjectChange, ZmtpConnection
 from oncemq.zmtp.limits import WireError, WireLimits
 
 ACCEPTED_MAX = 64  # at a time
@@ -42,7 +42,7 @@ class BoundSocket:
         connections.watch(self._acceptor.descriptor, self._accept)
         connections.hear(self._ready)
 
-    def next_event(self) -> tuple[Peer, Message | SubjectChange] | None:
+    def next_event(self) -> tuple[Peer, Message | SubjectChange | Heard] | None:
         """What the next peer said, or None: nothing, or nothing before others had their turn."""
         ready = self._ready
         if not ready:
@@ -92,7 +92,7 @@ class BoundSocket:
             self.peers[route] = peer = Peer(link, zmtp, route, self._ready, self.gone)
             self.connections.admit(peer)
 
-    def _next_of(self, peer: Peer) -> Message | SubjectChange | None:
+    def _next_of(self, peer: Peer) -> Message | SubjectChange | Heard | None:
         """What it says next; None: its turn is over."""
         connection = peer.connection
         try:
@@ -109,7 +109,7 @@ class BoundSocket:
                     self._has_read = True
                 else:
                     self._events += 1
-                    if peer.is_unfinished:
+                    if peer.is_unfinished and not connection.is_in_message:
                         self.connections.finished(peer)
                     return event
         except WireError as fault:
