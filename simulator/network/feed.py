@@ -114,6 +114,9 @@ class SimulatedFeedSubscriber:
         """The next message's frames, or None."""
         return self._inbox.popleft() if self._inbox else None
 
+    def next_deadline(self) -> None:
+        """Nothing is due: it is woken."""
+
     def close(self) -> None:
         """Listen no longer."""
         self.connect("")

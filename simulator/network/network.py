@@ -266,6 +266,9 @@ class SimulatedDealer:
         """The next reply's frames, or None."""
         return self._inbox.popleft() if self._inbox else None
 
+    def next_deadline(self) -> None:
+        """Nothing is due: it is woken."""
+
     def close(self) -> None:
         """Let go of the connection."""
         self.closed = True

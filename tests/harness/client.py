@@ -135,6 +135,8 @@ class Wire:
         self.up = True
         self.events.append(True)
 
+    def next_deadline(self) -> None: ...
+
     def close(self) -> None:
         self.up = False
 

@@ -1,64 +1,58 @@
 """A listener's end of the live feed: some subjects of one server's."""
 
-import weakref
+from oncemq.errors import ConfigError
+from oncemq.transport.client_link import ClientLink, logger
+from oncemq.transport.owed_bytes import OWED_BYTES_MAX
+from oncemq.zmtp.connection import Message
+from oncemq.zmtp.limits import WireLimits
+from oncemq.zmtp.messages import subscription
 
-import zmq
-
-from oncemq.transport.monitor import Monitor
-from oncemq.transport.open_sockets import OpenSockets
-from oncemq.transport.sockets import NOBLOCK, allow_ipv6, readable, subscriber
+# What is larger is announced on the feed, and pulled.
+LIMITS = WireLimits(frame_bytes_max=16 << 20, message_bytes_max=32 << 20)
 
 
-class FeedSubscriber:
-    """A connected SUB. Used by one thread at a time; does nothing before it connects."""
+class FeedSubscriber(ClientLink):
+    """A SUB that connects. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._sockets = OpenSockets()
-        weakref.finalize(self, self._sockets.close)
-        self._socket: zmq.Socket[bytes] | None = None
-        self._monitor: Monitor | None = None
+        super().__init__(b"SUB", LIMITS)
         self._subjects: set[bytes] = set()
-        # What to wait on. They tell only of changes: `receive` and `news` until None first.
-        self.descriptors: tuple[int, ...] = ()
+        self._minor = 0
 
     def connect(self, address: str) -> None:
-        """Listen to this feed from now on, and no longer to the one before; empty: to none."""
-        before = self._socket
-        self._socket = self._monitor = None
-        self.descriptors = ()
+        """Listen to this feed from now on, and no longer to the one before; empty: to none.
+
+        An address that is none is a feed that nobody reaches: it is the server's word, and a feed
+        is not needed.
+        """
+        self._leave()
         if address:
-            self._open(address)
-        if before is not None:  # after: a descriptor that is used again looks like the one before
-            self._sockets.drop(before)
-
-    def _open(self, address: str) -> None:
-        self._socket, self._monitor = self._sockets.open(subscriber)
-        for subject in self._subjects:
-            self._socket.setsockopt(zmq.SUBSCRIBE, subject)
-        allow_ipv6(self._socket, address)
-        self._socket.connect(address)
-        self.descriptors = int(self._socket.FD), self._monitor.descriptor
-
-    def news(self) -> bool | None:
-        """True: connected. False: disconnected. None: nothing happened."""
-        return self._monitor.news() if self._monitor is not None else None
+            try:
+                super().connect(address)
+            except ConfigError as error:
+                logger.warning("no live feed: %s", error.detail)
 
     def tune(self, subjects: set[bytes]) -> None:
         """Listen to these subjects, and to no others."""
         before, self._subjects = self._subjects, subjects
-        if self._socket is not None:
-            for subject in before - subjects:
-                self._socket.setsockopt(zmq.UNSUBSCRIBE, subject)
-            for subject in subjects - before:
-                self._socket.setsockopt(zmq.SUBSCRIBE, subject)
+        if self._is_open:
+            self._tell(before - subjects, joined=False)
+            self._tell(subjects - before, joined=True)
 
-    def receive(self) -> list[bytes] | None:
-        """The next message's frames, or None."""
-        if self._socket is None or not readable(self._socket):
-            return None
-        return self._socket.recv_multipart(NOBLOCK)
+    def receive(self) -> Message | None:
+        """The next message's frames; None: there was no more at the last look."""
+        while (message := super().receive()) is not None:
+            subject = message[0]  # of one that was under way when it was wanted no longer, too
+            if isinstance(subject, bytes) and subject in self._subjects:
+                return message
+        return None
 
-    def close(self) -> None:
-        """Listen no longer."""
-        self.connect("")
-        self._sockets.close()
+    def _opened(self, minor: int) -> None:
+        self._minor = minor
+        self._tell(self._subjects, joined=True)
+
+    def _tell(self, subjects: set[bytes], *, joined: bool) -> None:
+        for subject in subjects:
+            self._send([subscription(subject, joined=joined, minor=self._minor)])
+        if self._owed.size > OWED_BYTES_MAX:
+            self._lose("it does not read which subjects are wanted", warns=True)

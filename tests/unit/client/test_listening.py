@@ -55,6 +55,8 @@ class Ear:
                 self.inbox.append([bytes(frame) for frame in frames])
         return self.inbox.popleft() if self.inbox else None
 
+    def next_deadline(self) -> None: ...
+
     def close(self) -> None:
         self.connect("")
 

@@ -206,9 +206,10 @@ class Engine:
             *(self.outflow.next_try, self.listening.next_deadline()),
         )
         due = min((each for each in dues if each is not None), default=None)
-        if due is None or self._connected:
-            return due
-        return Micros(max(due, self._connect_deadline))
+        if due is not None and not self._connected:
+            due = Micros(max(due, self._connect_deadline))
+        at_line = self._line.next_deadline()
+        return due if at_line is None else at_line if due is None else min(due, at_line)
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
@@ -299,7 +300,7 @@ class Engine:
         else:
             ticket.fill(reply)
 
-    def _receive(self, frames: list[bytes]) -> None:
+    def _receive(self, frames: Sequence[Body]) -> None:
         try:
             token, reply, bodies = codec.decode_reply(frames)
         except codec.Malformed as fault:

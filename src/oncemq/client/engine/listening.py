@@ -178,7 +178,7 @@ class Listening:
             return None
         if self._more:
             return Micros(0)
-        dues = (self._ack_due, self._waits_until)
+        dues = self._ack_due, self._waits_until, self._ear.next_deadline() if self._ear else None
         return min((each for each in dues if each is not None), default=None)
 
     def relinked(self) -> None:
@@ -349,7 +349,7 @@ class Listening:
         if self._waiting is not None:
             self._waiting.fill(None)
 
-    def _pushed(self, frames: list[bytes]) -> None:
+    def _pushed(self, frames: Sequence[Body]) -> None:
         """Something came on the feed; what is wrong with it is as good as lost, and pulled."""
         if not self.is_live:
             return

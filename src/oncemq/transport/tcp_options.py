@@ -1,0 +1,28 @@
+"""The options of a client's TCP connection, with their reasons."""
+
+import socket
+
+KEEPALIVE_SECONDS = 5
+KEEPALIVE_PROBES = 2
+UNACKNOWLEDGED_MS = 15_000
+
+# A server that vanished without a FIN is noticed by the system, within 15 s. No heartbeats of ours:
+# who is busy with a message answers none, and would be taken for dead.
+_KEEPALIVE = {
+    "TCP_KEEPIDLE": KEEPALIVE_SECONDS,
+    "TCP_KEEPALIVE": KEEPALIVE_SECONDS,  # the same, as macOS calls it
+    "TCP_KEEPINTVL": KEEPALIVE_SECONDS,
+    "TCP_KEEPCNT": KEEPALIVE_PROBES,
+    "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MS,  # the same for what was sent and is not acknowledged
+}
+_OPTIONS = [
+    (getattr(socket, name), value) for name, value in _KEEPALIVE.items() if hasattr(socket, name)
+]
+
+
+def set_tcp_options(each: socket.socket) -> None:
+    """Before it connects."""
+    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a request is sent as it is made
+    each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _OPTIONS:
+        each.setsockopt(socket.IPPROTO_TCP, option, value)
