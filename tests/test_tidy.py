@@ -60,7 +60,10 @@ FILES = (
     "simulator/",
     "client/state/paths.py",
 )
-FORKS = ("client/shell/forks.py", "transport/open_sockets.py")  # which process this is
+FORKS = (
+    "client/shell/forks.py",
+    "transport/connecting/watched_sockets.py",
+)  # which process this is
 DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/runtime/cluster.py",

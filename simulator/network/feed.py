@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
+from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from simulator.clock import MILLISECOND, Clock
 
@@ -114,8 +115,9 @@ class SimulatedFeedSubscriber:
         """The next message's frames, or None."""
         return self._inbox.popleft() if self._inbox else None
 
-    def next_deadline(self) -> None:
-        """Nothing is due: it is woken."""
+    def next_deadline(self) -> Micros | None:
+        """At once, where not all was taken; for what comes it is woken."""
+        return Micros(0) if self._news or self._inbox else None
 
     def close(self) -> None:
         """Listen no longer."""

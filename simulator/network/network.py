@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
+from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from oncemq.transport.sockets import QUEUE_MESSAGES
 from simulator.clock import MICROSECOND, MILLISECOND, Clock
@@ -266,8 +267,9 @@ class SimulatedDealer:
         """The next reply's frames, or None."""
         return self._inbox.popleft() if self._inbox else None
 
-    def next_deadline(self) -> None:
-        """Nothing is due: it is woken."""
+    def next_deadline(self) -> Micros | None:
+        """At once, where not all was taken; for what comes it is woken."""
+        return Micros(0) if self._news or self._inbox else None
 
     def close(self) -> None:
         """Let go of the connection."""

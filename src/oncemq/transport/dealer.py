@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from oncemq.transport.client_link import ClientLink
+from oncemq.transport.connecting.link import ClientLink
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import Frame, encode
 

@@ -1,8 +1,8 @@
 """A listener's end of the live feed: some subjects of one server's."""
 
 from oncemq.errors import ConfigError
-from oncemq.transport.client_link import ClientLink, logger
-from oncemq.transport.owed_bytes import OWED_BYTES_MAX
+from oncemq.transport.connecting.link import ClientLink, logger
+from oncemq.transport.connecting.owed_bytes import OWED_BYTES_MAX
 from oncemq.zmtp.connection import Message
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import subscription

@@ -60,6 +60,7 @@ class AsyncRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
         self._moved = asyncio.Event()
+        self._readable = True  # a descriptor of the engine's is, or it is not known
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._watch)
 
@@ -105,13 +106,18 @@ class AsyncRunner:
         if self.closed:
             return
         self._soon = None
-        self._engine.pump()
+        readable, self._readable = self._readable, False
+        self._engine.pump(readable=readable)
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
         self._come_back()
 
     def pump_alone(self) -> None:
-        """As a callback: nobody waits here, so who asks next must hear of what went wrong."""
+        """As a callback of a descriptor or of the timer.
+
+        Nobody waits here, so who asks next must hear of what went wrong.
+        """
+        self._readable = True
         with surviving(self._engine):
             self.pump()
         if self._engine.failure is not None:

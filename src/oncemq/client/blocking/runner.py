@@ -52,8 +52,10 @@ class Runner:
         self.closed = False
         self._at_socket = False  # a thread is in select
         self._resting = False  # the sender has nothing to do
-        self._news = True  # something happened to the connection
+        self._readable = True  # a descriptor of the engine's was, or it is not known
         self._bell = Wakeup()
+        self._polled: tuple[int, ...] = ()
+        self._poll = _poll_for(())  # made once: that costs as much as a wait
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
@@ -103,8 +105,8 @@ class Runner:
     def pump(self) -> None:
         """Move the engine once; under the lock."""
         if not self.closed:
-            news, self._news = self._news, False
-            if self._engine.pump(news=news) and self._at_socket:
+            readable, self._readable = self._readable, False
+            if self._engine.pump(readable=readable) and self._at_socket:
                 self._bell.ring()  # what came may be what the thread at the socket waits for
 
     def see_out(self, *, now: bool = False) -> None:
@@ -145,21 +147,26 @@ class Runner:
         """One thread waits on the socket, the others for it to tell them."""
         pause = min(left, IDLE_SECONDS, self._until_deadline())
         if self._at_socket:
-            self.lock.wait(pause)
+            if not self.lock.wait(pause):
+                self._readable = True  # the time is over: what is due may be on the connection
             return
         self._at_socket = True
-        readable: tuple[int, ...] = ()
-        descriptors = self._engine.descriptors
+        found: set[int] = set()
+        descriptors = (self._bell.descriptor, *self._engine.descriptors)
+        if descriptors != self._polled:
+            self._polled, self._poll = descriptors, _poll_for(descriptors)
+        poll = self._poll
         self.lock.release()
         try:
-            readable = _sleep_on((*descriptors, self._bell.descriptor), pause)
+            # One that another thread has closed meanwhile counts as readable.
+            found = {descriptor for descriptor, _ in poll.poll(pause * 1000)}
         finally:
             self.lock.acquire()
-            self._news = (
-                self._news or not readable or any(each in readable for each in descriptors[1:])
-            )
-            if self._bell.descriptor in readable:
+            rung = self._bell.descriptor in found
+            if rung:
                 self._bell.silence()
+            # Nothing found: the time is over, and what is due may be on the connection.
+            self._readable = self._readable or len(found) != rung
             self._at_socket = False
             self.lock.notify_all()
 
@@ -207,12 +214,9 @@ def _put_back(engine: Engine, lock: SignalSafeLock, feeds: tuple[str, ...]) -> N
         engine.listening.live.put_back()
 
 
-def _sleep_on(descriptors: tuple[int, ...], seconds: float) -> tuple[int, ...]:
-    """Until one of them is readable. Not `select`: it knows no descriptor over 1023.
-
-    One that another thread has closed meanwhile counts as news.
-    """
+def _poll_for(descriptors: tuple[int, ...]) -> select.poll:
+    """Not `select`: it knows no descriptor over 1023."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return tuple(descriptor for descriptor, _ in poll.poll(seconds * 1000))
+    return poll

@@ -39,6 +39,7 @@ from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
 
 FULL_MICROS = 5_000  # until a connection that took no more is tried again
+TAKEN_MAX = 256  # replies taken before everybody else has a turn
 CONNECT_PATIENCE = 1_500_000  # microseconds to wait for a connection before the next address
 
 T = TypeVar("T")
@@ -171,23 +172,18 @@ class Engine:
         """Nobody waits for this reply any more."""
         self.exchanges.end(token)
 
-    def pump(self, *, news: bool = True) -> bool:
+    def pump(self, *, readable: bool = True) -> bool:
         """Take what came, send what is due; whether anything came. Never blocks on the network.
 
-        `news`: the connection's own descriptor was readable, or it is not known.
+        `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
+        taken: a descriptor stays readable for as long as there is something to take.
         """
         now = self.now()
-        if news or not self._connected or len(self.settings.servers) > 1:
-            self._hear(now)
-        moved = False
-        while True:
-            while (frames := self._line.receive()) is not None:
-                self._receive(frames)
-                moved = True
-            moved = self.listening.pump(now) or moved
-            # A send may swallow the signal that something came: look again after sending.
-            if self.failure is not None:
-                return moved
+        silent = (readable or not self._connected) and self._hear(now)
+        if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
+            self._try_another()
+        moved = readable and self._take(now)
+        while self.failure is None:
             self._arrival.begin()
             if not self._connected:
                 self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
@@ -195,21 +191,35 @@ class Engine:
                 self.telling.begin()
                 self.outflow.start()
             if not self._send(now):
-                return moved
+                break
+        return moved
+
+    def _take(self, now: Micros) -> bool:
+        """What came, up to so much of it: a server that says more than that has the next turn."""
+        moved = False
+        for _ in range(TAKEN_MAX):
+            frames = self._line.receive()
+            if frames is None:
+                break
+            self._receive(frames)
+            moved = True
+        return self.listening.pump(now) or moved
 
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
-        if self._full:
-            return Micros(self.now() + FULL_MICROS)
+        at_line = self._line.next_deadline()
+        due = Micros(self.now() + FULL_MICROS) if self._full else self._next_due()
+        return due if at_line is None else at_line if due is None else min(due, at_line)
+
+    def _next_due(self) -> Micros | None:
         dues = (
             *(self.exchanges.next_due(), self._arrival.next_try),
             *(self.outflow.next_try, self.listening.next_deadline()),
         )
         due = min((each for each in dues if each is not None), default=None)
-        if due is not None and not self._connected:
-            due = Micros(max(due, self._connect_deadline))
-        at_line = self._line.next_deadline()
-        return due if at_line is None else at_line if due is None else min(due, at_line)
+        if due is None or self._connected:
+            return due
+        return Micros(max(due, self._connect_deadline))
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
@@ -352,7 +362,8 @@ class Engine:
         self._connected = False
         self._connect_deadline = Micros(self.now() + CONNECT_PATIENCE)
 
-    def _hear(self, now: Micros) -> None:
+    def _hear(self, now: Micros) -> bool:
+        """The news of the connection; whether there was none for too long."""
         while (connected := self._line.news()) is not None:
             if connected and not self._connected:
                 self.exchanges.retry_all()
@@ -365,10 +376,12 @@ class Engine:
         if silent:
             self.context.news.linked(self.address, connected=False)
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
-        if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
-            self._address += 1
-            self._connect()
-            self.exchanges.retry_all()
+        return silent
+
+    def _try_another(self) -> None:
+        self._address += 1
+        self._connect()
+        self.exchanges.retry_all()
 
     def _send(self, now: Micros) -> bool:
         self._full = False

@@ -1,7 +1,7 @@
 """From a server's address to sockets that connect: each of its endpoints in turn, round after round.
 
 Laws: nothing here blocks; a name is looked up by a thread, anew in each round, and by one at a time.
-Between two rounds there is a wait (`reconnecting`). Only the first socket of all may fail for want
+Between two rounds there is a wait (`waits`). Only the first socket of all may fail for want
 of descriptors with an error; later that is a failure like another.
 """
 
@@ -10,11 +10,11 @@ import random
 import socket
 from collections import deque
 
-from oncemq.transport.name_lookup import NameLookup
-from oncemq.transport.reconnecting import ReconnectWaits
-from oncemq.transport.server_addresses import Endpoint, ServerAddress
-from oncemq.transport.tcp_options import set_tcp_options
-from oncemq.transport.watched_sockets import READ, WatchedSockets
+from oncemq.transport.connecting.addresses import Endpoint, ServerAddress
+from oncemq.transport.connecting.name_lookup import NameLookup
+from oncemq.transport.connecting.tcp_options import set_tcp_options
+from oncemq.transport.connecting.waits import ReconnectWaits
+from oncemq.transport.connecting.watched_sockets import READ, WatchedSockets
 
 
 class Dialing:

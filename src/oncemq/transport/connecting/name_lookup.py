@@ -2,7 +2,7 @@
 
 import threading
 
-from oncemq.transport.server_addresses import Endpoint, look_up
+from oncemq.transport.connecting.addresses import Endpoint, look_up
 from oncemq.transport.wakeup import Wakeup
 
 

@@ -17,7 +17,7 @@ import errno
 import os
 import selectors
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from oncemq.errors import TooManyFiles
@@ -46,7 +46,10 @@ class WatchedSockets:
     def descriptor(self) -> int:
         """What to wait on: readable as soon as one of them is ready. The first to ask opens it."""
         if self._selector is None:
-            with no_descriptors_in_words():
+            with no_descriptors_in_words(), ExitStack() as opened:
+                for _ in range(DESCRIPTORS):  # else it is the last of them that cannot be had
+                    opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+                opened.close()
                 self._selector = selectors.DefaultSelector()
         return self._selector.fileno()
 

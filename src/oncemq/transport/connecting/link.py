@@ -29,10 +29,15 @@ from collections import deque
 from collections.abc import Sequence
 
 from oncemq.protocol.names import Micros
-from oncemq.transport.dialing import Dialing
-from oncemq.transport.owed_bytes import BUFFERS_AT_ONCE, OWED_BYTES_MAX, OwedBytes
-from oncemq.transport.server_addresses import server_address
-from oncemq.transport.watched_sockets import READ, WRITE, WatchedSockets, no_descriptors_in_words
+from oncemq.transport.connecting.addresses import server_address
+from oncemq.transport.connecting.dialing import Dialing
+from oncemq.transport.connecting.owed_bytes import BUFFERS_AT_ONCE, OWED_BYTES_MAX, OwedBytes
+from oncemq.transport.connecting.watched_sockets import (
+    READ,
+    WRITE,
+    WatchedSockets,
+    no_descriptors_in_words,
+)
 from oncemq.zmtp.connection import Message, Opened, SubjectChange, ZmtpConnection
 from oncemq.zmtp.limits import WireError, WireLimits
 from oncemq.zmtp.messages import Frame
