@@ -311,13 +311,14 @@ class ClientLink:
                 return
             if self._zmtp.has_output:
                 self._say(self._zmtp)
-            if isinstance(event, Opened) and self._zmtp is not None:
+            if isinstance(event, Opened):
                 self._open(event.minor)
                 return
             self._unasked = False
 
     def _open(self, minor: int) -> None:
-        assert self._zmtp is not None
+        if self._zmtp is None:
+            return  # lost while our part of the handshake was sent
         self._is_open = True
         self._attempt_due = None
         self._dialing.succeeded()
