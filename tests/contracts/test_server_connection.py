@@ -10,10 +10,13 @@ import pytest
 
 from oncemq.client.engine.line import ServerConnection
 from tests.contracts.wires import ChaoticWire, RealWire, Request, SimulatedWire, Wire
+from tests.harness.zmq_wires import ZmqWire
 
 WIRES: dict[str, Callable[[], Wire]] = {
     "zeromq": RealWire,
     "chaotic": ChaoticWire,
+    "libzmq": ZmqWire,
+    "libzmq with heartbeats": lambda: ZmqWire(heartbeats=True),
     "simulated": lambda: SimulatedWire(1),
     "simulated otherwise": lambda: SimulatedWire(2),
 }
