@@ -456,8 +456,8 @@ class InterruptedSocket:
             getattr(self._real, name)(*arguments)
             raise KeyboardInterrupt
 
-        return call if name in ("send", "sendmsg", "recv", "recv_into") else getattr(
-            self._real, name
+        return (
+            call if name in ("send", "sendmsg", "recv", "recv_into") else getattr(self._real, name)
         )
 
 
