@@ -175,13 +175,14 @@ class Engine:
     def pump(self, *, readable: bool = True) -> bool:
         """Take what came, send what is due; whether anything came. Never blocks on the network.
 
-        `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
-        taken: a descriptor stays readable for as long as there is something to take.
+        Nothing is taken where it is known that no descriptor was `readable`.
         """
         now = self.now()
         silent = (readable or not self._connected) and self._hear(now)
         if len(self.settings.servers) > 1 and (silent or self.exchanges.troubled):
-            self._try_another()
+            self._address += 1
+            self._connect()
+            self.exchanges.retry_all()
         moved = readable and self._take(now)
         while self.failure is None:
             self._arrival.begin()
@@ -195,7 +196,7 @@ class Engine:
         return moved
 
     def _take(self, now: Micros) -> bool:
-        """What came, up to so much of it: a server that says more than that has the next turn."""
+        """What came, up to so much of it; the rest has the next turn."""
         moved = False
         for _ in range(TAKEN_MAX):
             frames = self._line.receive()
@@ -377,11 +378,6 @@ class Engine:
             self.context.news.linked(self.address, connected=False)
             self._connect_deadline = Micros(now + CONNECT_PATIENCE)
         return silent
-
-    def _try_another(self) -> None:
-        self._address += 1
-        self._connect()
-        self.exchanges.retry_all()
 
     def _send(self, now: Micros) -> bool:
         self._full = False
