@@ -6,9 +6,12 @@ import pytest
 
 from oncemq.client.engine.listening import FeedPort
 from tests.contracts.wires import Broadcast, RealBroadcast, SimulatedBroadcast
+from tests.harness.zmq_wires import ZmqBroadcast
 
 BROADCASTS: dict[str, Callable[[], Broadcast]] = {
     "zeromq": RealBroadcast,
+    "libzmq": ZmqBroadcast,
+    "libzmq with heartbeats": lambda: ZmqBroadcast(heartbeats=True),
     "simulated": lambda: SimulatedBroadcast(1),
     "simulated otherwise": lambda: SimulatedBroadcast(2),
 }

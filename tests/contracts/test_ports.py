@@ -125,6 +125,7 @@ SUITES: dict[str, Suite] = {
 
 # Ports that keep two packages apart, or name what one needs of another: one implementation each.
 ALONE: dict[str, str] = {
+    "transport/connecting/watched_sockets.Closable": "transport/connecting/name_lookup.NameLookup",
     "client/engine/survival.Mortal": "client/engine/engine.Engine",
     "client/engine/transactions.DoubtfulCommit": "client/verbs/transaction_work.TransactionWork",
     "session/cursors.Delivered": "client/values.Message",

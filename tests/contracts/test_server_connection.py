@@ -17,10 +17,13 @@ from tests.contracts.wires import (
     SimulatedWire,
     Wire,
 )
+from tests.harness.zmq_wires import ZmqWire
 
 WIRES: dict[str, Callable[[], Wire]] = {
     "zeromq": RealWire,
     "chaotic": ChaoticWire,
+    "libzmq": ZmqWire,
+    "libzmq with heartbeats": lambda: ZmqWire(heartbeats=True),
     "direct": DirectWire,
     "simulated": lambda: SimulatedWire(1),
     "simulated otherwise": lambda: SimulatedWire(2),

@@ -34,7 +34,9 @@ CLIENT = "billing"
 class Wire(Protocol):
     """One server's end, and what a test does with it."""
 
-    address: str
+    @property
+    def address(self) -> str: ...
+
     nowhere: str  # an address at which nobody answers, not before the next look at least
 
     def up(self) -> None: ...
@@ -246,7 +248,8 @@ def until_simulated(clock: Clock, look: Callable[[], T | None]) -> T:
 class Broadcast(Protocol):
     """One server's feed, and what a test does with it."""
 
-    address: str
+    @property
+    def address(self) -> str: ...
 
     def up(self) -> None: ...
     def down(self) -> None: ...

@@ -159,6 +159,8 @@ class Wire:
 
     def next_deadline(self) -> None: ...
 
+    def next_deadline(self) -> None: ...
+
     def close(self) -> None:
         self.up = self._wanted = False
         self.events.clear()

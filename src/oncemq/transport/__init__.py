@@ -1,1 +1,4 @@
-"""ZeroMQ sockets with every option they need; nothing else imports zmq."""
+"""Sockets: the client's (`connecting`, `dealer`, `feed_subscriber`), and the server's by ZeroMQ.
+
+Nothing else imports zmq.
+"""

@@ -1,6 +1,6 @@
 """Every socket option, with its reason.
 
-DEALER on the client, ROUTER on the server; for the live feed XPUB on the server, SUB on the client.
+ROUTER for requests, XPUB for the live feed; SUB for benchmarks of it.
 
 Laws: no send ever blocks the loop, no peer can make a queue grow without bound, and a peer
 that does not finish its handshake is gone after two seconds.
@@ -59,18 +59,6 @@ def router(
     return socket
 
 
-def dealer(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
-    """A client's socket, not yet connected."""
-    socket = context.socket(zmq.DEALER)
-    _common(socket)
-    # Without a connection a send fails at once, so that what is unsent stays ours to resend.
-    socket.setsockopt(zmq.IMMEDIATE, 1)
-    socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-    socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MAX_MS)
-    socket.setsockopt(zmq.LINGER, 0)  # receipts say what arrived; nothing is sent blindly
-    return socket
-
-
 def publisher(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
     """The server's socket for the live feed, not yet bound."""
     socket = context.socket(zmq.XPUB)
@@ -99,15 +87,9 @@ def subscriber(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]"
 # Plain integers: pyzmq's enums cost a microsecond each time they are combined.
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
-_POLLOUT = int(zmq.POLLOUT)
 NOBLOCK = int(zmq.NOBLOCK)
 
 
 def readable(socket: "zmq.Socket[bytes]") -> bool:
     """Whether a receive would get something; a third of the price of catching zmq.Again."""
     return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
-
-
-def writable(socket: "zmq.Socket[bytes]") -> bool:
-    """Whether a send would leave; libzmq takes note of a new connection by being asked this."""
-    return bool(int(socket.getsockopt(_EVENTS)) & _POLLOUT)

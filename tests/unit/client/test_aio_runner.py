@@ -17,7 +17,7 @@ class CountingEngine:
         self.descriptors = ()
         self.outflow = SimpleNamespace(idle=True)
 
-    def pump(self) -> None:
+    def pump(self, *, readable: bool) -> None:
         self.pumps += 1
 
     def next_deadline(self) -> None:

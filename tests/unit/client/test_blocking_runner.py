@@ -13,8 +13,8 @@ def test_a_bell_that_woke_a_thread_is_silent_when_the_next_one_sleeps() -> None:
     """It would wake every sleeper at once from then on."""
     bell = Wakeup()
     turns = SimpleNamespace(
-        _at_socket=False, _engine=SimpleNamespace(descriptors=()), _bell=bell, _news=False,
-        _until_deadline=lambda: 1.0, lock=threading.Condition(),
+        _at_socket=False, _engine=SimpleNamespace(descriptors=()), _bell=bell, _readable=False,
+        _polled=(), _until_deadline=lambda: 1.0, lock=threading.Condition(),
     )  # fmt: skip
     bell.ring()
     with turns.lock:

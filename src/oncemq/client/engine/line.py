@@ -1,7 +1,7 @@
 """The ways to the server as the engine sees them: those of `transport`, or the simulator's.
 
 Neither has a thread: what is to be done on a connection is done when it is asked for something. So
-it is asked when one of its `descriptors` is readable, and at `next_deadline`, by the engine's clock.
+it is asked when one of its `descriptors` is readable, and at `next_deadline` by the engine's clock.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""From a server's address to sockets that connect: each of its endpoints in turn, round after round.
+"""From a server's address to sockets that connect: its endpoints in turn, round after round.
 
-Laws: nothing here blocks; a name is looked up by a thread, anew in each round, and by one at a time.
-Between two rounds there is a wait (`waits`). Only the first socket of all may fail for want
-of descriptors with an error; later that is a failure like another.
+Laws: nothing here blocks; a name is looked up by a thread, anew in each round, one at a time for
+each name. Between two rounds there is a wait (`waits`). That no descriptor can be had is raised,
+and is for the next round a failure like another.
 """
 
 import errno

@@ -99,7 +99,7 @@ class ClientLink:
             else:
                 if self._owed.size:
                     self._flush()
-                if not self._unasked:
+                if not (self._unasked and self._zmtp is not None and self._zmtp.is_partial):
                     self._read()
         return self._untold.popleft() if self._untold else None
 
@@ -203,8 +203,7 @@ class ClientLink:
 
     def _say(self, zmtp: ZmtpConnection) -> None:
         """Send what ZMTP has to say by itself."""
-        for each in zmtp.take_output():
-            self._owed.add([each])
+        self._owed.add([b"".join(zmtp.take_output())])
         if self._owed.size > 2 * OWED_BYTES_MAX:
             self._lose("it asks for answers, and does not read them", warns=True)
         else:
@@ -314,13 +313,14 @@ class ClientLink:
                 return
             if self._zmtp.has_output:
                 self._say(self._zmtp)
-            if isinstance(event, Opened) and self._zmtp is not None:
+            if isinstance(event, Opened):
                 self._open(event.minor)
                 return
             self._unasked = False
 
     def _open(self, minor: int) -> None:
-        assert self._zmtp is not None
+        if self._zmtp is None:
+            return  # lost while our part of the handshake was sent
         self._is_open = True
         self._attempt_due = None
         self._dialing.succeeded()
