@@ -16,7 +16,7 @@ from contextlib import suppress
 
 import zmq
 
-from oncemq.transport.sockets import FEED_MESSAGES, NOBLOCK, publisher, subscriber
+from oncemq.transport.sockets import FEED_MESSAGES, NOBLOCK, subscriber
 
 STAMP_BYTES = 8
 PATIENCE_MS = 30_000
@@ -28,7 +28,9 @@ class BareFeed:
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = publisher(self._context)
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.SNDHWM, FEED_MESSAGES)
+        self._socket.setsockopt(zmq.LINGER, 0)
         # Waiting for room is its best: what it would drop has cost it as much as what arrives.
         self._socket.setsockopt(zmq.XPUB_NODROP, 1)
         self._socket.setsockopt(zmq.SNDTIMEO, ROOM_MS)

@@ -1,1 +1,4 @@
-"""ZeroMQ sockets with every option they need; nothing else imports zmq."""
+"""Sockets that speak ZeroMQ's protocol: the server's own (`serving`), the client's by libzmq.
+
+Nothing else imports zmq.
+"""
