@@ -16,11 +16,19 @@ from contextlib import suppress
 
 import zmq
 
-from oncemq.transport.sockets import FEED_MESSAGES, NOBLOCK, publisher, subscriber
-
 STAMP_BYTES = 8
+FEED_MESSAGES = 128  # that libzmq keeps for a listener which does not keep up
+NOBLOCK = int(zmq.NOBLOCK)
 PATIENCE_MS = 30_000
 ROOM_MS = 200
+
+
+def subscriber(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
+    """A listener's socket, not yet connected."""
+    socket = context.socket(zmq.SUB)
+    socket.setsockopt(zmq.RCVHWM, FEED_MESSAGES)
+    socket.setsockopt(zmq.LINGER, 0)
+    return socket
 
 
 class BareFeed:
@@ -28,7 +36,9 @@ class BareFeed:
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._socket = publisher(self._context)
+        self._socket = self._context.socket(zmq.XPUB)
+        self._socket.setsockopt(zmq.SNDHWM, FEED_MESSAGES)
+        self._socket.setsockopt(zmq.LINGER, 0)
         # Waiting for room is its best: what it would drop has cost it as much as what arrives.
         self._socket.setsockopt(zmq.XPUB_NODROP, 1)
         self._socket.setsockopt(zmq.SNDTIMEO, ROOM_MS)

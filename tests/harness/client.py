@@ -26,7 +26,7 @@ from oncemq.server.driver import Driver
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
-from oncemq.transport.sockets import QUEUE_MESSAGES
+from oncemq.transport.connecting.owed_bytes import OWED_MESSAGES_MAX
 from oncemq.wire import batch
 from simulator.machines.memory_journal import SimulatedJournal
 from tests.harness.quick_disk import QuickDisk
@@ -115,7 +115,7 @@ class Wire:
         return self.events.pop(0) if self.events else None
 
     def send(self, frames: Sequence[Any]) -> bool:
-        if not self.up or not self.route or len(self._unread) >= QUEUE_MESSAGES:
+        if not self.up or not self.route or len(self._unread) >= OWED_MESSAGES_MAX:
             return False
         self.sent += 1
         self._unread.append([bytes(frame) for frame in frames])
@@ -156,8 +156,6 @@ class Wire:
         self.up = True
         self._leave()
         self._try()
-
-    def next_deadline(self) -> None: ...
 
     def next_deadline(self) -> None: ...
 

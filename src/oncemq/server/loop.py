@@ -18,6 +18,7 @@ from oncemq.transport.wakeup import Wakeup
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 DRAIN_BYTES = 16 << 20  # or so much of them
 DRAIN_MICROS = 5_000  # or what takes so long
+HEARD_MAX = 32  # of what listeners say, likewise
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
 SLOW_SYNC_MICROS = 1_000_000  # worth a line in the log
@@ -160,7 +161,7 @@ class Loop:
 
     def _hear(self, feed: FeedPublisher) -> None:
         """Who listens, and who no longer does."""
-        for _ in range(DRAIN_MAX):
+        for _ in range(HEARD_MAX):
             if (change := feed.change()) is None:
                 return
             joined, subject = change

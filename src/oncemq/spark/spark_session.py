@@ -32,7 +32,7 @@ def session(
     """A Spark session that knows `format("oncemq")`; the one there is already, if there is one.
 
     Java 17 or newer is found, or the one that pip brought is used; the workers run this Python;
-    executors on other machines are sent this package (they need msgspec, pyzmq and pyarrow of
+    executors on other machines are sent this package (they need msgspec and pyarrow of
     their own). `remote`, or a `master` like `sc://host`, is the address of a Spark Connect server;
     it has a Java and a Python of its own, with this package installed: Spark does not give streams
     what a client sends.

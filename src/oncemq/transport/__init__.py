@@ -1,4 +1,4 @@
-"""Sockets: the client's (`connecting`, `dealer`, `feed_subscriber`), and the server's by ZeroMQ.
+"""Sockets that speak ZeroMQ's protocol: the server's (`serving`), the client's (`connecting`).
 
-Nothing else imports zmq.
+No libzmq: `baseline` alone uses it, where it is installed, to measure beside it.
 """

@@ -25,7 +25,7 @@ Change = tuple[bool, bytes]
 SAID_BYTES_MAX = 1_024  # what a listener may say at a time
 ROUND_SENDS = 128  # listeners served before others get their turn
 GATHERED_BYTES_MAX = 1 << 20  # while more than this waits, it goes on without a pause
-SAID_MAX = 16  # things that mean nothing, heard in one go
+SAID_MAX = 8  # things that mean nothing, heard in one go
 NOTHING: Change = (False, b"")
 
 

@@ -48,6 +48,16 @@ def joined(buffers: Sequence[Frame]) -> Sequence[Frame]:
     return buffers
 
 
+def rest_of(buffers: Sequence[Frame], sent: int) -> Sequence[Frame]:
+    """What is left of them once so many bytes are gone."""
+    for place, buffer in enumerate(buffers):
+        if sent < len(buffer):
+            rest = memoryview(buffer)[sent:] if sent else buffer
+            return [rest, *buffers[place + 1 :]]
+        sent -= len(buffer)
+    return ()
+
+
 def subscription(subject: bytes, *, joined: bool, minor: int) -> bytes:
     """That a subject is wanted, or no longer, as the version of the peer has it."""
     if minor >= 1:

@@ -4,6 +4,7 @@ Short on purpose: a server of its own, a few seconds. The project's own benchmar
 parts, are not installed; `make bench` runs them in a checkout.
 """
 
+import importlib.util
 import os
 import tempfile
 import time
@@ -35,8 +36,9 @@ def bench(session: CommandSession, quick: bool, beside: str | None) -> None:
     """Measure puts and gets of 100 bytes on this machine.
 
     Starts a server of its own, which syncs always, and prints each number beside a limit of the
-    machine that is measured in the same run: a bare write with fdatasync, single messages
-    through a bare ZeroMQ. The numbers are this machine's; the ratios are what compares.
+    machine that is measured in the same run: a bare write with fdatasync and, where pyzmq is
+    installed, single messages through a bare ZeroMQ. The numbers are this machine's; the ratios
+    are what compares.
     """
     from oncemq.cli.demo.process import ended_by_a_signal
 
@@ -51,12 +53,16 @@ def bench(session: CommandSession, quick: bool, beside: str | None) -> None:
         session.emit({"payload_bytes": PAYLOAD_BYTES, "batch": BATCH, "figures": rows})
         return
     heads = ["what", "unit", "measured", "limit", "of this", "ratio"]
-    cells = [
-        [row["what"], row["unit"], f"{row['value']:,.0f}", f"{row['limit']:,.0f}",
-         row["limited_by"], f"{row['value'] / row['limit']:.2f}x"]
-        for row in rows
-    ]  # fmt: skip
+    cells = [[row["what"], row["unit"], f"{row['value']:,.0f}", *_beside(row)] for row in rows]
     session.say(output.table(heads, cells))
+
+
+def _beside(row: dict[str, Any]) -> list[str]:
+    """The limit of a row, what it is of, and how near it is; without a limit, what lacks."""
+    limit = row["limit"]
+    if limit is None:
+        return ["-", f"{row['limited_by']}: pip install pyzmq", "-"]
+    return [f"{limit:,.0f}", row["limited_by"], f"{row['value'] / limit:.2f}x"]
 
 
 def _rows(session: CommandSession, directory: Path, *, share: float) -> Iterator[dict[str, Any]]:
@@ -64,10 +70,11 @@ def _rows(session: CommandSession, directory: Path, *, share: float) -> Iterator
     from oncemq.client.blocking.client import Client
     from oncemq.protocol.records import Retention
 
-    session.note("measuring the bare disk and a bare ZeroMQ")
+    has_zeromq = importlib.util.find_spec("zmq") is not None
+    session.note(f"measuring the bare disk{' and a bare ZeroMQ' if has_zeromq else ''}")
     count = max(50, int(1_000 * share))
     sync = _median(bare_syncs(directory / "bare", PAYLOAD_BYTES + FRAME_BYTES, count))
-    piped = _bare_rate(directory, int(200_000 * share))
+    piped = _bare_rate(directory, int(200_000 * share)) if has_zeromq else None
     with ExitStack() as stack:
         server = ServerChild(directory / "server", "--sync", "always")
         stack.callback(server.kill)
@@ -84,7 +91,9 @@ def _rows(session: CommandSession, directory: Path, *, share: float) -> Iterator
     yield _row("get, batches of 1,000", "messages/s", got, piped, "bare ZeroMQ, singly")
 
 
-def _row(what: str, unit: str, value: float, limit: float, limited_by: str) -> dict[str, Any]:
+def _row(
+    what: str, unit: str, value: float, limit: float | None, limited_by: str
+) -> dict[str, Any]:
     return {"what": what, "unit": unit, "value": value, "limit": limit, "limited_by": limited_by}
 
 

@@ -16,15 +16,15 @@ import select
 import time
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Protocol
 
 from oncemq.transport.serving.limits import ConnectionLimits
 from oncemq.transport.serving.peer import Peer
 from oncemq.transport.serving.poller import READABLE, WRITABLE, new_poller
+from oncemq.transport.serving.unfinished import UnfinishedMessages
 from oncemq.transport.wakeup import Wakeup
 from oncemq.zmtp.connection import Opened
 from oncemq.zmtp.limits import WireError
-from oncemq.zmtp.messages import Frame
+from oncemq.zmtp.messages import Frame, rest_of
 
 LOOK_SECONDS = 0.5
 BUFFERS_MAX = 512  # in one call of the system, which takes 1,024
@@ -36,12 +36,6 @@ REFUSED, DROPPED = "connection_refused", "connection_dropped"
 logger = logging.getLogger("oncemq.server")
 
 
-class Tell(Protocol):
-    """Whoever notes what happened."""
-
-    def __call__(self, kind: str, /, **facts: str | int) -> None: ...
-
-
 class Connections:
     """The peers of one server's sockets, together."""
 
@@ -51,8 +45,7 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or ConnectionLimits()
-        self.tell: Tell = _to_nobody
-        self.held_bytes = 0  # of messages that are not whole
+        self.tell: Callable[..., None] = lambda _kind, **_facts: None  # whoever notes it
         self.owed_bytes = 0
         self.waits = 0  # how often somebody waited
         self.poller = new_poller()
@@ -62,7 +55,7 @@ class Connections:
         self._silent: list[int] = []  # of these, who is not listened to until the next look
         self._lines: list[Sequence[Peer]] = []
         self._newcomers: dict[int, Peer] = {}  # the oldest first, as in the next two
-        self._unfinished: dict[Peer, None] = {}
+        self._unfinished = UnfinishedMessages()
         self._owing: dict[Peer, None] = {}
         self._next_look = 0.0
         self._rested = 0.0  # seconds
@@ -282,7 +275,7 @@ class Connections:
             except OSError as error:
                 self.drop(peer, error.strerror or "the connection broke")
                 return
-            if not (buffers := _after(buffers, sent)):
+            if not (buffers := rest_of(buffers, sent)):
                 return
             peer.took = self._clock()
             self._owing[peer] = None
@@ -368,25 +361,19 @@ class Connections:
 
     def unfinished(self, peer: Peer) -> None:
         """There is a part of a message, and it is the peer's turn no longer."""
-        if not peer.is_unfinished:
-            peer.is_unfinished = True
-            peer.since = self._now()
-            peer.came_before = peer.came_bytes
-            self._unfinished[peer] = None
-        held = peer.connection.held_bytes
-        self.held_bytes += held - peer.held_bytes
-        peer.held_bytes = held
-        while self.held_bytes > self.limits.unfinished_bytes_max:
-            oldest = next(iter(self._unfinished))
-            self.drop(oldest, "unfinished_bytes_max: the rest of its message is late", DROPPED)
+        found = self._unfinished
+        found.note(peer, self._now())
+        while found.held_bytes > self.limits.unfinished_bytes_max:
+            self.drop(found.oldest(), "unfinished_bytes_max: its message is late", DROPPED)
 
     def finished(self, peer: Peer) -> None:
         """Its message is whole."""
-        if peer.is_unfinished:
-            peer.is_unfinished = False
-            del self._unfinished[peer]
-            self.held_bytes -= peer.held_bytes
-            peer.held_bytes = 0
+        self._unfinished.forget(peer)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of messages that did not come whole."""
+        return self._unfinished.held_bytes
 
     # Limits of time
 
@@ -405,26 +392,8 @@ class Connections:
         for peer in list(self._newcomers.values()):
             if now - peer.since >= limits.handshake_ms / 1000:
                 self.drop(peer, "handshake_ms: its handshake takes too long", REFUSED)
-        for peer in list(self._unfinished):
-            passed = now - peer.since
-            if passed < limits.unfinished_ms / 1000 or peer.is_ready or peer.is_paused:
-                continue  # too early to say, or it waits for us
-            if peer.came_bytes - peer.came_before < limits.progress_bytes_min * passed:
-                self.drop(peer, "unfinished_ms: its message comes too slowly", DROPPED)
+        for peer in self._unfinished.late(now, limits):
+            self.drop(peer, "unfinished_ms: its message comes too slowly", DROPPED)
         for peer in list(self._owing):
             if now - peer.took > limits.owed_ms / 1000:
                 self.drop(peer, "owed_ms: it does not read", DROPPED)
-
-
-def _after(buffers: Sequence[Frame], sent: int) -> Sequence[Frame]:
-    """What is left of them once so many bytes are gone."""
-    for place, buffer in enumerate(buffers):
-        if sent < len(buffer):
-            rest = memoryview(buffer)[sent:] if sent else buffer
-            return [rest, *buffers[place + 1 :]]
-        sent -= len(buffer)
-    return ()
-
-
-def _to_nobody(kind: str, /, **facts: str | int) -> None:
-    """Before there is somebody who notes it."""
