@@ -1,4 +1,4 @@
-"""What every line does, and every server's end: ZeroMQ, the tests' door, and the simulator's wire.
+"""What every line does, and every server's end: ZeroMQ, the tests' doors, and the simulator's wire.
 
 What the simulator does beyond this (late leftovers, copies, silence) are faults that a schedule
 asks for; a wire that is kinder than ZeroMQ would hide what the client has to stand.
@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from oncemq.client.engine.line import ServerConnection
-from tests.contracts.wires import ChaoticWire, RealWire, SimulatedWire, Wire
+from tests.contracts.wires import ChaoticWire, DirectWire, RealWire, SimulatedWire, Wire
 
 WIRES: dict[str, Callable[[], Wire]] = {
     "zeromq": RealWire,
     "chaotic": ChaoticWire,
+    "direct": DirectWire,
     "simulated": lambda: SimulatedWire(1),
     "simulated otherwise": lambda: SimulatedWire(2),
 }

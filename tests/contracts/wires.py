@@ -1,4 +1,4 @@
-"""A server's end and the ends of its clients: over ZeroMQ, and as the simulator has them.
+"""A server's end and the ends of its clients: over ZeroMQ, as the simulator and as tests have them.
 
 The suites of `ServerConnection` and `FeedPort` are written against these.
 """
@@ -6,7 +6,7 @@ The suites of `ServerConnection` and `FeedPort` are written against these.
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from oncemq.client.engine.line import ServerConnection
 from oncemq.client.engine.listening import FeedPort
@@ -20,6 +20,7 @@ from oncemq.transport.router import RouterSocket
 from simulator.clock import MILLISECOND, SECOND, Clock
 from simulator.network.feed import FEED, SimulatedFeedSubscriber
 from simulator.network.network import Network, SimulatedDealer
+from tests.harness import client as harness
 from tests.harness.waiting import until
 
 T = TypeVar("T")
@@ -159,6 +160,69 @@ class SimulatedWire:
 
     def until(self, look: Callable[[], T | None]) -> T:
         return until_simulated(self._clock, look)
+
+    def end(self) -> None:
+        """Nothing of it is outside of this process."""
+
+
+class DirectWire:
+    """What the unit tests of the client have for a network: calls within one process."""
+
+    def __init__(self) -> None:
+        self.address, self.nowhere = "one", harness.NOWHERE
+        self.now = 0
+        self.driver = self  # a server of its own, which answers nothing by itself
+        self.outgoing: list[Request] = []
+        self._is_up = False
+        self._requests: deque[Request] = deque()
+        self._lines: list[harness.Wire] = []
+
+    def up(self) -> None:
+        self._is_up = True
+        for line in self._lines:
+            line.mend()
+
+    def down(self) -> None:
+        self._is_up = False
+        self._requests.clear()
+        for line in self._lines:
+            line.cut()
+
+    def line(self) -> harness.Wire:
+        line = harness.Wire(cast(Any, self))
+        line.up = self._is_up
+        self._lines.append(line)
+        return line
+
+    def receive(self, route: bytes, frames: list[bytes], now: int) -> None:
+        """As a driver's: a request arrives."""
+        self._requests.append((route, frames))
+
+    def request(self) -> Request | None:
+        return self._requests.popleft() if self._requests else None
+
+    def reply(self, route: bytes, frames: Sequence[bytes]) -> None:
+        self.outgoing.append((route, list(frames)))
+
+    def reaches(self, route: bytes) -> bool:
+        self.reply(route, [b"are you there?"])
+        return any(line.route == route for line in self._lines)
+
+    def stop_reading(self) -> None:
+        for line in self._lines:
+            line.be_read(False)
+
+    def read_again(self) -> None:
+        for line in self._lines:
+            line.be_read(True)
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        """There are no delays: what is not there now will never be."""
+        for line in self._lines:
+            line.collect()
+        found = look()
+        assert found is not None
+        return found
 
     def end(self) -> None:
         """Nothing of it is outside of this process."""

@@ -26,10 +26,12 @@ from oncemq.server.driver import Driver
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.transport.sockets import QUEUE_MESSAGES
 from oncemq.wire import batch
 from simulator.machines.memory_journal import SimulatedJournal
 from tests.harness.quick_disk import QuickDisk
 
+NOWHERE = "nowhere"  # the address at which no server is
 _numbers = count(1)
 
 
@@ -82,34 +84,50 @@ class Server:
 
 
 class Wire:
-    """A line to the server. `lose` says of each reply whether it is lost on the way."""
+    """A line to the server. `lose` says of each reply whether it is lost on the way.
+
+    It keeps the contract of `ServerConnection` (tests/contracts): what is sent while it is not
+    connected does not leave, and each connection has a route of its own.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.route = random_bytes(8)
+        self.route = b""  # of the connection; none without one
         self.descriptors: tuple[int, ...] = ()
         self.events: list[bool] = []
         self.inbox: list[list[bytes]] = []
-        self.up = True
+        self.up = True  # the network is
         self.sent = 0
         self.lose: Callable[[int], bool] = lambda number: False
+        self._wanted = False  # it was told to connect to where the server is
+        self._is_read = True
+        self._unread: list[list[bytes]] = []
+        self._left: set[bytes] = set()  # routes of connections before
         self._replies = count()
 
     def connect(self, address: str) -> None:
-        self.inbox.clear()
-        if self.up:
-            self.events.append(True)
+        self._leave()
+        self.events.clear()
+        self._wanted = address != NOWHERE
+        self._try()
 
     def news(self) -> bool | None:
         return self.events.pop(0) if self.events else None
 
     def send(self, frames: Sequence[Any]) -> bool:
-        if not self.up:
+        if not self.up or not self.route or len(self._unread) >= QUEUE_MESSAGES:
             return False
         self.sent += 1
-        copied = [bytes(frame) for frame in frames]
-        self.server.driver.receive(self.route, copied, Micros(self.server.now))
+        self._unread.append([bytes(frame) for frame in frames])
+        self.be_read(self._is_read)
         return True
+
+    def be_read(self, reads: bool) -> None:
+        """Whether the server takes what was sent."""
+        self._is_read = reads
+        while self._is_read and self._unread:
+            frames = self._unread.pop(0)
+            self.server.driver.receive(self.route, frames, Micros(self.server.now))
 
     def receive(self) -> list[bytes] | None:
         return self.inbox.pop(0) if self.inbox else None
@@ -118,6 +136,8 @@ class Wire:
         """What the server has sent arrives."""
         kept = []
         for route, frames in self.server.driver.outgoing:
+            if route in self._left:
+                continue
             if route != self.route:
                 kept.append((route, frames))
             elif self.up and not self.lose(next(self._replies)):
@@ -127,16 +147,31 @@ class Wire:
     def cut(self) -> None:
         """The connection breaks; what was on its way is gone."""
         self.up = False
-        self.collect()
-        self.inbox.clear()
-        self.events.append(False)
+        if self.route:
+            self._leave()
+            self.events.append(False)
 
     def mend(self) -> None:
+        """The network is back: it connects by itself."""
         self.up = True
-        self.events.append(True)
+        self._leave()
+        self._try()
 
     def close(self) -> None:
-        self.up = False
+        self.up = self._wanted = False
+        self.events.clear()
+        self._leave()
+
+    def _try(self) -> None:
+        if self.up and self._wanted:
+            self.route = random_bytes(8)
+            self.events.append(True)
+
+    def _leave(self) -> None:
+        self._left.add(self.route)
+        self.route = b""
+        self.inbox.clear()
+        self._unread.clear()
 
 
 class Node:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -600,13 +601,38 @@ def test_a_state_is_held_by_the_current_process_alone(journal, directory) -> Non
         journal.settle(Epoch(3), [place("orders", 1)])
 
 
+class ToldOfTurns:
+    """The lock of a journal, which tells what another thread that asks for it meets."""
+
+    def __init__(self, turn: Any, told: SimpleQueue[str]) -> None:
+        self._turn, self._told = turn, told
+        self._thread = threading.current_thread()
+
+    def __enter__(self) -> None:
+        is_free = self._turn.acquire(blocking=False)
+        if threading.current_thread() is not self._thread:
+            self._told.put("goes ahead" if is_free else "waits")
+        if not is_free:
+            self._turn.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._turn.release()
+
+
 def test_a_thread_that_settles_waits_for_one_that_holds(journal, directory) -> None:
     """On one connection its cursor would be in the other's transaction, and go with it."""
     journal.granted(Epoch(1), 1)
-    settling = threading.Thread(target=journal.settle, args=(Epoch(1), [place("orders", 1)]))
+    told: SimpleQueue[str] = SimpleQueue()
+    journal._turn = ToldOfTurns(journal._turn, told)
+
+    def settle() -> None:
+        journal.settle(Epoch(1), [place("orders", 1)])
+        told.put("settled")
+
+    settling = threading.Thread(target=settle)
     with suppress(ZeroDivisionError), journal.hold():
         settling.start()
-        settling.join(0.1)  # long enough for one that does not wait
+        assert told.get() == "waits"
         raise ZeroDivisionError
     settling.join()
     assert crashed(directory).cursors() == {"orders": (ID, 1)}
