@@ -13,6 +13,8 @@ BULLET_MAX = 200
 DECISIONS = sorted((ROOT / "docs" / "adr").glob("*.md"))
 STATUS = re.compile(r"Status: (accepted|superseded by \d+|withdrawn)\. Date: (\d{4}-\d\d-\d\d)\.")
 
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
 
 def test_the_newest_entry_of_the_changelog_is_the_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -44,3 +46,20 @@ def test_a_decision_says_its_number_its_status_and_its_date(path: Path) -> None:
 
 def test_decisions_are_found() -> None:
     assert len(DECISIONS) > 30
+
+
+def test_every_extra_that_somebody_is_told_to_install_is_there() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    told = [*DOCUMENTS, *(ROOT / "src").rglob("*.py")]
+    named = [
+        extra
+        for path in told
+        for extras in re.findall(r"'(?:oncemq|\.)\[([a-z,]+)\]'", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    ]
+    assert set(named) == set(project["optional-dependencies"])
+
+
+def test_the_readme_leads_to_every_document() -> None:
+    linked = re.findall(r"\]\((docs/\w+\.md)", DOCUMENTS[0].read_text("utf-8"))
+    assert {f"docs/{path.name}" for path in DOCUMENTS[1:]} - set(linked) == set()

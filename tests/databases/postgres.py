@@ -123,7 +123,7 @@ class Postgres:
                 preexec_fn=_die_with_parent,
                 **self._as_account(),
             )
-        psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra postgres")
+        psycopg = pytest.importorskip("psycopg", reason="needs psycopg")
         deadline = time.monotonic() + READY_SECONDS
         while True:
             try:
