@@ -52,9 +52,18 @@ def test_the_feed_takes_the_next_port(tmp_path: Path) -> None:
         assert server.feed == f"tcp://127.0.0.1:{port + 1}"
 
 
+def why_no_ipv6() -> str:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        return str(error)
+    return ""
+
+
 def test_a_server_on_ipv6_is_reached(tmp_path: Path) -> None:
-    if not socket.has_ipv6:
-        pytest.skip("this machine has no IPv6")
+    if reason := why_no_ipv6():
+        pytest.skip(f"this machine has no IPv6: {reason}")
     with running(tmp_path / "data", "tcp://[::1]:*") as server, Client(server.address) as client:
         client.subscribe("orders")
         client.put("orders", b"one")
