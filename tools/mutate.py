@@ -40,7 +40,7 @@ SECONDS_MAX_OF_ALL = 400  # for every test that runs its line
 SECONDS_MAX_UNBROKEN = 1800
 TIMED_OUT = "++ Timeout ++"
 COPIED = (
-    "src", "tests", "tools", "benchmarks", "fuzz", "models", "examples", "docs",
+    "src", "tests", "tools", "simulator", "benchmarks", "fuzz", "models", "examples", "docs",
     "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml",
 )  # fmt: skip
 

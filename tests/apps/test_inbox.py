@@ -251,3 +251,20 @@ def test_rows_are_messages_through_all_chaos(
         until(lambda: len(rows(path)) >= 300)
     assert rows(path) == list(range(300))
     assert sum(oncemq_chaos.injected.values()) > 20, oncemq_chaos
+
+
+def test_a_database_that_is_locked_before_any_message_is_waited_for(
+    app: App, mq: Client, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "oncemq.app")
+    other = sqlite3.connect(path)
+    other.execute("BEGIN EXCLUSIVE")
+    app.handler("orders", into=lambda: sqlite3.connect(path, timeout=0))(insert)
+    with app.running():
+        until(lambda: "handler waits" in caplog.text)
+        mq.put("orders", order(1))
+        other.rollback()
+        until(lambda: len(rows(path)) == 1)
+    other.close()
+    assert "handler goes on" in caplog.text
+    assert "handler failed" not in caplog.text

@@ -8,7 +8,7 @@ import pytest
 from tools.covering import Covered
 from tools.covers import SECONDS_OF_TESTS, Coverage, moved_lines
 from tools.mutants import Mutant, mutants_of
-from tools.mutate import Kept, Verdict
+from tools.mutate import COPIED, Kept, Verdict
 
 TEXT = """\
 LIMIT = 5
@@ -104,3 +104,9 @@ def test_mutants_of_one_line_have_names_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("a = b == c or c == d\n")
     found = mutants_of(tmp_path / "module.py", tmp_path, syncs=False)
     assert len({each.name for each in found}) == len(found) == 3
+
+
+def test_trees_have_every_folder_of_modules() -> None:
+    """What tests import, and is not there, would look as if they noticed every mutant."""
+    folders = {path.parent.name for path in Path.cwd().glob("*/*.py")} - {"build", "dist"}
+    assert {"src", *folders} <= set(COPIED)
