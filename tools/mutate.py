@@ -190,7 +190,7 @@ def _hanging(report: str) -> str:
 
 def _failed(report: str) -> set[str]:
     """The tests that a report names as failed, or whose fixtures did."""
-    found = re.findall(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", report, re.MULTILINE)
+    found = re.findall(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", report, re.MULTILINE)
     return set[str](found)
 
 

@@ -370,6 +370,15 @@ def test_letters_that_many_close_at_once_are_closed_once(
     assert mq.topic("orders.dead.done").topic.end == 6
 
 
+def test_who_closes_a_letter_too_late_leaves_nothing_staged(app: App, mq: Client) -> None:
+    a_letter(app, mq, 7)
+    (letter,) = dead_letter_admin.open_letters(mq, "orders.dead")
+    assert dead_letter_admin.drop(mq, letter)
+    assert not dead_letter_admin.retry(mq, letter)
+    assert mq.status()["stage_bytes"] == 0
+    assert mq.topic("orders").topic.end == 1
+
+
 def test_a_letter_that_is_dropped_is_done(app: App, mq: Client) -> None:
     a_letter(app, mq, 7, 8)
     assert once("dead", "drop", "orders.dead@0").stdout == "orders.dead@0: dropped\n"
