@@ -238,3 +238,12 @@ async def test_a_future_whose_loop_ends_is_cancelled(server: str) -> None:
         future._waiting.cancel()
         await asyncio.wait([future])
         assert future.cancelled()
+
+
+def test_closing_waits_for_the_last_puts_and_says_what_became_of_them(
+    connect: Connect, server: str
+) -> None:
+    client = connect(server)
+    client.put("orders", b"x", required=True, wait=False)
+    with pytest.raises(Unwanted):
+        client.close()

@@ -169,6 +169,18 @@ def test_a_commit_that_a_server_does_when_it_went_back_is_not_told_as_lost(world
     assert carry_out(job) == [b"c", b"d"]
 
 
+def test_of_an_owner_that_never_committed_the_server_need_not_know(world, job) -> None:
+    work = TransactionWork(job.engine)
+    job.run(work.put(["out"], items(b"b")))
+    job.wire.cut()
+    begin_generation(world)
+    job.wire.mend()
+    job.turn()
+    assert job.engine.failure is None
+    job.run(work.commit())
+    assert world.server.stored("out") == [b"b"]
+
+
 def test_messages_settled_elsewhere_refuse_the_commit(world, job) -> None:
     work = TransactionWork(job.engine)
     job.run(work.take("in", 2, 0))
