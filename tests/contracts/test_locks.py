@@ -140,8 +140,12 @@ def test_a_lock_file_that_is_removed_while_it_is_taken_is_not_taken_for_the_lock
 def test_another_failure_to_lock_a_directory_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    flock = fcntl.flock
+
     def fails(descriptor: int, operation: int) -> None:
-        raise OSError(errno.EIO, "broken")
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "broken")
+        flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", fails)
     before = len(os.listdir("/dev/fd"))

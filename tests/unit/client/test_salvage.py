@@ -134,6 +134,17 @@ def test_numbers_of_a_record_that_cannot_be_read_at_all_are_not_taken_for_acknow
     assert world.server.stored("orders") == [b"first", UNSENT[0], UNSENT[2], UNSENT[3]]
 
 
+def test_of_the_last_record_it_is_known_by_the_end_that_it_was_there(world, state) -> None:
+    path = log_of(state)
+    raw = path.read_bytes()
+    whole = raw[: raw.index(UNSENT[3]) - 40]
+    path.write_bytes(whole + bytes(len(raw) - len(whole)))
+    damaged = mend(state)
+    assert damaged.unreadable == 2  # the put, and what was noted behind it
+    start(world)
+    assert world.server.stored("orders") == [b"first", *UNSENT[:3]]
+
+
 def test_looking_changes_nothing_and_mending_keeps_the_damaged_log(world, state) -> None:
     flip(state, UNSENT[1])
     before = log_of(state).read_bytes()

@@ -12,7 +12,7 @@ from oncemq.protocol.requests import StatusRequest
 from oncemq.server import driver as driver_module
 from oncemq.server import loop as loop_module
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.server.loop import Loop
+from oncemq.server.loop import SLOW_SYNC_MICROS, Loop
 from oncemq.wire import codec
 
 
@@ -122,3 +122,21 @@ def test_the_status_is_answered_while_a_sync_stalls(host: Any) -> None:
     host.send(*host.putting("orders", b"a"))
     token = host.send(StatusRequest())
     assert list(host.replies()) == [token]
+
+
+@pytest.mark.parametrize(("micros", "told"), [(SLOW_SYNC_MICROS - 1, 0), (SLOW_SYNC_MICROS, 1)])
+def test_a_slow_sync_is_told_and_a_quick_one_is_not(
+    host: Any, looping: Any, micros: int, told: int
+) -> None:
+    host.subscribe("orders")
+    loop, _ = looping([])
+    host.send(*host.putting("orders", b"a"))
+    group = host.driver.commit(Micros(host.now))
+    tasks: list[Any] = []
+    loop._writer.give = lambda *work: tasks.append(work)
+    loop._give(group)
+    ((write, done),) = tasks
+    write()
+    host.now += micros
+    done()
+    assert host.driver.events.counts["slow_sync"] == told

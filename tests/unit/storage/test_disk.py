@@ -138,3 +138,8 @@ def is_open(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
+    LocalDisk().open(str(tmp_path / "file"), create=True).close()
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
