@@ -140,3 +140,23 @@ def test_a_slow_sync_is_told_and_a_quick_one_is_not(
     host.now += micros
     done()
     assert host.driver.events.counts["slow_sync"] == told
+
+
+class StubFeed:
+    """Nobody asks for anything; notes that its peers were looked at."""
+
+    looks = 0
+
+    def count_peers(self) -> None:
+        self.looks += 1
+
+    def change(self) -> None: ...
+
+
+def test_who_came_to_the_feed_and_went_is_looked_at_though_nobody_asks(
+    host: Any, looping: Any
+) -> None:
+    loop, _ = looping([])
+    feed: Any = StubFeed()
+    loop._hear(feed)
+    assert feed.looks == 1
