@@ -45,7 +45,7 @@ class Connections:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits or ConnectionLimits()
-        self.tell: Callable[..., None] = lambda _kind, **_facts: None  # whoever notes it
+        self.tell: Callable[..., None] = _to_nobody  # whoever notes it
         self.owed_bytes = 0
         self.waits = 0  # how often somebody waited
         self.poller = new_poller()
@@ -397,3 +397,7 @@ class Connections:
         for peer in list(self._owing):
             if now - peer.took > limits.owed_ms / 1000:
                 self.drop(peer, "owed_ms: it does not read", DROPPED)
+
+
+def _to_nobody(_kind: str, **_facts: str | int) -> None:
+    """Before there is somebody who notes it."""
