@@ -62,6 +62,10 @@ SUITES: dict[str, Suite] = {
         ("test_memory.py", "test_epochs.py"),
         (*JOURNALS, "client/state/memory_journal.MemoryJournal", "relay/publisher.RelayMemory"),
     ),
+    "transport/serving/poller.Poller": Suite(
+        ("test_poller.py",),
+        ("transport/serving/poller.EpollPoller", "transport/serving/poller.PollPoller"),
+    ),
     "client/ticket.Awaited": Suite(
         ("test_awaited.py",), ("client/ticket.Ticket", "client/ticket.Until")
     ),
@@ -126,6 +130,8 @@ SUITES: dict[str, Suite] = {
 # Ports that keep two packages apart, or name what one needs of another: one implementation each.
 ALONE: dict[str, str] = {
     "transport/connecting/watched_sockets.Closable": "transport/connecting/name_lookup.NameLookup",
+    "client/pending.Answering": "client/blocking/runner.Runner",
+    "client/aio/pending.AsyncAnswering": "client/aio/runner.AsyncRunner",
     "client/engine/survival.Mortal": "client/engine/engine.Engine",
     "client/engine/transactions.DoubtfulCommit": "client/verbs/transaction_work.TransactionWork",
     "session/cursors.Delivered": "client/values.Message",

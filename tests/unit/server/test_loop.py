@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +22,14 @@ class StubDoor:
 
     def __init__(self, request: list[Any]) -> None:
         self.request, self.waits = request, list[str]()
+        self.connections = SimpleNamespace(tell=None, status={})
 
     def watch(self, bell: Any) -> None: ...
     def close(self) -> None: ...
     def reaches(self, route: bytes) -> bool:
+        return True
+
+    def takes(self, route: bytes) -> bool:
         return True
 
     def wait(self, timeout_ms: int) -> None:

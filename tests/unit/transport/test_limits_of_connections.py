@@ -215,7 +215,7 @@ def test_unfinished_messages_of_all_peers_are_bounded_and_the_oldest_goes(place)
             ),
         )
     for each in peers:
-        each.say(bytes(120_000))
+        each.say(bytes(150_000))
     until_served(here.door, lambda: here.door.receive() or peers[0].is_over())
     assert here.told[0] == (DROPPED, "unfinished_bytes_max")
     assert here.connections.held_bytes <= 500_000

@@ -27,11 +27,7 @@ from oncemq.client.ticket import Ticket
 from oncemq.client.told_losses import Losses
 from oncemq.client.values import Message, must_be_of
 from oncemq.errors import Corrupt, Forked, OnceMQError
-from oncemq.protocol.names import (
-    Epoch,
-    Generation,
-    Micros,
-)
+from oncemq.protocol.names import Epoch, Generation, Micros
 from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Get, Listen, Request, Settle
 from oncemq.protocol.step import Body

@@ -152,9 +152,8 @@ class Connections:
         if peer.is_paused:
             if what & BROKEN:  # nobody would read why: it is told again and again
                 self.drop(peer, "the connection broke")
-        elif what & ~WRITABLE and not peer.is_ready:
-            peer.is_ready = True
-            peer.ready.append(peer)
+        elif what & ~WRITABLE:
+            peer.line_up()
 
     def _shake_hands(self, peer: Peer, what: int) -> None:
         try:
@@ -207,8 +206,7 @@ class Connections:
         self._peers[peer.descriptor] = self._newcomers.pop(peer.descriptor)
         self.send(peer, peer.connection.take_output())
         if peer.is_open:
-            peer.is_ready = True  # there may be something behind its handshake
-            peer.ready.append(peer)
+            peer.line_up()  # there may be something behind its handshake
 
     def refuse(self, peer: Peer, reason: str) -> None:
         """It does what nobody may; it is told, as far as that leaves."""
@@ -328,9 +326,7 @@ class Connections:
         peer.since = self._now()
         peer.came_before = peer.came_bytes
         self._set_interest(peer, peer.interest | READABLE)
-        if not peer.is_ready:  # what it said before is there, and the poller does not know of it
-            peer.is_ready = True
-            peer.ready.append(peer)
+        peer.line_up()  # what it said before is there, and the poller does not know of it
 
     def _owe_no_more(self, peer: Peer) -> None:
         self._owing.pop(peer, None)

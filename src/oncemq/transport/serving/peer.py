@@ -99,6 +99,12 @@ class Peer:
         self.came_bytes += count
         return True
 
+    def line_up(self) -> None:
+        """It has something to say, and is heard in its turn."""
+        if not self.is_ready:
+            self.is_ready = True
+            self.ready.append(self)
+
     @property
     def name(self) -> str:
         """Where it is, for a line in the log."""
