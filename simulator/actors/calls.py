@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from oncemq.client.engine.engine import Engine
 from oncemq.client.verbs.messages import Verb
-from oncemq.errors import OnceMQError
+from oncemq.errors import OnceMQError, StorageFull
 from oncemq.protocol.names import TopicId
 from simulator.clock import SECOND, Clock
 
@@ -49,6 +49,21 @@ def carry_out(verb: Verb[T]) -> Work[T]:
         return end.value
     finally:
         verb.close()
+
+
+def until_there_is_room(
+    begin: Callable[[], Work[None]], pause: Callable[[], Work[None]]
+) -> Work[None]:
+    """Begin it anew, after a pause, as long as the server says that its disk is full.
+
+    The server may say so for a moment after there is room again: it asks the disk once a second,
+    and not while a checkpoint uses the room that it was lent. Who is refused then asks again.
+    """
+    while True:
+        try:
+            return (yield from begin())
+        except StorageFull:
+            yield from pause()
 
 
 @dataclass(slots=True, eq=False)

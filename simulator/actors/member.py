@@ -8,13 +8,24 @@ message. Where something else that was asked for may hold a topic, nothing is su
 from oncemq.audit import facts as saw
 from oncemq.client.verbs import messages
 from oncemq.protocol.patterns import is_pattern
-from simulator.actors.calls import Work, carry_out
+from simulator.actors.calls import Work, carry_out, until_there_is_room
 from simulator.actors.client import Process
+from simulator.clock import MILLISECOND
+
+PAUSE = 200 * MILLISECOND  # before a server whose disk is full is asked again
 
 
 def subscribe(process: Process, asked: str, where: str) -> None:
     """Subscribe to a topic or a pattern, from now on or from the earliest."""
     process.begin("member", _subscribe(process, asked, where))
+
+
+def subscribe_in_the_end(process: Process, asked: str) -> None:
+    """Subscribe from now on; refused for want of room, it asks again until there is some."""
+    work = until_there_is_room(
+        lambda: _subscribe(process, asked, "new"), lambda: process.hold(PAUSE)
+    )
+    process.begin("member", work)
 
 
 def unsubscribe(process: Process, asked: str) -> None:

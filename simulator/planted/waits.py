@@ -1,10 +1,14 @@
-"""Bugs planted in what waits: puts for a permit, messages for their subscription; see `planted`."""
+"""Bugs planted in what waits: puts for a permit, messages for a subscription, requests for room.
+
+See `planted`.
+"""
 
 from typing import Any
 
 from oncemq.broker.gets import Gets
 from oncemq.broker.permits import Permits
 from oncemq.protocol.step import Caller, Owed, Step
+from oncemq.storage.log.room import Room
 from simulator.planted.plant import instead
 
 
@@ -25,3 +29,11 @@ def _gives_messages_before_their_subscription_is_durable(original: Any) -> Any:
         return given
 
     return deliver
+
+
+@instead(Room, "ask_again", "full_disk")
+def _takes_its_disk_for_full_for_good(_: Any) -> Any:
+    def ask_again(self: Room) -> None:
+        pass
+
+    return ask_again

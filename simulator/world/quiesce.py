@@ -11,7 +11,7 @@ from typing import Protocol
 from oncemq.errors import StaleState
 from simulator.actors.leasing import FOR_GOOD, lease
 from simulator.actors.listener import listen_to_the_end
-from simulator.actors.member import subscribe
+from simulator.actors.member import subscribe_in_the_end
 from simulator.actors.sink import OWN, drive
 from simulator.clock import SECOND, Clock, stream
 from simulator.history.history import History
@@ -153,7 +153,7 @@ class Healing:
             if client.leased_until:
                 lease(client.live()[-1], FOR_GOOD)
             for asked in client.interests.all:
-                subscribe(client.live()[-1], asked, "new")
+                subscribe_in_the_end(client.live()[-1], asked)
         return self._all_idle
 
     def _published(self) -> Callable[[], bool]:

@@ -1,5 +1,7 @@
 """Planted bugs: a promise no simulation ever saw broken is one no simulation tests."""
 
+from pathlib import Path
+
 import pytest
 from msgspec import structs
 
@@ -7,7 +9,7 @@ from simulator import proof
 from simulator.campaign import PLANTED_SEEDS, catch
 from simulator.planted.planted import PLANTED, Unsynced
 from simulator.schedule.options import options_of
-from simulator.schedule.schedule import schedule_of
+from simulator.schedule.schedule import load, schedule_of
 from simulator.world.simulation import run
 
 # A seed that caught each, and in a moment, when we last looked (`python -m simulator.campaign
@@ -62,6 +64,7 @@ CAUGHT_BY = {
     "expires_a_stage_that_is_put_to": 5,
     "stores_what_was_sent_before_a_resume": 72,
     "gives_messages_before_their_subscription_is_durable": 392,
+    "takes_its_disk_for_full_for_good": 3,
     "believes_a_clock_that_is_set_forward": 304,
     "forgets_that_the_clock_was_set_forward": 279,
     "forgets_what_a_deleted_topic_had": 16,
@@ -122,6 +125,16 @@ def test_a_bug_that_does_not_fit_the_code_any_more_is_not_taken_for_caught(
     monkeypatch.delattr(Unsynced, "write")
     with pytest.raises(AssertionError, match="trusts_a_recovered_tail does not fit"):
         catch("trusts_a_recovered_tail", hint=CAUGHT_BY["trusts_a_recovered_tail"])
+
+
+def test_a_server_that_refuses_for_want_of_room_for_good_is_found() -> None:
+    """In the end who is refused for that asks again: the same schedule without the bug passes."""
+    name = "a-subscribe-while-the-server-takes-its-disk-for-full.json"
+    schedule = load(Path(__file__).parent.parent / "regress" / name)
+    with PLANTED["takes_its_disk_for_full_for_good"]():
+        findings = run(schedule).findings
+    assert findings[0] == "stuck: nobody could subscribe and send what is recorded in time: w0"
+    assert run(schedule).findings == []
 
 
 @pytest.mark.slow

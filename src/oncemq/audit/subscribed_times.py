@@ -217,9 +217,10 @@ class Stays:
 
     def _tainted(self, seen: Tainted) -> None:
         for (client, _), stays in list(self.of.items()):
-            if client == seen.client and stays and stays[-1].left is None:
-                after = self._another(stays[-1], stays[-1].joining)
-                before = stays[-2]
+            if client != seen.client:
+                continue
+            for before in [stay for stay in stays if stay.left is None]:
+                after = self._another(before, before.joining)
                 after.joined, after.leaving = before.joined, before.leaving
                 after.subscription, after.tainted = before.subscription, True
                 before.leaving = before.left = seen.moment
