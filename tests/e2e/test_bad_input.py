@@ -27,7 +27,15 @@ from oncemq.assembly import Server
 from oncemq.errors import StorageRefused
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import ClientId, Epoch, Offset, SubscriptionId
-from oncemq.protocol.replies import Messages, PutAccepted, RefusedReply, Reply, Subscribed, Welcome
+from oncemq.protocol.replies import (
+    Messages,
+    PutAccepted,
+    RefusedReply,
+    Reply,
+    StatusReport,
+    Subscribed,
+    Welcome,
+)
 from oncemq.protocol.requests import (
     REQUESTS,
     CreateTopic,
@@ -132,7 +140,13 @@ def test_another_protocol_is_refused(ground: Ground) -> None:
     refused(ground.raw.say(head(magic=b"MQ") + b"\x90"), "malformed", "OnceMQ's protocol")
 
 
-@pytest.mark.parametrize("size", range(12))
+def test_an_empty_message_asks_nothing_and_is_passed_over(ground: Ground) -> None:
+    ground.raw.send(b"")  # as a ZeroMQ socket says that it is there (ZMQ_PROBE_ROUTER)
+    assert isinstance(ground.raw.ask(StatusRequest()), StatusReport)
+    assert ground.raw.silent()
+
+
+@pytest.mark.parametrize("size", range(1, 12))
 def test_a_truncated_head_is_refused(ground: Ground, size: int) -> None:
     refused(ground.raw.say(head()[:size]), "malformed", "12 bytes", f"got {size}")
 

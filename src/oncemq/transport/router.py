@@ -17,7 +17,7 @@ from oncemq.zmtp.messages import Frame, encode, joined
 
 Frames = Sequence[bytes | bytearray | memoryview]
 
-REQUEST_FRAMES_MAX = 16  # a request has two, and REQ one more: what is more is refused in words
+REQUEST_FRAMES_MAX = 1_026  # a request has two: what is more is refused in words up to here
 OTHERS_MAX = 64  # commands and probes, in one call
 LINGER_SECONDS = 1.0  # at close, replies already owed may still leave
 

@@ -127,6 +127,7 @@ SHAPES = [
     (15, ["t", 0, 10, 1 << 20, False]),
     (24, [[["t", 0]], 0]),
 ]
+WAITS = {4: 7, 24: 1}  # where a request says how long it would wait
 
 
 def test_fields_that_lie_are_each_answered(ground: Ground) -> None:
@@ -136,6 +137,8 @@ def test_fields_that_lie_are_each_answered(ground: Ground) -> None:
             bodies = list(RAW)
             for place in range(len(fields)):
                 for evil in EVIL:
+                    if place == WAITS.get(opcode) and isinstance(evil, int) and evil > 0:
+                        continue  # which is answered when the wait is over
                     try:
                         bodies.append(pack([*fields[:place], evil, *fields[place + 1 :]]))
                     except (OverflowError, UnicodeEncodeError):
