@@ -247,6 +247,24 @@ def test_a_backup_that_was_cut_off_leaves_the_one_before(
     scribe.log.close()
 
 
+def test_what_a_cut_off_backup_left_is_no_part_of_the_next_one(
+    scribe: Any, make_scribe: Any, tmp_path: Path
+) -> None:
+    fill(scribe)
+    scribe.checkpoint(b"state")
+    files = tmp_path / "backup" / "files"
+    files.mkdir(parents=True)
+    for path in scribe.directory.rglob("*"):
+        if path.is_file():  # a longer one was begun under the same name
+            (files / f"{path.name}.tmp").write_bytes(b"\xee" * (path.stat().st_size + 5_000))
+    save(scribe, tmp_path / "backup")
+    other = restored(scribe, make_scribe, tmp_path / "backup", tmp_path / "new")
+    assert other.opened.states == [b"state"]
+    assert other.opened.report.torn == []
+    assert other.payloads(1) == dict(enumerate(scribe.topics[1]))
+    other.log.close()
+
+
 def test_a_source_that_is_older_than_the_backup_leaves_it_until_the_new_one_counts(
     tmp_path: Path, make_scribe: Any, copying_disk: Any
 ) -> None:
