@@ -33,3 +33,16 @@ def test_a_peer_is_reached_as_long_as_it_is_connected_also_when_it_reads_nothing
 def test_who_was_never_there_is_not_reached(door: RouterSocket) -> None:
     assert not door.reaches(b"", PROBE)
     assert not door.reaches(b"nobody", PROBE)
+
+
+def test_who_is_accepted_is_looked_after_by_the_system() -> None:
+    acceptor = Acceptor("tcp://127.0.0.1:*")
+    host, _, port = acceptor.address.removeprefix("tcp://").rpartition(":")
+    with socket.create_connection((host, int(port))):
+        link = until(acceptor.accept)
+        with link:
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+    acceptor.close()

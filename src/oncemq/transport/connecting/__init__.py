@@ -7,7 +7,6 @@
     waits            how long between two rounds
     watched_sockets  the open sockets, behind one descriptor to wait on
     owed_bytes       what a full socket is owed
-    tcp_options      the options of a connection, with their reasons
 
 All of it runs in the calls of whoever waits for an answer (`client/engine`). Nothing here blocks.
 """

@@ -12,9 +12,9 @@ from collections import deque
 
 from oncemq.transport.connecting.addresses import Endpoint, ServerAddress
 from oncemq.transport.connecting.name_lookup import NameLookup
-from oncemq.transport.connecting.tcp_options import set_tcp_options
 from oncemq.transport.connecting.waits import ReconnectWaits
 from oncemq.transport.connecting.watched_sockets import READ, WatchedSockets
+from oncemq.transport.tcp_options import set_tcp_options
 
 
 class Dialing:

@@ -10,12 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from oncemq.errors import ConfigError, TooManyFiles
+from oncemq.transport.tcp_options import set_tcp_options
 
 BACKLOG = 4_096
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-# A peer that vanished without a FIN is noticed by the system, within 15 s.
-KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2))
-UNACKNOWLEDGED_MS = 15_000  # the same for what was sent and is not acknowledged
 
 
 class Acceptor:
@@ -99,12 +97,7 @@ def _tcp(place: str) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        # A reply is one send: nothing is gained by waiting for more of it.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (*KEEPALIVE, ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_MS)):
-            if (option := getattr(socket, name, None)) is not None:  # not every system has each
-                listening.setsockopt(socket.IPPROTO_TCP, option, value)
+        set_tcp_options(listening)
         _listen(listening, found[0][4])
     except BaseException:
         listening.close()

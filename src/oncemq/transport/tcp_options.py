@@ -1,4 +1,4 @@
-"""The options of a client's TCP connection, with their reasons."""
+"""The options of a TCP connection at either end, with their reasons."""
 
 import socket
 
@@ -6,7 +6,7 @@ KEEPALIVE_SECONDS = 5
 KEEPALIVE_PROBES = 2
 UNACKNOWLEDGED_MS = 15_000
 
-# A server that vanished without a FIN is noticed by the system, within 15 s. No heartbeats of ours:
+# A peer that vanished without a FIN is noticed by the system, within 15 s. No heartbeats of ours:
 # who is busy with a message answers none, and would be taken for dead.
 _KEEPALIVE = {
     "TCP_KEEPIDLE": KEEPALIVE_SECONDS,
@@ -21,8 +21,10 @@ _OPTIONS = [
 
 
 def set_tcp_options(each: socket.socket) -> None:
-    """Before it connects."""
-    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a request is sent as it is made
+    """Before it connects; or before it listens, for all that it accepts."""
+    each.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # a message is one send: nothing is gained by waiting
     each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _OPTIONS:
         each.setsockopt(socket.IPPROTO_TCP, option, value)
