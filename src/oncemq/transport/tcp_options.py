@@ -22,9 +22,8 @@ _OPTIONS = [
 
 def set_tcp_options(each: socket.socket) -> None:
     """Before it connects; or before it listens, for all that it accepts."""
-    each.setsockopt(
-        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-    )  # a message is one send: nothing is gained by waiting
+    # A message is one send: nothing is gained by waiting for more of it.
+    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _OPTIONS:
         each.setsockopt(socket.IPPROTO_TCP, option, value)

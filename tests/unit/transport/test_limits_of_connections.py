@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from oncemq.transport.feed_publisher import FeedPublisher
-from oncemq.transport.router import RouterSocket
+from oncemq.transport.router import REQUEST_FRAMES_MAX, RouterSocket
 from oncemq.transport.serving.connections import DROPPED, REFUSED, Connections
 from oncemq.transport.serving.limits import ConnectionLimits
 from oncemq.zmtp import commands
@@ -146,7 +146,7 @@ def test_a_frame_over_the_limit_ends_the_connection_at_its_head(place) -> None:
 def test_a_message_of_too_many_frames_ends_the_connection(place) -> None:
     here = place()
     rude, _ = here.known()
-    rude.say(b"\1\0" * 17)
+    rude.say(b"\1\0" * (REQUEST_FRAMES_MAX + 1))
     until_served(here.door, lambda: here.door.receive() or rude.is_over())
     assert [kind for kind, _ in here.told] == [DROPPED]
 

@@ -1,12 +1,15 @@
 """The server's end: who is connected, and who no longer is."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
 
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.router import RouterSocket
+from oncemq.transport.serving.acceptor import Acceptor
 from tests.harness.served import until_served
+from tests.harness.waiting import until
 
 PROBE = [b"are you there?"]
 
