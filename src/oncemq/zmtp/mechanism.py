@@ -1,7 +1,7 @@
 """What is said between the greeting and the first message; NULL: a READY each way.
 
 A mechanism is given each command of the handshake and says what to answer and whether it is done.
-CURVE will also unpack frames: `ZmtpConnection` asks `is_open` and goes on by itself from there.
+Once it has a `peer`, the connection is open and goes on by itself; CURVE would also unpack frames.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,6 @@
 """Coroutines taking turns at one engine, moved by the event loop.
 
-The socket's descriptor is watched with `add_reader` and drained without waiting, which costs
-a quarter of `zmq.asyncio`.
+The descriptors of the engine are watched with `add_reader`, and what came is taken without waiting.
 
 The loop keeps a client alive only while puts of it are unsent. One that nobody closed is closed
 when it is collected, or when the process ends, and that waits for nobody.
