@@ -258,6 +258,7 @@ def test_a_database_that_is_locked_before_any_message_is_waited_for(
 ) -> None:
     caplog.set_level("INFO", "oncemq.app")
     other = sqlite3.connect(path)
+    other.execute("PRAGMA journal_mode=WAL")  # else this test's own reading locks the handler out
     other.execute("BEGIN EXCLUSIVE")
     app.handler("orders", into=lambda: sqlite3.connect(path, timeout=0))(insert)
     with app.running():

@@ -6,6 +6,7 @@ code in turn, and a real timer in a process of its own.
 
 import signal
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -28,6 +29,7 @@ class Interrupted(Exception):
 
 
 NUMBERS = (signal.SIGALRM, signal.SIGVTALRM)  # in turn: what is put off does not depend on it
+FINALIZER = weakref.finalize.__call__.__code__  # what a handler raises there, Python drops
 SHORT = 3  # gets in a row without that line: one that has what another left is a short one
 
 
@@ -42,6 +44,12 @@ def handler() -> Iterator[None]:
         signal.signal(number, old)
 
 
+def is_in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code is not FINALIZER:
+        frame = frame.f_back
+    return frame is not None
+
+
 def interrupted_at(line: int, verb: Callable[[], Any]) -> tuple[bool, Any]:
     """Carry out a verb, with a signal before so-many lines of the client; whether there were."""
     seen = 0
@@ -50,6 +58,8 @@ def interrupted_at(line: int, verb: Callable[[], Any]) -> tuple[bool, Any]:
         nonlocal seen
         if not frame.f_code.co_filename.startswith(HOME):
             return None
+        if event == "call" and is_in_finalizer(frame):
+            return None  # of an object of before, which a collection found now
         # At a `try` no handler runs, and the `with` around it does not hold there.
         if event == "line" and getline(frame.f_code.co_filename, frame.f_lineno).strip() != "try:":
             seen += 1
