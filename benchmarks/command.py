@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("put", "get", "latency", "push", "inbox", "outbox", "transactions"),
-    *("redis", "topics", "restart", "memory"),
+    *("redis", "attacks", "topics", "restart", "memory"),
 )
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
@@ -65,7 +65,7 @@ def benchmarks(
     database: str,
 ) -> None:
     """Measure this machine: PART is put, get, latency, push, inbox, outbox, transactions,
-    redis, topics, restart or memory.
+    redis, attacks, topics, restart or memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -93,6 +93,7 @@ def benchmarks(
 def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     """What belongs to a part."""
     from benchmarks import (
+        attacks,
         bulk,
         inbox,
         outbox,
@@ -119,6 +120,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "outbox": [outbox.relayed],
         "transactions": [transactions.transacted],
         "redis": [redis_peer.beside_redis],
+        "attacks": [attacks.attacked],
         "topics": [scale.topics],
         "restart": [scale.restart],
         "memory": [scale.memory],

@@ -41,6 +41,7 @@ class Effort:
     heard: float = 4.0  # seconds in which listeners count; a thousand get 20 batches in each
     connected: int = 10_000
     stopped: float = 60.0  # seconds for which one listener of two is stopped
+    attacked: float = 12.0  # seconds of honest puts for each attack, half of them without it
 
 
 QUICK = Effort(
@@ -56,6 +57,7 @@ QUICK = Effort(
     heard=0.7,
     connected=500,
     stopped=4.0,
+    attacked=3.0,
 )
 
 
