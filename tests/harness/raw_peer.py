@@ -25,6 +25,8 @@ class RawPeer:
     def __init__(self, address: str, *said: bytes) -> None:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         self.link = socket.create_connection((host, int(port)))
+        # What it says is there at once, though nobody answers.
+        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link.setblocking(False)
         self.say(*said)
 

@@ -17,7 +17,7 @@ from oncemq.transport.wakeup import Wakeup
 
 DRAIN_MAX = 256  # requests taken before commits and replies get their turn
 DRAIN_BYTES = 16 << 20  # or so much of them
-DRAIN_MICROS = 5_000  # or what takes so long
+DRAIN_MICROS = 250  # or what takes so long: so much later is a newcomer heard in a flood
 HEARD_MAX = 32  # of what listeners say, likewise
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 

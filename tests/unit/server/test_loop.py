@@ -87,7 +87,7 @@ def test_a_turn_ends_by_bytes(host: Any, looping: Any) -> None:
 
 
 def test_a_turn_ends_by_time(host: Any, looping: Any) -> None:
-    ticks = count(host.now, 1_500)
+    ticks = count(host.now, 75)
     loop, _ = looping(codec.encode_request(1, StatusRequest()), lambda: next(ticks))
     assert loop._receive(Micros(next(ticks))) == 4
 

@@ -1,8 +1,14 @@
 """The peers of one address, heard in turn: what ROUTER and XPUB have in common.
 
+How turns are given. There are two lines: newcomers, who had nothing to say until now, and those
+who had a turn and have more to say. After each wait one of the lines is heard: the newcomers, and
+every second time the others, if there are any. So a client that asks now and then is answered
+before the next piece of a flood, whoever floods; and newcomers, however many, stop no flood that is
+honest.
+
 Laws: a peer gives up its turn after so many messages, or so many bytes; a call looks at so many
-peers, and comes back with nothing though more have something to say: the caller has other things
-to do in between.
+peers, and comes back with nothing though more have something to say, also where one line is over
+and the other one is not: the caller has other things to do in between.
 """
 
 import itertools
@@ -34,33 +40,46 @@ class BoundSocket:
         self._socket_type = socket_type
         self._limits = limits
         self._routes = itertools.count(secrets.randbits(62))  # no other server's
-        self._ready: deque[Peer] = deque()
-        self._events = 0  # of whose turn it is
+        self._newcomers: deque[Peer] = deque()
+        self._others: deque[Peer] = deque()  # who had a turn, and have more to say
+        self._line = self._newcomers  # the one that is heard
+        self._speaker: Peer | None = None  # whose turn it is
+        self._events = 0  # of it
         self._has_read = False
-        self._came = 0  # from whose turn it is, when that began
-        self._waits = 0  # the last one after which everybody was heard
+        self._came = 0  # from it, when its turn began
+        self._waits = 0  # the last one after which somebody was heard
         connections.watch(self._acceptor.descriptor, self._accept)
-        connections.hear(self._ready)
+        connections.hear(self._newcomers)
+        connections.hear(self._others)
 
     def next_event(self) -> tuple[Peer, Message | SubjectChange | Heard] | None:
         """What the next peer said, or None: nothing, or nothing before others had their turn."""
-        ready = self._ready
-        if not ready:
-            if self._waits != self.connections.waits:  # there is nobody else
-                self._waits = self.connections.waits
-                return None
-            self.connections.wait(0)
-            self._waits = self.connections.waits
-        for _ in range(min(len(ready), LOOKED_AT_MAX)):
-            if self._events >= TURN_EVENTS:
-                self._end_turn(ready[0])
-                ready.rotate(-1)
-            peer = ready[0]
-            if not self._has_read:
-                self._came = peer.came_bytes
-            event = self._next_of(peer)
-            if event is not None:
-                return peer, event
+        connections = self.connections
+        is_over = self._speaker is None and not self._line
+        nobody = is_over and not self._newcomers and not self._others
+        if nobody and self._waits == connections.waits:
+            connections.wait(0)
+        if is_over or self._waits != connections.waits:
+            self._waits = connections.waits
+            if self._others or self._speaker is not None:
+                self._choose_line()
+            else:
+                self._line = self._newcomers
+        for _ in range(LOOKED_AT_MAX):
+            if self._speaker is None:
+                if not self._line:
+                    return None
+                self._speaker = self._line.popleft()
+                self._came = self._speaker.came_bytes
+                self._events = 0
+                self._has_read = False
+            peer = self._speaker
+            if self._events < TURN_EVENTS:
+                event = self._next_of(peer)
+                if event is not None:
+                    return peer, event
+            else:
+                self._interrupt(peer)
         return None
 
     def gone(self, peer: Peer) -> None:
@@ -74,7 +93,8 @@ class BoundSocket:
         self._acceptor.close()
         for peer in list(self.peers.values()):
             connections.drop(peer, "the server stopped")
-        connections.leave(self._ready)
+        connections.leave(self._newcomers)
+        connections.leave(self._others)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_MAX):
@@ -89,8 +109,22 @@ class BoundSocket:
                 return
             route = next(self._routes).to_bytes(8, "big")
             zmtp = ZmtpConnection(self._socket_type, self._limits)
-            self.peers[route] = peer = Peer(link, zmtp, route, self._ready, self.gone)
+            self.peers[route] = peer = Peer(link, zmtp, route, self._newcomers, self.gone)
             self.connections.admit(peer)
+
+    def _choose_line(self) -> None:
+        """The newcomers, unless it is the turn of the others."""
+        if self._newcomers and not (self._others and self._line is self._newcomers):
+            if self._speaker is not None:
+                self._interrupt(self._speaker)
+            self._line = self._newcomers
+        elif self._others:
+            self._line = self._others
+
+    def _interrupt(self, peer: Peer) -> None:
+        """It may have more to say, and goes on when it is the others' turn."""
+        self._end_turn(peer)
+        self._others.append(peer)
 
     def _next_of(self, peer: Peer) -> Message | SubjectChange | Heard | None:
         """What it says next; None: its turn is over."""
@@ -100,10 +134,11 @@ class BoundSocket:
                 event = connection.next_event()
                 assert not isinstance(event, Opened)  # it was before it came here
                 if event is None:
-                    # The poller tells of what is left there.
-                    came = peer.came_bytes - self._came
-                    if self._has_read and (peer.is_drained or came >= TURN_BYTES):
-                        break
+                    if self._has_read and peer.is_drained:
+                        break  # the poller tells of what comes later
+                    if peer.came_bytes - self._came >= TURN_BYTES:
+                        self._interrupt(peer)
+                        return None
                     if not peer.read():
                         break
                     self._has_read = True
@@ -116,14 +151,12 @@ class BoundSocket:
             self.connections.refuse(peer, str(fault))
         except OSError as error:
             self.connections.drop(peer, error.strerror or str(error))
-        self._end_turn(peer)
-        self._ready.popleft()
         peer.is_ready = False
+        self._end_turn(peer)
         return None
 
     def _end_turn(self, peer: Peer) -> None:
-        self._events = 0
-        self._has_read = False
+        self._speaker = None
         if not peer.is_open:
             return
         connection = peer.connection
