@@ -163,8 +163,6 @@ class Connections:
                 opened = peer.connection.next_event()
                 if isinstance(opened, Opened):
                     peer.is_req = opened.peer.socket_type == b"REQ"
-                    if peer.is_req:
-                        peer.envelope = (b"",)
                     self.opened(peer)
                 elif peer.connection.has_output:
                     self.send(peer, peer.connection.take_output())
