@@ -47,9 +47,12 @@ class Place:
         self.peers.append(RawPeer(self.feed.address, handshake(b"SUB"), *joined))
         return self.peers[-1]
 
-    def pass_time(self, seconds: float) -> None:
-        self.now[0] += seconds
-        self.connections.wait(0)
+    def pass_time(self, seconds: float, looks: int = 0) -> None:
+        """At the pace at which a server looks; or in so many steps, while it is away."""
+        looks = looks or round(seconds * 10)
+        for _ in range(looks):
+            self.now[0] += seconds / looks
+            self.connections.wait(0)
 
     def is_served(self, peer: RawPeer, route: bytes) -> bool:
         peer.say(message(b"still there?"))
@@ -288,15 +291,54 @@ def test_who_takes_nothing_for_long_is_dropped(place) -> None:
     until_served(here.door, peer.is_over)
 
 
+def test_a_server_that_once_heard_nobody_for_long_drops_who_takes_nothing_as_soon(place) -> None:
+    here = place()
+    begun = here.now[0]
+
+    class Stalled:
+        def poll(self, _: int) -> list[tuple[int, int]]:
+            here.now[0] = begun + 600
+            return []
+
+    here.connections.bell = Stalled()  # type: ignore[assignment]
+    here.door.rest(200)
+    peer, route = here.known()
+    owing(here, route, 1)
+    here.pass_time(31)
+    assert here.told == [(DROPPED, "owed_ms")]
+    until_served(here.door, peer.is_over)
+
+
+def test_no_time_passes_for_peers_while_the_server_is_away_altogether(place) -> None:
+    """As in a sync that the loop waits for, or while its machine sleeps."""
+    here = place()
+    honest, route = here.known()
+    slow, _ = here.known()
+    slow.say(message(b"whole")[:3])
+    until_served(here.door, lambda: here.door.receive() or here.connections.held_bytes or None)
+    newcomer = here.peer()
+    until_served(here.door, lambda: here.connections.status["handshakes"] or None)
+    here.pass_time(3_600, looks=1)
+    assert here.told == []
+    newcomer.say(handshake(), message(b"late"))
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"late"]
+    here.pass_time(31)
+    assert here.told == [(DROPPED, "unfinished_ms")]
+    assert here.is_served(honest, route)
+
+
 def test_pings_are_answered_and_what_they_are_owed_is_bounded_as_well(place) -> None:
     here = place(owed_pause_bytes=100_000)
     honest, honest_route = here.known()
     rude, _ = here.known()
     pings = commands.command(commands.PING, b"\0\0" + b"x" * 16) * 1_000
+    left = b""
 
     def flood() -> bool | None:
+        nonlocal left
+        left = left or pings
         with contextlib.suppress(BlockingIOError):
-            rude.say(pings)
+            left = left[rude.say(left) :]
         here.door.receive()
         return here.connections.owed_bytes > 100_000 or None
 
