@@ -1,8 +1,11 @@
 """What peers may take of a server: each limit is reached, and what happens then is what it says."""
 
 import contextlib
+import errno
 import logging
+import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -435,6 +438,44 @@ def test_while_no_file_is_left_newcomers_wait_and_the_server_does_not_spin(place
         assert here.is_served(honest, route)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    here.pass_time(1)
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
+    late.close()
+
+
+class FaultyListener:
+    """A listening socket that tells of an error first."""
+
+    def __init__(self, listening: socket.socket, number: int) -> None:
+        self._listening = listening
+        self._number = number
+        self.close = listening.close
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if number := self._number:
+            self._number = 0
+            raise OSError(number, os.strerror(number))
+        return self._listening.accept()
+
+
+@pytest.mark.parametrize("name", "EPROTO ENETDOWN EHOSTUNREACH EPERM ECONNABORTED".split())
+def test_a_newcomer_whose_connection_is_broken_already_ends_nobody_else_s(place, name) -> None:
+    """Linux tells such things at the accept; a server that took them for its own would end."""
+    here = place()
+    here.door._acceptor._socket = FaultyListener(here.door._acceptor._socket, getattr(errno, name))
+    here.known()
+
+
+@pytest.mark.parametrize("name", ["ENOMEM", "ENOBUFS"])
+def test_while_the_system_has_no_memory_for_newcomers_they_wait(place, name, caplog) -> None:
+    here = place()
+    honest, route = here.known()
+    here.door._acceptor._socket = FaultyListener(here.door._acceptor._socket, getattr(errno, name))
+    late = here.peer(handshake(), message(b"hello"))
+    here.connections.wait(1_000)
+    assert here.connections.poller.wait(0) == []
+    assert "connections at the limit" in caplog.text
+    assert here.is_served(honest, route)
     here.pass_time(1)
     assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
     late.close()
