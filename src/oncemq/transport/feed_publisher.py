@@ -50,7 +50,8 @@ class FeedPublisher(BoundSocket):
         self.missed = 0  # messages that a listener did not get
         self._listeners: dict[bytes, set[Peer]] = {}
         self._subjects: dict[Peer, set[bytes]] = {}
-        self._changes: deque[Change] = deque()  # of those who are gone
+        # In order: one may be gone and another come while the next thing said is looked for.
+        self._changes: deque[Change] = deque()
         self._gathered: dict[bytes, list[Frame]] = {}
         self._gathered_bytes = 0
         self._round: Iterator[Peer] = iter(())
@@ -69,10 +70,10 @@ class FeedPublisher(BoundSocket):
                 return None
             peer, what = said
             if isinstance(what, SubjectChange):
-                if not what.joined:
+                if what.joined:
+                    self._joined(peer, what.subject)
+                else:
                     self._left(peer, what.subject)
-                elif self._joined(peer, what.subject):
-                    return True, what.subject
         return NOTHING
 
     def send(self, frames: Frames) -> None:
@@ -125,8 +126,7 @@ class FeedPublisher(BoundSocket):
         for subject in self._subjects.pop(peer, ()):
             self._forget(peer, subject)
 
-    def _joined(self, peer: Peer, subject: bytes) -> bool:
-        """Whether it is one more."""
+    def _joined(self, peer: Peer, subject: bytes) -> None:
         limits = self.connections.limits
         subjects = self._subjects.setdefault(peer, set())
         if (
@@ -135,11 +135,11 @@ class FeedPublisher(BoundSocket):
             or len(subjects) >= limits.subjects_max
             or self.subjects_count >= limits.subjects_total_max
         ):
-            return False
+            return
         subjects.add(subject)
         self.subjects_count += 1
         self._listeners.setdefault(subject, set()).add(peer)
-        return True
+        self._changes.append((True, subject))
 
     def _left(self, peer: Peer, subject: bytes) -> None:
         subjects = self._subjects.get(peer)

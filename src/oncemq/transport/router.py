@@ -19,7 +19,17 @@ Frames = Sequence[bytes | bytearray | memoryview]
 
 REQUEST_FRAMES_MAX = 1_026  # a request has two: what is more is refused in words up to here
 OTHERS_MAX = 64  # commands and probes, in one call
+NUMBER_BYTES_MAX = 8  # that a REQ gives a request; libzmq's have 4
 LINGER_SECONDS = 1.0  # at close, replies already owed may still leave
+
+
+class NumberedRoute(bytes):
+    """The way back to a REQ that numbers its requests: equal to the route without the number.
+
+    So a connection stays one to who compares routes, and each answer gets its request's number.
+    """
+
+    number: bytes
 
 
 class RouterSocket(BoundSocket):
@@ -65,7 +75,7 @@ class RouterSocket(BoundSocket):
             if not isinstance(message, list) or (len(message) == 1 and not message[0]):
                 continue  # a command; or a probe, which asks nothing (ZMQ_PROBE_ROUTER)
             if peer.is_req:
-                return peer.route, _opened_envelope(peer, message)
+                return _opened_envelope(peer, message)
             return peer.route, message
         return None
 
@@ -74,7 +84,7 @@ class RouterSocket(BoundSocket):
         peer = self.peers.get(route)
         if peer is None:
             return False
-        self.connections.send(peer, encode([*peer.envelope, *frames]))
+        self.connections.send(peer, _in_envelope(peer, route, frames))
         return True
 
     def send_all(self, replies: Sequence[tuple[bytes, Frames]]) -> None:
@@ -83,8 +93,7 @@ class RouterSocket(BoundSocket):
         for route, frames in replies:
             peer = self.peers.get(route)
             if peer is not None:
-                buffers = encode([*peer.envelope, *frames])
-                together.setdefault(route, []).extend(buffers)
+                together.setdefault(route, []).extend(_in_envelope(peer, route, frames))
         for route, buffers in together.items():
             if (peer := self.peers.get(route)) is not None:
                 self.connections.send(peer, joined(buffers))
@@ -111,14 +120,25 @@ class RouterSocket(BoundSocket):
         super().close()
 
 
-def _opened_envelope(peer: Peer, message: Message) -> Sequence[Frame]:
-    """The request in a REQ's envelope, which its answer is put into.
+def _opened_envelope(peer: Peer, message: Message) -> tuple[bytes, Sequence[Frame]]:
+    """The route back and the request in a REQ's envelope, which its answer is put into.
 
-    An empty frame; before it a number, where the REQ correlates. One request is under way at a
-    time: the answer to an older one, that it gave up, it would drop by that number.
+    An empty frame; before it a number, where the REQ correlates. It may have given up a request
+    and asked anew: by the number it tells the late answer from the one that it waits for.
     """
-    size = 1 if not message[0] else 2
-    if len(message) <= size or message[size - 1]:
-        return message
-    peer.envelope = tuple(bytes(frame) for frame in message[:size])
-    return message[size:]
+    if len(message) > 1 and not message[0]:
+        return peer.route, message[1:]
+    if len(message) > 2 and len(message[0]) <= NUMBER_BYTES_MAX and not message[1]:
+        route = NumberedRoute(peer.route)
+        route.number = bytes(message[0])
+        return route, message[2:]
+    return peer.route, message
+
+
+def _in_envelope(peer: Peer, route: bytes, frames: Frames) -> list[Frame]:
+    """A reply as bytes, for a REQ in the envelope that its request came in."""
+    if not peer.is_req:
+        return encode(frames)
+    if isinstance(route, NumberedRoute):
+        return encode([route.number, b"", *frames])
+    return encode([b"", *frames])

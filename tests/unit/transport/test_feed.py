@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from oncemq.errors import PortInUse
 from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.feed_subscriber import FeedSubscriber
+from tests.harness.raw_peer import RawPeer, handshake, message
 from tests.harness.served import until_served
 from tests.harness.waiting import PATIENCE
 
@@ -75,6 +77,21 @@ def test_the_feed_learns_that_the_last_listener_is_gone(feed, ears) -> None:
     second.connect("")
     assert until_served(feed, feed.change) == (False, A)
     assert feed.change() is None
+
+
+def test_who_comes_as_the_last_one_breaks_off_is_told_after_that(feed) -> None:
+    """Else the server believes that nobody listens, and pushes nothing to who does."""
+    first = RawPeer(feed.address, handshake(b"SUB"), message(b"\1" + A))
+    second = RawPeer(feed.address, handshake(b"SUB"))
+    with closing(first), closing(second):
+        assert until_served(feed, feed.change) == (True, A)
+        until_served(feed, lambda: second.heard() and not feed.connections.status["handshakes"])
+        while feed.change() is not None:
+            pass
+        first.close()
+        second.say(message(b"\1" + A))
+        told = [until_served(feed, feed.change) for _ in range(2)]
+    assert told == [(False, A), (True, A)]
 
 
 def test_a_send_waits_for_nobody(feed, ears) -> None:

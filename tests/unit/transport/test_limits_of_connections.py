@@ -1,8 +1,11 @@
 """What peers may take of a server: each limit is reached, and what happens then is what it says."""
 
 import contextlib
+import errno
 import logging
+import os
 import resource
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -47,9 +50,12 @@ class Place:
         self.peers.append(RawPeer(self.feed.address, handshake(b"SUB"), *joined))
         return self.peers[-1]
 
-    def pass_time(self, seconds: float) -> None:
-        self.now[0] += seconds
-        self.connections.wait(0)
+    def pass_time(self, seconds: float, looks: int = 0) -> None:
+        """At the pace at which a server looks; or in so many steps, while it is away."""
+        looks = looks or round(seconds * 10)
+        for _ in range(looks):
+            self.now[0] += seconds / looks
+            self.connections.wait(0)
 
     def is_served(self, peer: RawPeer, route: bytes) -> bool:
         peer.say(message(b"still there?"))
@@ -288,15 +294,54 @@ def test_who_takes_nothing_for_long_is_dropped(place) -> None:
     until_served(here.door, peer.is_over)
 
 
+def test_a_server_that_once_heard_nobody_for_long_drops_who_takes_nothing_as_soon(place) -> None:
+    here = place()
+    begun = here.now[0]
+
+    class Stalled:
+        def poll(self, _: int) -> list[tuple[int, int]]:
+            here.now[0] = begun + 600
+            return []
+
+    here.connections.bell = Stalled()  # type: ignore[assignment]
+    here.door.rest(200)
+    peer, route = here.known()
+    owing(here, route, 1)
+    here.pass_time(31)
+    assert here.told == [(DROPPED, "owed_ms")]
+    until_served(here.door, peer.is_over)
+
+
+def test_no_time_passes_for_peers_while_the_server_is_away_altogether(place) -> None:
+    """As in a sync that the loop waits for, or while its machine sleeps."""
+    here = place()
+    honest, route = here.known()
+    slow, _ = here.known()
+    slow.say(message(b"whole")[:3])
+    until_served(here.door, lambda: here.door.receive() or here.connections.held_bytes or None)
+    newcomer = here.peer()
+    until_served(here.door, lambda: here.connections.status["handshakes"] or None)
+    here.pass_time(3_600, looks=1)
+    assert here.told == []
+    newcomer.say(handshake(), message(b"late"))
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"late"]
+    here.pass_time(31)
+    assert here.told == [(DROPPED, "unfinished_ms")]
+    assert here.is_served(honest, route)
+
+
 def test_pings_are_answered_and_what_they_are_owed_is_bounded_as_well(place) -> None:
     here = place(owed_pause_bytes=100_000)
     honest, honest_route = here.known()
     rude, _ = here.known()
     pings = commands.command(commands.PING, b"\0\0" + b"x" * 16) * 1_000
+    left = b""
 
     def flood() -> bool | None:
+        nonlocal left
+        left = left or pings
         with contextlib.suppress(BlockingIOError):
-            rude.say(pings)
+            left = left[rude.say(left) :]
         here.door.receive()
         return here.connections.owed_bytes > 100_000 or None
 
@@ -393,6 +438,44 @@ def test_while_no_file_is_left_newcomers_wait_and_the_server_does_not_spin(place
         assert here.is_served(honest, route)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    here.pass_time(1)
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
+    late.close()
+
+
+class FaultyListener:
+    """A listening socket that tells of an error first."""
+
+    def __init__(self, listening: socket.socket, number: int) -> None:
+        self._listening = listening
+        self._number = number
+        self.close = listening.close
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if number := self._number:
+            self._number = 0
+            raise OSError(number, os.strerror(number))
+        return self._listening.accept()
+
+
+@pytest.mark.parametrize("name", "EPROTO ENETDOWN EHOSTUNREACH EPERM ECONNABORTED".split())
+def test_a_newcomer_whose_connection_is_broken_already_ends_nobody_else_s(place, name) -> None:
+    """Linux tells such things at the accept; a server that took them for its own would end."""
+    here = place()
+    here.door._acceptor._socket = FaultyListener(here.door._acceptor._socket, getattr(errno, name))
+    here.known()
+
+
+@pytest.mark.parametrize("name", ["ENOMEM", "ENOBUFS"])
+def test_while_the_system_has_no_memory_for_newcomers_they_wait(place, name, caplog) -> None:
+    here = place()
+    honest, route = here.known()
+    here.door._acceptor._socket = FaultyListener(here.door._acceptor._socket, getattr(errno, name))
+    late = here.peer(handshake(), message(b"hello"))
+    here.connections.wait(1_000)
+    assert here.connections.poller.wait(0) == []
+    assert "connections at the limit" in caplog.text
+    assert here.is_served(honest, route)
     here.pass_time(1)
     assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
     late.close()

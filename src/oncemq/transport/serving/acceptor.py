@@ -14,6 +14,14 @@ from oncemq.transport.tcp_options import set_tcp_options
 
 BACKLOG = 4_096
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+# No file, or no memory in the system for a socket: newcomers have to wait until there is some.
+NO_ROOM = (*NO_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
+# What accept tells of the newcomer's own connection, as Linux does; it is gone.
+GONE = (
+    *(errno.ECONNABORTED, errno.ECONNRESET, errno.EPROTO, errno.ENOPROTOOPT, errno.EOPNOTSUPP),
+    *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT),
+    *(errno.EPERM, getattr(errno, "ENONET", errno.ENETDOWN)),  # a firewall's no, the first
+)
 
 
 class Acceptor:
@@ -45,14 +53,16 @@ class Acceptor:
         self.descriptor = self._socket.fileno()
 
     def accept(self) -> socket.socket | None:
-        """The next who came; None when there is nobody more. Raises when no file is left."""
+        """The next who came; None when there is nobody more. Raises when there is no room."""
         while True:
             try:
                 link, _ = self._socket.accept()
             except BlockingIOError:
                 return None
-            except ConnectionError:
-                continue  # it left before it was accepted
+            except OSError as error:
+                if error.errno not in GONE:
+                    raise
+                return None  # the poller tells of who comes after it
             link.setblocking(False)
             return link
 

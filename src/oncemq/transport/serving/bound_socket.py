@@ -15,7 +15,7 @@ import itertools
 import secrets
 from collections import deque
 
-from oncemq.transport.serving.acceptor import NO_DESCRIPTORS, Acceptor
+from oncemq.transport.serving.acceptor import NO_ROOM, Acceptor
 from oncemq.transport.serving.connections import Connections
 from oncemq.transport.serving.peer import Peer
 from oncemq.zmtp.connection import Heard, Message, Opened, SubjectChange, ZmtpConnection
@@ -101,7 +101,7 @@ class BoundSocket:
             try:
                 link = self._acceptor.accept()
             except OSError as error:
-                if error.errno not in NO_DESCRIPTORS:
+                if error.errno not in NO_ROOM:
                     raise
                 self.connections.no_room(self._acceptor.descriptor)
                 return

@@ -8,7 +8,7 @@ limit of time. Nothing is done for these limits where a lone request passes by.
 
 Laws: what peers take is counted before it is more than `ConnectionLimits` says; who is dropped is
 told in the log with the reason, and owes and holds nothing from then on. While the server hears
-nobody (`rest`), nobody's time passes.
+nobody, nobody's time passes (`peers_time`).
 """
 
 import logging
@@ -19,6 +19,7 @@ from itertools import islice
 
 from oncemq.transport.serving.limits import ConnectionLimits
 from oncemq.transport.serving.peer import Peer
+from oncemq.transport.serving.peers_time import PeersTime
 from oncemq.transport.serving.poller import READABLE, WRITABLE, new_poller
 from oncemq.transport.serving.unfinished import UnfinishedMessages
 from oncemq.transport.wakeup import Wakeup
@@ -58,7 +59,7 @@ class Connections:
         self._unfinished = UnfinishedMessages()
         self._owing: dict[Peer, None] = {}
         self._next_look = 0.0
-        self._rested = 0.0  # seconds
+        self._now = PeersTime(clock)
         self._is_at_limit = False
         self.bell = select.poll()
         self._bells: list[Wakeup] = []
@@ -142,7 +143,7 @@ class Connections:
         if self.bell.poll(timeout_ms):
             for bell in self._bells:
                 bell.silence()
-        self._rested += self._clock() - begun
+        self._now.leave_out(self._clock() - begun)
 
     def _happened(self, peer: Peer, what: int) -> None:
         if what & WRITABLE:
@@ -163,8 +164,6 @@ class Connections:
                 opened = peer.connection.next_event()
                 if isinstance(opened, Opened):
                     peer.is_req = opened.peer.socket_type == b"REQ"
-                    if peer.is_req:
-                        peer.envelope = (b"",)
                     self.opened(peer)
                 elif peer.connection.has_output:
                     self.send(peer, peer.connection.take_output())
@@ -275,7 +274,7 @@ class Connections:
                 return
             if not (buffers := rest_of(buffers, sent)):
                 return
-            peer.took = self._clock()
+            peer.took = self._now()
             self._owing[peer] = None
             self._set_interest(peer, peer.interest | WRITABLE)
         self._owe(peer, buffers)
@@ -314,7 +313,7 @@ class Connections:
             self.drop(peer, error.strerror or "the connection broke")
             return
         if peer.owed_bytes < before:
-            peer.took = self._clock()
+            peer.took = self._now()
         if not owed:
             self._owing.pop(peer, None)
             self._set_interest(peer, READABLE)
@@ -373,13 +372,10 @@ class Connections:
 
     # Limits of time
 
-    def _now(self) -> float:
-        return self._clock() - self._rested
-
     def _look(self) -> None:
         self._next_look = self._clock() + LOOK_SECONDS
         limits = self.limits
-        now = self._now()
+        now = self._now.look()
         if self._silent:
             self._listen_again()
         if self._is_at_limit and self.count <= limits.connections_max * 9 // 10:

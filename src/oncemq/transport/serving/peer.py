@@ -25,7 +25,6 @@ class Peer:
         "came_bytes",
         "connection",
         "descriptor",
-        "envelope",
         "gone",
         "held_bytes",
         "interest",
@@ -66,7 +65,6 @@ class Peer:
         self.is_drained: bool = True  # the last receive took all there was
         self.is_paused: bool = False  # it is not heard, until it has read what it is owed
         self.is_req: bool = False  # its messages have an envelope
-        self.envelope: tuple[bytes, ...] = ()  # what its answers have before them
         self.owed: deque[Frame] = deque()
         self.owed_bytes: int = 0
         self.took: float = 0.0  # when it last took something of what it is owed
