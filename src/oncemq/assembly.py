@@ -21,7 +21,7 @@ from oncemq.protocol.limits import ServerLimits
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.server.loop import Loop
+from oncemq.server.loop import Loop, TurnLimits
 from oncemq.server.recovery import recover
 from oncemq.storage.disk import (
     LocalDisk,
@@ -66,6 +66,8 @@ class Server:
         rules: ServerLimits,
         options: LogOptions,
         peers: ConnectionLimits | None = None,
+        turn: TurnLimits | None = None,
+        files_kept: int = FILES_KEPT,
         feed: str = "auto",
         disk: LockingDisk | None = None,
         door: Callable[..., RouterSocket] = RouterSocket,
@@ -85,7 +87,7 @@ class Server:
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             size = 2 * rules.batch_bytes_max
-            connections = Connections(_fitting(peers or ConnectionLimits(), size))
+            connections = Connections(_fitting(peers or ConnectionLimits(), size, files_kept))
             with files_for_owner_only():  # an ipc socket is one
                 way_in = door(bind, frame_bytes_max=size, connections=connections)
                 undo.callback(way_in.close)
@@ -101,7 +103,7 @@ class Server:
                 logger.warning("messages lost for good, as a person agreed: %s", each)
             driver.keep_time(clock.calendar, clock())
             driver.begin(clock())
-            self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock)
+            self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock, turn)
             undo.pop_all()
         self.recovery_seconds = time.monotonic() - started
         self._tell_start(data, opened.report)
@@ -154,13 +156,13 @@ def _warn(data: Path, address: str) -> None:
         )
 
 
-def _fitting(peers: ConnectionLimits, frame_bytes_max: int) -> ConnectionLimits:
+def _fitting(peers: ConnectionLimits, frame_bytes_max: int, files_kept: int) -> ConnectionLimits:
     """The limits as they can be: of files there are so many, and the largest batch is possible."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = soft - FILES_KEPT if soft != resource.RLIM_INFINITY else peers.connections_max
+    files = soft - files_kept if soft != resource.RLIM_INFINITY else peers.connections_max
     if files < 1:
         raise TooManyFiles(
-            f"a server needs {FILES_KEPT} open files and one for each connection, and may have "
+            f"a server needs {files_kept} open files and one for each connection, and may have "
             f"{soft}: raise the limit (ulimit -n)"
         )
     return msgspec.structs.replace(
@@ -202,6 +204,9 @@ def server_from(config: Config) -> Server:
         producers_max=config.producers_max,
         sync_ms=config.sync_ms,
         retry_ms=round(config.retry * 1000),
+        request_entries_max=config.request_entries_max,
+        gathered_bytes_max=config.gathered_max,
+        held_answers_max=config.held_answers_max,
     )
     options = LogOptions(
         segment_bytes=config.segment_bytes,
@@ -223,12 +228,15 @@ def server_from(config: Config) -> Server:
         subjects_max=config.subjects_max,
         subjects_total_max=config.subjects_total_max,
     )
+    turn = TurnLimits(config.turn_requests, config.turn_bytes, config.turn_micros)
     return Server(
         Path(config.data),
         config.bind,
         rules=rules,
         options=options,
         peers=peers,
+        turn=turn,
+        files_kept=config.files_kept,
         feed=config.feed,
     )
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import socket
 import stat
@@ -15,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from oncemq import Client
-from oncemq.assembly import Server
+from oncemq.assembly import Server, server_from
+from oncemq.config import Config
 from oncemq.protocol.limits import ServerLimits
+from oncemq.server.loop import TurnLimits
 from oncemq.storage.log.log import LogOptions
 from tests.e2e.conftest import ONCE, clean_environment
 
@@ -98,6 +101,38 @@ def test_what_is_open_to_others_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     with running(data, "tcp://127.0.0.1:*"):
         pass
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+
+
+def test_what_the_settings_say_of_turns_and_waiting_is_obeyed(tmp_path: Path) -> None:
+    config = Config(
+        data=tmp_path,
+        bind="tcp://127.0.0.1:*",
+        turn_requests=2,
+        turn_bytes=3,
+        turn_micros=4,
+        gathered_max=5,
+        held_answers_max=6,
+        request_entries_max=7,
+        files_kept=soft_limit_of_files() - 8,
+    )
+    server = server_from(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        with Client(server.address) as mq:
+            status = mq.status()
+        limits = [status[f"{name}_max"] for name in ("gathered_bytes", "held_answers")]
+        assert (limits, status["connections_max"]) == ([5, 6], 8)
+        loop = server._loop
+        assert loop._turn_limits == TurnLimits(requests=2, bytes=3, micros=4)
+        assert loop._driver.broker.rules.request_entries_max == 7
+    finally:
+        server.stop()
+        thread.join()
+
+
+def soft_limit_of_files() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def test_its_threads_do_not_wait_long_for_each_other(tmp_path: Path) -> None:

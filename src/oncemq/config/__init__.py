@@ -73,6 +73,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     feed_owed_max: int = 4 << 20
     subjects_max: int = 16_384
     subjects_total_max: int = 500_000
+    request_entries_max: int = 50_000
+    gathered_max: int = 128 << 20
+    held_answers_max: int = 100_000
+    turn_requests: int = 256
+    turn_bytes: int = 16 << 20
+    turn_micros: int = 250
+    files_kept: int = 48
     log_level: str = "info"
     log_format: str = "text"
     origins: dict[str, str] = {}
@@ -237,11 +244,19 @@ SETTINGS: dict[str, Setting] = {
     "feed_owed_max": Setting(_positive_size, "most bytes kept for a listener of the live feed"),
     "subjects_max": Setting(_count, "most topics that a peer listens to on the live feed"),
     "subjects_total_max": Setting(_count, "most topics of all listeners, each counted for itself"),
+    "request_entries_max": Setting(_count, "most entries of a list in a request"),
+    "gathered_max": Setting(_positive_size, "most bytes that wait for a slow disk"),
+    "held_answers_max": Setting(_count, "most answers that wait for a slow disk"),
+    "turn_requests": Setting(_count, "most requests taken before others have their turn"),
+    "turn_bytes": Setting(_positive_size, "most bytes of them"),
+    "turn_micros": Setting(_count, "most microseconds that they take"),
+    "files_kept": Setting(_count, "open files that are no connections: the log's and others"),
     "log_level": Setting(_one_of(*LOG_LEVELS), ", ".join(LOG_LEVELS)),
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }
 
 PATHS = ("state", "data")
+SIZES = {name for name, each in SETTINGS.items() if each.parse in (_positive_size, _size_or_none)}
 
 
 # ------------------------------------------------------------------ from everywhere, in order

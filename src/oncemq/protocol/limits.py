@@ -29,6 +29,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
     owners_max: int = 1_000_000
     commit_pieces_max: int = 10_000  # and as many inputs
     request_entries_max: int = 50_000  # of each list in a request
+    gathered_bytes_max: int = 128 << 20  # while a sync stalls: then nothing more is received
+    held_answers_max: int = 100_000  # that wait for the disk, likewise
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 
     @property

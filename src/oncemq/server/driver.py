@@ -43,8 +43,6 @@ from oncemq.wire import codec
 
 LAZY_MICROS = 50_000  # how long a fact nobody waits for may gather before it is synced
 GATHER_BYTES = 1 << 20  # or how much
-GATHERED_BYTES_MAX = 128 << 20  # while a sync stalls: then nothing more is received
-HELD_MAX = 100_000  # answers that wait for the disk
 READ_BYTES = 16 << 20  # from the log, for answers: then they leave before more is read
 LOST_BYTES = 128  # of the log, to note one hole
 
@@ -213,9 +211,10 @@ class Driver:
     @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more should be received."""
-        if len(self._held) >= HELD_MAX:
+        rules = self.broker.rules
+        if len(self._held) >= rules.held_answers_max:
             return True
-        return self._gathered_bytes + self._writing_bytes >= GATHERED_BYTES_MAX
+        return self._gathered_bytes + self._writing_bytes >= rules.gathered_bytes_max
 
     def _is_worth_writing(self, now: Micros) -> bool:
         if self._gathered_since is None:
@@ -324,6 +323,10 @@ class Driver:
             "feed": self.broker.listeners.feed or "none",
             "durable_serial": self._durable,
             "disk_bytes": self.log.bytes_used,
+            "gathered_bytes": self._gathered_bytes + self._writing_bytes,
+            "gathered_bytes_max": self.broker.rules.gathered_bytes_max,
+            "held_answers": len(self._held),
+            "held_answers_max": self.broker.rules.held_answers_max,
             "sync": sync,
             "sync_gives_up": gives_up,
         }

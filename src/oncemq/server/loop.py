@@ -4,6 +4,8 @@ Law: the loop never waits for a peer, and for the disk only when a lone small gr
 quicker than a thread would wake up. Under load, one group syncs while the next gathers.
 """
 
+import msgspec
+
 from oncemq.broker.given import Facts
 from oncemq.protocol.names import Micros
 from oncemq.server.clock import SteadyClock
@@ -15,9 +17,6 @@ from oncemq.transport.feed_publisher import FeedPublisher
 from oncemq.transport.router import RouterSocket
 from oncemq.transport.wakeup import Wakeup
 
-DRAIN_MAX = 256  # requests taken before commits and replies get their turn
-DRAIN_BYTES = 16 << 20  # or so much of them
-DRAIN_MICROS = 250  # or what takes so long: so much later is a newcomer heard in a flood
 HEARD_MAX = 32  # of what listeners say, likewise
 IDLE_MS = 200  # longest sleep: retention and checkpoints are looked at this often
 
@@ -25,6 +24,14 @@ SLOW_SYNC_MICROS = 1_000_000  # worth a line in the log
 
 QUICK_BYTES = 16 << 10  # a lone group this small is synced in the loop itself
 QUICK_MICROS = 500  # while the disk takes less than this: less than two thread switches
+
+
+class TurnLimits(msgspec.Struct, frozen=True):
+    """What is taken before commits and replies get their turn: whichever comes first."""
+
+    requests: int = 256
+    bytes: int = 16 << 20
+    micros: int = 250  # so much later is a newcomer heard in a flood
 
 
 class Loop:
@@ -37,7 +44,9 @@ class Loop:
         feed: FeedPublisher | None,
         housekeeping: Housekeeping,
         clock: SteadyClock,
+        turn: TurnLimits | None = None,
     ) -> None:
+        self._turn_limits = turn or TurnLimits()
         self._driver = driver
         self._door = door
         self._feed = feed
@@ -103,16 +112,16 @@ class Loop:
 
     def _receive(self, now: Micros) -> int:
         """Take requests for a while; how many. The rest stays where it pushes back."""
-        driver = self._driver
+        driver, limits = self._driver, self._turn_limits
         taken = size = 0
-        while taken < DRAIN_MAX and size < DRAIN_BYTES and not driver.is_full:
+        while taken < limits.requests and size < limits.bytes and not driver.is_full:
             if (received := self._door.receive()) is None:
                 break
             route, frames = received
             driver.receive(route, frames, now)
             taken += 1
             size += sum(map(len, frames))
-            if self._clock.steady() - now > DRAIN_MICROS:
+            if self._clock.steady() - now > limits.micros:
                 break
         return taken
 

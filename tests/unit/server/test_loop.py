@@ -1,6 +1,7 @@
 """The loop's turns: they end, whatever comes in; and what waits for the disk is bounded."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import pytest
 
 from oncemq.broker.expiry import Calendar
+from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Micros
 from oncemq.protocol.requests import StatusRequest
-from oncemq.server import driver as driver_module
 from oncemq.server import loop as loop_module
 from oncemq.server.housekeeping import Housekeeping
-from oncemq.server.loop import SLOW_SYNC_MICROS, Loop
+from oncemq.server.loop import SLOW_SYNC_MICROS, Loop, TurnLimits
 from oncemq.wire import codec
 
 
@@ -58,10 +59,10 @@ class Ticking:
 
 
 @pytest.fixture
-def looping(host: Any) -> Iterator[Any]:
+def looping_on() -> Iterator[Any]:
     loops: list[Loop] = []
 
-    def make(request: list[Any], clock: Any = None) -> tuple[Loop, StubDoor]:
+    def make(host: Any, request: list[Any], clock: Any = None) -> tuple[Loop, StubDoor]:
         door = StubDoor(request)
         keeping = Housekeeping(host.driver, Micros(host.now))
         clock = Ticking(clock or (lambda: host.now))
@@ -75,9 +76,14 @@ def looping(host: Any) -> Iterator[Any]:
         each._bell.close()
 
 
+@pytest.fixture
+def looping(host: Any, looping_on: Any) -> Any:
+    return partial(looping_on, host)
+
+
 def test_a_turn_takes_so_many_requests(host: Any, looping: Any) -> None:
     loop, _ = looping(codec.encode_request(1, StatusRequest()))
-    assert loop._receive(Micros(host.now)) == loop_module.DRAIN_MAX
+    assert loop._receive(Micros(host.now)) == TurnLimits().requests
 
 
 def test_a_turn_ends_by_bytes(host: Any, looping: Any) -> None:
@@ -104,12 +110,10 @@ def test_the_loop_waits_no_longer_than_until_something_is_due(host: Any, looping
         assert loop._timeout_ms() == waits
 
 
-def test_what_gathers_while_a_sync_stalls_is_bounded(
-    host: Any, looping: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(driver_module, "GATHERED_BYTES_MAX", 1000)
+def test_what_gathers_while_a_sync_stalls_is_bounded(make_host: Any, looping_on: Any) -> None:
+    host = make_host(rules=ServerLimits(gathered_bytes_max=1000))
     host.subscribe("orders")
-    loop, door = looping([])
+    loop, door = looping_on(host, [])
     host.send(*host.putting("orders", b"x" * 600))
     host.sequences["orders", b"p" * 16] = 1
     group = host.driver.commit(Micros(host.now))  # and its sync takes long

@@ -5,10 +5,8 @@ from pathlib import Path
 from oncemq.cli.terminal.command import command
 from oncemq.cli.terminal.session import CommandSession
 from oncemq.client.state.paths import state_directory
-from oncemq.config import SETTINGS
+from oncemq.config import SETTINGS, SIZES
 from oncemq.config.quantities import format_duration, format_size
-
-SIZES = ("segment_bytes", "disk_max", "message_max", "batch_max")
 
 
 @command("config")
