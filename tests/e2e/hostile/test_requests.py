@@ -10,7 +10,16 @@ import pytest
 from oncemq.protocol.names import ClientId, Epoch, Offset, ProducerId
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import PutAccepted, RefusedReply
-from oncemq.protocol.requests import CreateTopic, Get, Hello, Read, StagePut, Subscribe
+from oncemq.protocol.requests import (
+    CreateTopic,
+    Get,
+    Hello,
+    Listen,
+    Read,
+    StagePut,
+    Subscribe,
+    WatchEnds,
+)
 from oncemq.wire import batch
 from tests.e2e.hostile.ground import MIB, Ground, pour, random_bytes, request, request_of
 from tests.e2e.peer import ANYONE, peer, put_of
@@ -111,6 +120,33 @@ def test_names_without_end(ground: Ground, what: str) -> None:
     block = b"".join(one(n) for n in range(3_000))
     with ground.under_attack(memory=96 * MIB):
         pour([ground.join()], block, seconds=2.0, reading=True)
+
+
+@pytest.mark.parametrize("what", ["watches", "gets", "listeners", "unknown listeners"])
+def test_waits_that_name_much(ground: Ground, what: str) -> None:
+    # A wait kept all that its request named, for a minute, also when its connection was gone; and a
+    # Listen needed neither a name that the server knows nor a subscription.
+    names = ("named",) * 40_000
+    with peer(ground.serving.address) as raw:
+        raw.ask(CreateTopic("named", Retention(forever=True)))
+
+    def one(n: int) -> bytes:
+        guest = ClientId(f"_anonymous-{what}-{n}")
+        if what == "watches":
+            return request(WatchEnds(tuple((name, Offset(0)) for name in names), 60_000))
+        if what == "unknown listeners":
+            return request(Listen(guest, NONE, names, (), 0, 60_000, 1))
+        subscribed = request(Subscribe(guest, NONE, "named"))
+        if what == "gets":
+            return subscribed + request(Get(guest, NONE, "", wait_ms=60_000, only=names))
+        known = n + 10_000  # told at once where it stands, which is what it needs
+        return subscribed + request(Listen(guest, NONE, names, (), known, 60_000, 1))
+
+    with ground.under_attack(memory=192 * MIB):
+        for n in range(150):
+            link = ground.join()
+            link.sendall(one(n))
+            link.close()
 
 
 EVIL = [0, -1, 2**31, 2**62, 2**63, 2**64 - 1, -(2**63), 1.5, None, True, "", "\0", "a\nb", "..",
