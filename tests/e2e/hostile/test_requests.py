@@ -14,8 +14,10 @@ from oncemq.protocol.requests import (
     CreateTopic,
     Get,
     Hello,
+    Lease,
     Listen,
     Read,
+    ShowTopic,
     StagePut,
     Subscribe,
     WatchEnds,
@@ -147,6 +149,22 @@ def test_waits_that_name_much(ground: Ground, what: str) -> None:
             link = ground.join()
             link.sendall(one(n))
             link.close()
+
+
+@pytest.mark.parametrize("what", ["topic", "client", "about"])
+def test_texts_without_end(ground: Ground, what: str) -> None:
+    # A refusal and a line of the log repeated it, escaped, at four times its length: one Get took
+    # 1.3 GB and a minute; what a lease is about went into the log of messages.
+    long = "\0" * (40 * MIB)
+    said = {
+        "topic": request(ShowTopic(long)),
+        "client": request(Get(ClientId("_anonymous-" + long), NONE, "w", wait_ms=1_000)),
+        "about": request(Lease(GUEST, NONE, 60_000, long)),
+    }[what]
+    with ground.under_attack(memory=200 * MIB):
+        link = ground.join()
+        link.sendall(said)
+        assert b"length <= 1000" in link.recv(4_096)
 
 
 EVIL = [0, -1, 2**31, 2**62, 2**63, 2**64 - 1, -(2**63), 1.5, None, True, "", "\0", "a\nb", "..",
