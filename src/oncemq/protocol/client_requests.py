@@ -1,9 +1,12 @@
 """What may be asked about clients: what the server lost that one knows, who there is."""
 
+from typing import Annotated
+
 import msgspec
 
 from oncemq.protocol.names import Epoch, Generation, Micros, Sequence, TopicId
 from oncemq.protocol.structs import (
+    FEW,
     RequestStruct,
     Settled,
     ShortClientId,
@@ -54,12 +57,12 @@ class Compare(RequestStruct, frozen=True, array_like=True):
     client: ShortClientId
     generation: Generation
     last_epoch: Epoch = Epoch(0)
-    cursors: tuple[Settled, ...] = ()
-    numbers: tuple[KnownNumbers, ...] = ()
-    commits: tuple[KnownCommits, ...] = ()
-    ended: tuple[Settled, ...] = ()
-    grants: tuple[StartGrant, ...] = ()
-    claims: tuple[int, ...] = ()
+    cursors: Annotated[tuple[Settled, ...], FEW] = ()
+    numbers: Annotated[tuple[KnownNumbers, ...], FEW] = ()
+    commits: Annotated[tuple[KnownCommits, ...], FEW] = ()
+    ended: Annotated[tuple[Settled, ...], FEW] = ()
+    grants: Annotated[tuple[StartGrant, ...], FEW] = ()
+    claims: Annotated[tuple[int, ...], FEW] = ()
 
     @property
     def last_nonce(self) -> int:

@@ -4,7 +4,7 @@ Any request may be repeated: put is idempotent by sequence, get by cursor, the o
 effect.
 """
 
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 
@@ -21,6 +21,7 @@ from oncemq.protocol.names import (
 )
 from oncemq.protocol.records import Retention
 from oncemq.protocol.structs import (
+    FEW,
     RequestStruct,
     Settled,
     ShortBytes,
@@ -109,12 +110,12 @@ class Get(RequestStruct, frozen=True, array_like=True):
     client: ShortClientId
     client_epoch: Epoch
     topic: Text
-    settled: tuple[Settled, ...] = ()
+    settled: Annotated[tuple[Settled, ...], FEW] = ()
     start: int = -1
     limit: int = 1
     bytes_max: int = 1 << 20
     wait_ms: int = 0
-    only: tuple[Text, ...] = ()
+    only: Annotated[tuple[Text, ...], FEW] = ()
     subscription_id: SubscriptionId = SubscriptionId(0)
 
 
@@ -124,7 +125,7 @@ class Settle(RequestStruct, frozen=True, array_like=True):
     opcode = 5
     client: ShortClientId
     client_epoch: Epoch
-    settled: tuple[Settled, ...]
+    settled: Annotated[tuple[Settled, ...], FEW]
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
@@ -257,7 +258,7 @@ class WatchEnds(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 24
-    topics: tuple[tuple[Text, Offset], ...]
+    topics: Annotated[tuple[tuple[Text, Offset], ...], FEW]
     wait_ms: int = 0
     generation: Generation = Generation(0)  # that the reader's cursors are of; 0: the server's own
 
@@ -273,8 +274,8 @@ class Listen(RequestStruct, frozen=True, array_like=True):
     opcode = 20
     client: ShortClientId
     client_epoch: Epoch
-    topics: tuple[Text, ...] = ()
-    settled: tuple[Settled, ...] = ()
+    topics: Annotated[tuple[Text, ...], FEW] = ()
+    settled: Annotated[tuple[Settled, ...], FEW] = ()
     known: int = 0
     wait_ms: int = 0
     number: int = 0
@@ -345,8 +346,8 @@ class CommitRequest(RequestStruct, frozen=True, array_like=True):
     owner: Text
     number: int
     lasting: bool
-    pieces: tuple[Piece, ...] = ()
-    inputs: tuple[Input, ...] = ()
+    pieces: Annotated[tuple[Piece, ...], FEW] = ()
+    inputs: Annotated[tuple[Input, ...], FEW] = ()
     closing: bool = True
     bond: Text = ""
     follows: bool = False

@@ -20,9 +20,11 @@ from oncemq.protocol.names import (
 )
 
 # What a request may say in one field: beyond it, the request is refused as it is decoded, before
-# anything makes a refusal or a line in the log of it. What a name may have is less, and is said
-# in words (`names.name_fault`).
+# memory is taken for it, and a refusal or a line in the log is made of it. What a name may have is
+# less, and is said in words (`names.name_fault`).
 TEXT_MAX = 1_000  # characters, or bytes
+ENTRIES_MAX = 50_000  # of each list
+FEW = msgspec.Meta(max_length=ENTRIES_MAX)
 _SHORT = msgspec.Meta(max_length=TEXT_MAX)
 Text = Annotated[str, _SHORT]
 ShortBytes = Annotated[bytes, _SHORT]

@@ -40,6 +40,7 @@ def array(count: int) -> bytes:
 
 BOMBS = {
     "watch": (24, b"\x92" + array(1_000_000) + b"\x92\xa1a\x00" * 1_000_000 + b"\xcd\xea\x60"),
+    "watch-of-60-MB": (24, b"\x92" + array(15_000_000) + b"\x92\xa1a\x00" * 15_000_000 + b"\x00"),
     "get-only": (
         4,
         b"\x9a" + pack(ANYONE) + b"\x00" + pack("") + b"\x90\xff\x01" + pack(1 << 20)
@@ -57,7 +58,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_request_of_a_million_entries(ground: Ground, bomb: str) -> None:
-    # A Watch of 4 MB stopped everybody for a second and more; a Settle of 1 MB took 800 MB of disk.
+    # A Watch of 4 MB stopped everybody for a second and more, one of 60 MB for 15 s, with 1.2 GB; a
+    # Settle of 1 MB took 800 MB of disk.
     opcode, fields = BOMBS[bomb]
     with ground.under_attack(memory=256 * MIB):
         for _ in range(2):
