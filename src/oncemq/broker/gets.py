@@ -126,7 +126,14 @@ class Gets:
         return bool(spans)
 
     def _wait(self, waiter: LongPoll) -> None:
-        """Let a get wait; one that is sent again does not begin to wait anew."""
+        """Let a get wait; one that is sent again does not begin to wait anew.
+
+        Of what it names only that is kept which it waits for: its client's subscriptions, once.
+        """
+        get = waiter.get
+        if get.settled or get.only:
+            only = () if get.topic else tuple(dict.fromkeys(get.only))
+            waiter = waiter._replace(get=replace(get, settled=(), only=only))
         before = self.waiting.of((waiter.get.client, waiter.get.topic))
         if before is not None and before.caller.token == waiter.caller.token:
             waiter = waiter._replace(deadline=min(waiter.deadline, before.deadline))

@@ -7,6 +7,8 @@ nobody waits for it. In memory only: a server that starts again is asked again.
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from oncemq.broker.gets import Gets
 from oncemq.broker.recorder import Recorder
 from oncemq.broker.waits import LISTEN, WaitList, WaitMoments
@@ -64,9 +66,13 @@ class Listeners:
             self._scribe.answer(step, caller, refusal)
             return
         self._listeners.take(client)
-        if listen.wait_ms <= 0 or listen.known != self._shard.change_of(client):
+        changed = listen.known != self._shard.change_of(client)
+        if listen.wait_ms <= 0 or changed or self._not_subscribed(listen):
             self._scribe.answer(step, caller, self._heard(listen))
             return
+        # Of what it names only that is kept which it waits for: its subscriptions, once.
+        topics = tuple(dict.fromkeys(listen.topics))
+        listen = replace(listen, settled=(), topics=topics)
         wait = Micros(min(listen.wait_ms, self._scribe.rules.wait_ms_max) * 1000)
         due = Micros(now + min(wait, self._look_micros))
         self._listeners.add(client, Listener(caller, listen, Micros(now + wait)), due)
@@ -140,11 +146,16 @@ class Listeners:
             refused = RefusedReply("fenced", f"a newer client with the id {client!r} took over")
             self._scribe.answer(step, listener.caller, refused)
 
-    def _heard(self, listen: Listen) -> Reply:
+    def _not_subscribed(self, listen: Listen) -> RefusedReply | None:
         for name in listen.topics or ("",):
             refusal = self._delivery.not_subscribed(listen.client, name)
             if refusal:
                 return refusal
+        return None
+
+    def _heard(self, listen: Listen) -> Reply:
+        if refusal := self._not_subscribed(listen):
+            return refusal
         heard: list[ListenedAnswer] = []
         for topic in self._shard.subscribed(listen.client, listen.topics):
             each = topic.subscriptions[listen.client]

@@ -309,11 +309,20 @@ class Fetched:
 def verified(reply: Messages, bodies: Sequence[Body]) -> Iterator[tuple[BatchHead, Body]]:
     """The batches of a reply; the publisher's checksum is verified here, at the other end."""
     for head, body in zip(reply.batches, bodies, strict=True):
-        run = head.runs[0]
-        seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
-        if batch.checksum(body, seed) != head.checksum:
+        if not _is_right(head, body):
             raise Corrupt(f"{head.topic}@{head.first_offset} is not what its publisher sent")
         yield head, body
+
+
+def _is_right(head: BatchHead, body: Body) -> bool:
+    """Whether this is what was put; what the checksum does not cover leads out of no body."""
+    if head.count < 0 or not head.runs:
+        return False
+    if batch.table_bytes(head.count, head.columns) > len(body):
+        return False
+    run = head.runs[0]
+    seed = batch.seed(head.topic, run.producer, run.first_sequence, head.count)
+    return batch.checksum(body, seed) == head.checksum
 
 
 def messages_of(reply: Messages, bodies: Sequence[Body]) -> list[Message]:

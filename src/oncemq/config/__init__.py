@@ -18,6 +18,7 @@ import msgspec
 
 from oncemq.config.quantities import MS, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
+from oncemq.protocol.structs import ENTRIES_MAX
 
 DEFAULT = "default"
 SERVER = "tcp://127.0.0.1:5556"
@@ -73,7 +74,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     feed_owed_max: int = 4 << 20
     subjects_max: int = 16_384
     subjects_total_max: int = 500_000
-    request_entries_max: int = 50_000
+    request_entries_max: int = ENTRIES_MAX
     gathered_max: int = 128 << 20
     held_answers_max: int = 100_000
     turn_requests: int = 256
@@ -128,6 +129,12 @@ def _count(text: str) -> int:
 
 def _count_or_none(text: str) -> int | None:
     return None if text.strip().lower() == "none" else _count(text)
+
+
+def _entries(text: str) -> int:
+    if (count := _count(text)) > ENTRIES_MAX:
+        raise ConfigError(f"{text!r} is too many: no server takes more than {ENTRIES_MAX}")
+    return count
 
 
 def _seconds(text: str) -> float:
@@ -244,7 +251,7 @@ SETTINGS: dict[str, Setting] = {
     "feed_owed_max": Setting(_positive_size, "most bytes kept for a listener of the live feed"),
     "subjects_max": Setting(_count, "most topics that a peer listens to on the live feed"),
     "subjects_total_max": Setting(_count, "most topics of all listeners, each counted for itself"),
-    "request_entries_max": Setting(_count, "most entries of a list in a request"),
+    "request_entries_max": Setting(_entries, "most entries of a list in a request"),
     "gathered_max": Setting(_positive_size, "most bytes that wait for a slow disk"),
     "held_answers_max": Setting(_count, "most answers that wait for a slow disk"),
     "turn_requests": Setting(_count, "most requests taken before others have their turn"),

@@ -1,24 +1,33 @@
 """What may be asked about clients: what the server lost that one knows, who there is."""
 
+from typing import Annotated
+
 import msgspec
 
-from oncemq.protocol.names import ClientId, Epoch, Generation, Micros, ProducerId, Sequence, TopicId
-from oncemq.protocol.structs import RequestStruct, Settled
+from oncemq.protocol.names import Epoch, Generation, Micros, Sequence, TopicId
+from oncemq.protocol.structs import (
+    FEW,
+    RequestStruct,
+    Settled,
+    ShortClientId,
+    ShortProducerId,
+    Text,
+)
 
 
 class KnownNumbers(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A producer's puts on a topic have receipts up to `acknowledged`."""
 
-    topic: str
+    topic: Text
     topic_id: TopicId
-    producer: ProducerId
+    producer: ShortProducerId
     acknowledged: Sequence
 
 
 class KnownCommits(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An owner's commits were answered up to the one with this number."""
 
-    owner: str
+    owner: Text
     acknowledged: int
 
 
@@ -45,15 +54,15 @@ class Compare(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 25
-    client: ClientId
+    client: ShortClientId
     generation: Generation
     last_epoch: Epoch = Epoch(0)
-    cursors: tuple[Settled, ...] = ()
-    numbers: tuple[KnownNumbers, ...] = ()
-    commits: tuple[KnownCommits, ...] = ()
-    ended: tuple[Settled, ...] = ()
-    grants: tuple[StartGrant, ...] = ()
-    claims: tuple[int, ...] = ()
+    cursors: Annotated[tuple[Settled, ...], FEW] = ()
+    numbers: Annotated[tuple[KnownNumbers, ...], FEW] = ()
+    commits: Annotated[tuple[KnownCommits, ...], FEW] = ()
+    ended: Annotated[tuple[Settled, ...], FEW] = ()
+    grants: Annotated[tuple[StartGrant, ...], FEW] = ()
+    claims: Annotated[tuple[int, ...], FEW] = ()
 
     @property
     def last_nonce(self) -> int:
@@ -66,7 +75,7 @@ class ForgetClient(RequestStruct, frozen=True, array_like=True):
     """Remember an id no longer that nobody uses: its epoch, and (`ending`) its subscriptions."""
 
     opcode = 26
-    client: ClientId
+    client: ShortClientId
     ending: bool = False
 
 
@@ -74,5 +83,5 @@ class ListClients(RequestStruct, frozen=True, array_like=True):
     """Clients with state by id, a page at a time, from the first id after `after`."""
 
     opcode = 27
-    after: str = ""
+    after: Text = ""
     limit: int = 100

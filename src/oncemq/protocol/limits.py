@@ -3,6 +3,7 @@
 import msgspec
 
 from oncemq.protocol.replies import WelcomeLimits
+from oncemq.protocol.structs import ENTRIES_MAX
 
 # Receipts kept word for word, and puts that a client has under way on one topic.
 PUTS_UNDER_WAY_MAX = 8
@@ -28,8 +29,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
     producers_max: int = 1_000_000  # of one topic, about 400 bytes to a kilobyte each
     owners_max: int = 1_000_000
     commit_pieces_max: int = 10_000  # and as many inputs
-    request_entries_max: int = 50_000  # of each list in a request
-    gathered_bytes_max: int = 128 << 20  # while a sync stalls: then nothing more is received
+    request_entries_max: int = ENTRIES_MAX  # of each list in a request; more are not even decoded
+    gathered_bytes_max: int = 128 << 20  # of facts and answers: then nothing more is received
     held_answers_max: int = 100_000  # that wait for the disk, likewise
     sync_ms: int = 0  # 0: synced before the answer; else what a power cut may take
 

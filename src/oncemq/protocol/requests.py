@@ -4,25 +4,31 @@ Any request may be repeated: put is idempotent by sequence, get by cursor, the o
 effect.
 """
 
-from typing import get_args
+from typing import Annotated, get_args
 
 import msgspec
 
 from oncemq.protocol.client_requests import Compare, ForgetClient, ListClients
 from oncemq.protocol.names import (
-    ClientId,
     Epoch,
     Generation,
     Micros,
     Offset,
-    ProducerId,
     Sequence,
     Serial,
     SubscriptionId,
     TopicId,
 )
 from oncemq.protocol.records import Retention
-from oncemq.protocol.structs import RequestStruct, Settled
+from oncemq.protocol.structs import (
+    FEW,
+    RequestStruct,
+    Settled,
+    ShortBytes,
+    ShortClientId,
+    ShortProducerId,
+    Text,
+)
 
 START_NEW = "new"
 START_EARLIEST = "earliest"
@@ -39,10 +45,10 @@ class Hello(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 1
-    client: ClientId
+    client: ShortClientId
     last_epoch: Epoch
     nonce: int
-    log_id: bytes = b""
+    log_id: ShortBytes = b""
     generation: Generation = Generation(1)
     compares: bool = False  # as clients did not, once
     last_nonce: int = 0
@@ -56,10 +62,10 @@ class Resume(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 2
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topic: str
-    producer: ProducerId
+    topic: Text
+    producer: ShortProducerId
     number: int = 0
     topic_id: TopicId = TopicId(0)
 
@@ -76,18 +82,18 @@ class Put(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 3
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topic: str
+    topic: Text
     topic_id: TopicId
-    producer: ProducerId
+    producer: ShortProducerId
     lasting: bool
     first_sequence: Sequence
     count: int
     columns: int
     checksum: int
     permit: int = 0
-    idempotency_key: str = ""
+    idempotency_key: Text = ""
     required: bool = False
     after: Micros = Micros(0)
 
@@ -101,15 +107,15 @@ class Get(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 4
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topic: str
-    settled: tuple[Settled, ...] = ()
+    topic: Text
+    settled: Annotated[tuple[Settled, ...], FEW] = ()
     start: int = -1
     limit: int = 1
     bytes_max: int = 1 << 20
     wait_ms: int = 0
-    only: tuple[str, ...] = ()
+    only: Annotated[tuple[Text, ...], FEW] = ()
     subscription_id: SubscriptionId = SubscriptionId(0)
 
 
@@ -117,15 +123,15 @@ class Settle(RequestStruct, frozen=True, array_like=True):
     """Move cursors without asking for messages; answered once that is durable."""
 
     opcode = 5
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    settled: tuple[Settled, ...]
+    settled: Annotated[tuple[Settled, ...], FEW]
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True):
     """Where a new subscription begins."""
 
-    mode: str = START_NEW
+    mode: Text = START_NEW
     value: int = 0  # an offset, or a time in microseconds
 
 
@@ -136,9 +142,9 @@ class Subscribe(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 6
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topic: str
+    topic: Text
     start: Start = Start()
     number: int = 0
 
@@ -147,9 +153,9 @@ class Unsubscribe(RequestStruct, frozen=True, array_like=True):
     """`number` as in Subscribe."""
 
     opcode = 7
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topic: str
+    topic: Text
     number: int = 0
 
 
@@ -161,10 +167,10 @@ class Lease(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 31
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
     lease_ms: int
-    about: str = ""
+    about: Text = ""
     number: int = 0
 
 
@@ -175,7 +181,7 @@ class CreateTopic(RequestStruct, frozen=True, array_like=True, repr_omit_default
     """
 
     opcode = 8
-    topic: str
+    topic: Text
     retention: Retention = Retention()
     deleted: Serial = Serial(-1)
 
@@ -187,7 +193,7 @@ class ConfigureTopic(RequestStruct, frozen=True, array_like=True, repr_omit_defa
     """
 
     opcode = 9
-    topic: str
+    topic: Text
     retention: Retention
     topic_id: TopicId = TopicId(0)
     configured: Serial = Serial(0)
@@ -200,7 +206,7 @@ class DeleteTopic(RequestStruct, frozen=True, array_like=True, repr_omit_default
     """
 
     opcode = 10
-    topic: str
+    topic: Text
     topic_id: TopicId = TopicId(0)
 
 
@@ -208,22 +214,22 @@ class ListTopics(RequestStruct, frozen=True, array_like=True):
     """Topics by name, a page at a time, from the first name after `after`."""
 
     opcode = 11
-    after: str = ""
+    after: Text = ""
     limit: int = 100
 
 
 class ShowTopic(RequestStruct, frozen=True, array_like=True):
     opcode = 12
-    topic: str
+    topic: Text
 
 
 class ListSubscriptions(RequestStruct, frozen=True, array_like=True):
     """Subscriptions of one topic, of one client, or all; a page after (topic, client)."""
 
     opcode = 13
-    topic: str = ""
-    client: str = ""
-    after: tuple[str, str] = ("", "")
+    topic: Text = ""
+    client: Text = ""
+    after: tuple[Text, Text] = ("", "")
     limit: int = 100
 
 
@@ -238,7 +244,7 @@ class Read(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 15
-    topic: str
+    topic: Text
     offset: Offset
     limit: int = 100
     bytes_max: int = 1 << 20
@@ -252,7 +258,7 @@ class WatchEnds(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 24
-    topics: tuple[tuple[str, Offset], ...]
+    topics: Annotated[tuple[tuple[Text, Offset], ...], FEW]
     wait_ms: int = 0
     generation: Generation = Generation(0)  # that the reader's cursors are of; 0: the server's own
 
@@ -266,10 +272,10 @@ class Listen(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 20
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    topics: tuple[str, ...] = ()
-    settled: tuple[Settled, ...] = ()
+    topics: Annotated[tuple[Text, ...], FEW] = ()
+    settled: Annotated[tuple[Settled, ...], FEW] = ()
     known: int = 0
     wait_ms: int = 0
     number: int = 0
@@ -279,7 +285,7 @@ class Leave(RequestStruct, frozen=True, array_like=True):
     """This client listens no longer (the seeds' goodbye); its subscriptions stay."""
 
     opcode = 21
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
     number: int = 0
 
@@ -291,9 +297,9 @@ class StagePut(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 16
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    stage: ProducerId
+    stage: ShortProducerId
     first_sequence: Sequence
     count: int
     columns: int
@@ -303,8 +309,8 @@ class StagePut(RequestStruct, frozen=True, array_like=True):
 class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a topic is to get: `count` messages of a stage, from its offset `start` on."""
 
-    topic: str
-    stage: ProducerId
+    topic: Text
+    stage: ShortProducerId
     start: Offset
     count: int
 
@@ -312,7 +318,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Input(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a commit settles: a subscription's messages from `first` up to, not with, `cursor`."""
 
-    topic: str
+    topic: Text
     subscription_id: SubscriptionId
     first: Offset
     cursor: Offset
@@ -335,15 +341,15 @@ class CommitRequest(RequestStruct, frozen=True, array_like=True):
     """
 
     opcode = 17
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    owner: str
+    owner: Text
     number: int
     lasting: bool
-    pieces: tuple[Piece, ...] = ()
-    inputs: tuple[Input, ...] = ()
+    pieces: Annotated[tuple[Piece, ...], FEW] = ()
+    inputs: Annotated[tuple[Input, ...], FEW] = ()
     closing: bool = True
-    bond: str = ""
+    bond: Text = ""
     follows: bool = False
     required: bool = False
     contents: int = 0
@@ -355,9 +361,9 @@ class DropStage(RequestStruct, frozen=True, array_like=True):
     """Give up what of a stage is not published."""
 
     opcode = 18
-    client: ClientId
+    client: ShortClientId
     client_epoch: Epoch
-    stage: ProducerId
+    stage: ShortProducerId
 
 
 Request = (

@@ -5,11 +5,31 @@ Which kinds there are is said once, by the unions `Request` (protocol/requests),
 are closed: a `match` over one of them that forgets a kind does not pass the type checker.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from oncemq.protocol.names import Epoch, Micros, Offset, ProducerId, Sequence, SubscriptionId
+from oncemq.protocol.names import (
+    ClientId,
+    Epoch,
+    Micros,
+    Offset,
+    ProducerId,
+    Sequence,
+    SubscriptionId,
+)
+
+# What a request may say in one field: beyond it, the request is refused as it is decoded, before
+# memory is taken for it, and a refusal or a line in the log is made of it. What a name may have is
+# less, and is said in words (`names.name_fault`).
+TEXT_MAX = 1_000  # characters, or bytes
+ENTRIES_MAX = 50_000  # of each list
+FEW = msgspec.Meta(max_length=ENTRIES_MAX)
+_SHORT = msgspec.Meta(max_length=TEXT_MAX)
+Text = Annotated[str, _SHORT]
+ShortBytes = Annotated[bytes, _SHORT]
+ShortClientId = Annotated[ClientId, _SHORT]
+ShortProducerId = Annotated[ProducerId, _SHORT]
 
 
 class RequestStruct(msgspec.Struct, frozen=True, array_like=True):
@@ -33,7 +53,7 @@ class RecordStruct(msgspec.Struct, frozen=True, array_like=True):
 class Settled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything below `cursor` took effect at the subscriber."""
 
-    topic: str
+    topic: Text
     subscription_id: SubscriptionId
     cursor: Offset
 

@@ -3,9 +3,7 @@
 Law: what passes is a batch whose bytes are right and whose storing cannot fail for want of room.
 """
 
-from typing import Protocol, get_origin
-
-import msgspec
+from typing import Protocol, get_origin, get_type_hints
 
 from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
@@ -61,9 +59,7 @@ _WRITES_NOTHING = (
 
 # What a request may have many of, by its kind.
 LISTS: dict[type[Request], tuple[str, ...]] = {
-    kind: tuple(
-        field.name for field in msgspec.structs.fields(kind) if get_origin(field.type) is tuple
-    )
+    kind: tuple(name for name, hint in get_type_hints(kind).items() if get_origin(hint) is tuple)
     for kind in REQUESTS.values()
 }
 

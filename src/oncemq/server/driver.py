@@ -72,7 +72,8 @@ class Driver:
         self._admission = Admission(broker.rules, log, broker.shard)
         self._reader = Reader(log)
         self._retained = Rounds()
-        self._held: list[tuple[Serial, int, Owed]] = []
+        self._held: list[tuple[Serial, int, Caller, Deliver | Body]] = []
+        self._held_bytes = 0
         self._order = count()
         self._durable = log.last_serial  # recovery made it so
         self._gathered_bytes = 0
@@ -111,6 +112,8 @@ class Driver:
         step = self.broker.handle(caller, request, body, now, self._admission, start, self)
         if step.refusals or self._disk_is_full or isinstance(request, Hello):
             self._tell(request, step, now)
+        if step.writes:
+            self._gathered_bytes += len(frames[0])  # facts take about what they were asked in
         self._carry_out(step, now)
 
     def _tell(self, request: Request, step: Step, now: Micros) -> None:
@@ -214,7 +217,8 @@ class Driver:
         rules = self.broker.rules
         if len(self._held) >= rules.held_answers_max:
             return True
-        return self._gathered_bytes + self._writing_bytes >= rules.gathered_bytes_max
+        waiting = self._gathered_bytes + self._writing_bytes + self._held_bytes
+        return waiting >= rules.gathered_bytes_max
 
     def _is_worth_writing(self, now: Micros) -> bool:
         if self._gathered_since is None:
@@ -239,8 +243,12 @@ class Driver:
             self._carry_out(step, now)
         self.pushes.shown(step.shown)
         while self._held and self._held[0][0] <= self._durable:
-            _, _, owed = heapq.heappop(self._held)
-            self._send(owed.caller, owed.answer)
+            _, _, caller, answer = heapq.heappop(self._held)
+            if isinstance(answer, Deliver):
+                self._send(caller, answer)
+            else:
+                self._held_bytes -= len(answer)
+                self.outgoing.append((caller.route, (answer,)))
 
     def next_deadline(self) -> Micros | None:
         """When the next tick is due."""
@@ -283,7 +291,17 @@ class Driver:
             if owed.after <= self._durable:
                 self._send(owed.caller, owed.answer)
             else:
-                heapq.heappush(self._held, (owed.after, next(self._order), owed))
+                self._hold(owed)
+
+    def _hold(self, owed: Owed) -> None:
+        """Until the log is durable so far; as bytes, which are counted: a list may be long."""
+        answer: Deliver | Body
+        if isinstance(owed.answer, Deliver):
+            answer = owed.answer
+        else:
+            (answer,) = codec.encode_reply(owed.caller.token, owed.answer)
+            self._held_bytes += len(answer)
+        heapq.heappush(self._held, (owed.after, next(self._order), owed.caller, answer))
 
     def _send(self, caller: Caller, answer: Reply | Deliver) -> None:
         bodies: Sequence[Body] = ()

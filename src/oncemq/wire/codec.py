@@ -22,6 +22,7 @@ from oncemq.protocol.step import Body
 VERSION = 1
 MAGIC = b"OQ"
 FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
+HEAD_BYTES_MAX = 32 << 20  # of a request: its longest lists with the longest names take less
 
 _OPENING = MAGIC + bytes((VERSION,))
 _HEAD = struct.Struct(">3sBQ")
@@ -58,6 +59,10 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
     opening, opcode, token = _unpack_head(frames[0])
     if opening != _OPENING:
         raise _foreign(opening, token)
+    size = len(frames[0])
+    if size > HEAD_BYTES_MAX:  # what is passed over in it would take its time, too
+        detail = f"a request's head has {size} bytes, over the limit of {HEAD_BYTES_MAX}"
+        raise Malformed("too_large", f"{detail}; ask in parts", token)
     decoder = _REQUESTS.get(opcode)
     if decoder is None:
         known = ", ".join(map(str, sorted(_REQUESTS)))

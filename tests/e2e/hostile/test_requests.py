@@ -10,7 +10,18 @@ import pytest
 from oncemq.protocol.names import ClientId, Epoch, Offset, ProducerId
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import PutAccepted, RefusedReply
-from oncemq.protocol.requests import CreateTopic, Get, Hello, Read, StagePut, Subscribe
+from oncemq.protocol.requests import (
+    CreateTopic,
+    Get,
+    Hello,
+    Lease,
+    Listen,
+    Read,
+    ShowTopic,
+    StagePut,
+    Subscribe,
+    WatchEnds,
+)
 from oncemq.wire import batch
 from tests.e2e.hostile.ground import MIB, Ground, pour, random_bytes, request, request_of
 from tests.e2e.peer import ANYONE, peer, put_of
@@ -29,6 +40,7 @@ def array(count: int) -> bytes:
 
 BOMBS = {
     "watch": (24, b"\x92" + array(1_000_000) + b"\x92\xa1a\x00" * 1_000_000 + b"\xcd\xea\x60"),
+    "watch-of-60-MB": (24, b"\x92" + array(15_000_000) + b"\x92\xa1a\x00" * 15_000_000 + b"\x00"),
     "get-only": (
         4,
         b"\x9a" + pack(ANYONE) + b"\x00" + pack("") + b"\x90\xff\x01" + pack(1 << 20)
@@ -46,7 +58,8 @@ BOMBS = {
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_request_of_a_million_entries(ground: Ground, bomb: str) -> None:
-    # A Watch of 4 MB stopped everybody for a second and more; a Settle of 1 MB took 800 MB of disk.
+    # A Watch of 4 MB stopped everybody for a second and more, one of 60 MB for 15 s, with 1.2 GB; a
+    # Settle of 1 MB took 800 MB of disk.
     opcode, fields = BOMBS[bomb]
     with ground.under_attack(memory=256 * MIB):
         for _ in range(2):
@@ -111,6 +124,49 @@ def test_names_without_end(ground: Ground, what: str) -> None:
     block = b"".join(one(n) for n in range(3_000))
     with ground.under_attack(memory=96 * MIB):
         pour([ground.join()], block, seconds=2.0, reading=True)
+
+
+@pytest.mark.parametrize("what", ["watches", "gets", "listeners", "unknown listeners"])
+def test_waits_that_name_much(ground: Ground, what: str) -> None:
+    # A wait kept all that its request named, for a minute, also when its connection was gone; and a
+    # Listen needed neither a name that the server knows nor a subscription.
+    names = ("named",) * 40_000
+    with peer(ground.serving.address) as raw:
+        raw.ask(CreateTopic("named", Retention(forever=True)))
+
+    def one(n: int) -> bytes:
+        guest = ClientId(f"_anonymous-{what}-{n}")
+        if what == "watches":
+            return request(WatchEnds(tuple((name, Offset(0)) for name in names), 60_000))
+        if what == "unknown listeners":
+            return request(Listen(guest, NONE, names, (), 0, 60_000, 1))
+        subscribed = request(Subscribe(guest, NONE, "named"))
+        if what == "gets":
+            return subscribed + request(Get(guest, NONE, "", wait_ms=60_000, only=names))
+        known = n + 10_000  # told at once where it stands, which is what it needs
+        return subscribed + request(Listen(guest, NONE, names, (), known, 60_000, 1))
+
+    with ground.under_attack(memory=192 * MIB):
+        for n in range(150):
+            link = ground.join()
+            link.sendall(one(n))
+            link.close()
+
+
+@pytest.mark.parametrize("what", ["topic", "client", "about"])
+def test_texts_without_end(ground: Ground, what: str) -> None:
+    # A refusal and a line of the log repeated it, escaped, at four times its length: one Get took
+    # 1.3 GB and a minute; what a lease is about went into the log of messages.
+    long = "\0" * (40 * MIB)
+    said = {
+        "topic": request(ShowTopic(long)),
+        "client": request(Get(ClientId("_anonymous-" + long), NONE, "w", wait_ms=1_000)),
+        "about": request(Lease(GUEST, NONE, 60_000, long)),
+    }[what]
+    with ground.under_attack(memory=200 * MIB):
+        link = ground.join()
+        link.sendall(said)
+        assert b"length <= 1000" in link.recv(4_096)
 
 
 EVIL = [0, -1, 2**31, 2**62, 2**63, 2**64 - 1, -(2**63), 1.5, None, True, "", "\0", "a\nb", "..",

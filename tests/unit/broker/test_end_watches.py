@@ -5,6 +5,7 @@
 
 import pytest
 
+from oncemq.broker import end_watches
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.replies import Ends
 from oncemq.protocol.requests import DeleteTopic, WatchEnds
@@ -102,6 +103,29 @@ def test_a_newer_question_of_a_connection_replaces_the_older(orders) -> None:
     assert orders.pass_time(5) == []
     assert len(orders.pass_time(2)) == 1
     assert len(orders.pass_time(2)) == 1
+
+
+def test_a_topic_named_many_times_is_waited_for_once(orders) -> None:
+    assert watch(orders, *[("orders", 1)] * 1_000) == []
+    orders.put("orders", b"b")
+    assert [told(owed) for owed in orders.sync()] == [{"orders": (0, 2)}]
+
+
+def test_what_all_watchers_name_is_bounded_and_the_oldest_is_answered(
+    orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of connections that are gone: a wait outlives its connection by up to a minute."""
+    monkeypatch.setattr(end_watches, "NAMES_MAX", 3 * (1 + end_watches.WATCHER_NAMES))
+    for route in (b"first", b"second", b"third"):
+        assert watch(orders, ("orders", 1), route=route) == []
+    (owed,) = watch(orders, ("orders", 1), route=b"fourth")
+    assert (owed.caller.route, told(owed)) == (b"first", {"orders": (0, 1)})
+    assert watch(orders, ("orders", 1), route=b"second") == []  # asks anew: the third is the oldest
+    (owed,) = watch(orders, ("orders", 1), route=b"fifth")
+    assert owed.caller.route == b"third"
+    orders.put("orders", b"b")
+    assert [owed.caller.route for owed in orders.sync()] == [b"fourth", b"second", b"fifth"]
+    assert [watch(orders, ("orders", 2), route=bytes((n,))) for n in range(3)] == [[]] * 3
 
 
 def test_a_topic_that_is_not_durable_yet_is_not_told_before_it_is(desk) -> None:

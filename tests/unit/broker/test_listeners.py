@@ -55,6 +55,19 @@ def ends(replies: list[Owed]) -> dict[str, tuple[int, int]]:
     return {heard.topic: (heard.cursor, heard.end) for heard in owed.answer.topics}
 
 
+def test_who_has_no_subscription_is_told_so_and_does_not_wait(desk) -> None:
+    """A guest needs no hello: else one connection could have as many listeners as it makes up."""
+    desk.subscription("orders")
+    for client, topics in (("_anonymous-1", ()), ("billing", ("orders", "refunds"))):
+        known = desk.broker.shard.change_of(client)
+        epoch = Epoch(0) if topics == () else desk.epoch(client)
+        listen = Listen(ClientId(client), epoch, topics, (), known, 60_000)
+        answer = desk.ask(listen)
+        assert isinstance(answer, RefusedReply)
+        assert answer.code == "not_subscribed"
+    assert len(desk.broker.listeners) == 0
+
+
 def test_joining_is_answered_with_the_subscriptions_and_where_they_stand(room: Room) -> None:
     desk = room.desk
     identity = desk.subscription("orders")

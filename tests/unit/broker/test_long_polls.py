@@ -10,7 +10,7 @@ from oncemq.broker.waits import Deadlines, LongPoll, LongPolls, WaitMoments
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import ClientId, Micros
 from oncemq.protocol.replies import Done, RefusedReply, Unsubscribed
-from oncemq.protocol.requests import DeleteTopic, Get, Start, Unsubscribe
+from oncemq.protocol.requests import DeleteTopic, Get, Settled, Start, Unsubscribe
 from oncemq.protocol.step import Caller, Deliver
 
 
@@ -36,6 +36,19 @@ def test_a_waiting_get_is_woken_by_the_sync_not_by_the_append(desk) -> None:
     assert owed.after <= desk.durable
     assert (owed.caller.token, spans(owed)) == (token, {"orders": range(1)})
     assert len(desk.broker.waiting) == 0
+
+
+def test_of_what_a_get_names_only_that_is_kept_which_it_waits_for(desk) -> None:
+    identity = desk.subscription("orders")
+    settled = (Settled("orders", identity, 0),) * 1_000
+    epoch = desk.epoch("billing")
+    for topic, only in (("orders", ()), ("", ("orders",))):
+        get = Get("billing", epoch, topic, settled, wait_ms=5_000, only=("orders",) * 1_000)
+        assert desk.step(get).replies == []
+        kept = desk.broker.waiting.of(("billing", topic)).get
+        assert (kept.settled, kept.only) == ((), only)
+    desk.put("orders", b"a")
+    assert [spans(owed) for owed in desk.sync()] == [{"orders": range(1)}] * 2
 
 
 def test_a_waiting_get_is_answered_once(desk) -> None:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from oncemq.client.engine import listening
@@ -14,6 +15,7 @@ from oncemq.client.verbs import messages as verbs
 from oncemq.errors import NotSubscribed, OnceMQError, Refused
 from oncemq.protocol.names import ClientId, Micros
 from oncemq.protocol.replies import Done
+from oncemq.wire import codec
 
 SECOND = 1_000_000
 
@@ -301,6 +303,19 @@ def test_a_damaged_push_is_as_good_as_lost(shop, listener: Listener) -> None:
     frames = [bytes(frame) for frame in pushes.outgoing.pop()]
     pushes.outgoing.append([*frames[:-1], b"\0" * len(frames[-1])])
     pushes.outgoing.append([frames[0], b"nonsense"])
+    assert listener.hear() == ["orders@0"]
+
+
+@pytest.mark.parametrize("lie", [{"runs": ()}, {"columns": 3}], ids=["no runs", "columns"])
+def test_a_push_whose_head_lies_is_as_good_as_lost(shop, listener: Listener, lie: dict) -> None:
+    """The checksum covers neither; who follows them leaves the body, and the client with it."""
+    shop.put("orders", b"whole")
+    shop.turn(4)
+    pushes = listener.server.driver.pushes
+    pushed, bodies = codec.decode_push(pushes.outgoing.pop())
+    heads = tuple(msgspec.structs.replace(each, **lie) for each in pushed.batches)
+    lying = msgspec.structs.replace(pushed, batches=heads)
+    pushes.outgoing.append(codec.encode_push(lying, bodies))
     assert listener.hear() == ["orders@0"]
 
 

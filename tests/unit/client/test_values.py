@@ -14,7 +14,7 @@ from oncemq.client.checks import size_of
 from oncemq.client.state.paths import directory_name, pipeline_directory, state_directory
 from oncemq.client.values import Message, Receipt, Receipts, messages_of, must_be_of
 from oncemq.client.verbs.messages import start_of
-from oncemq.errors import HistoryLost, InvalidRequest
+from oncemq.errors import Corrupt, HistoryLost, InvalidRequest
 from oncemq.protocol.names import (
     Epoch,
     Generation,
@@ -111,6 +111,22 @@ def test_each_message_is_of_its_run_and_numbered_in_it() -> None:
     assert [each.timestamp.timestamp() for each in messages] == [1, 1, 2, 3, 3]
     mine, others = PRODUCER.hex(), (b"q" * 16).hex()
     assert [each.producer for each in messages] == [mine, mine, others, mine, mine]
+
+
+@pytest.mark.parametrize(
+    ("count", "columns", "runs"), [(1, 0, ()), (-1, 0, (1,)), (1, 3, (1,)), (99, 0, (1,))]
+)
+def test_a_batch_whose_head_leads_out_of_its_body_is_corrupt(
+    count: int, columns: int, runs: tuple[int, ...]
+) -> None:
+    """Though its checksum is right: who sends a lie can count."""
+    run = Run(1, PRODUCER, Epoch(1), Sequence(5), Micros(1_000_000))
+    body = batch.encode_payloads([b"a"])
+    checksum = batch.checksum(body, batch.seed("orders", PRODUCER, 5, count))
+    about = "orders", TopicId(1), SubscriptionId(2), Offset(7)
+    head = BatchHead(*about, count, columns, checksum, (run,) * len(runs))
+    with pytest.raises(Corrupt, match="orders@7"):
+        messages_of(Messages((head,), more=False), [body])
 
 
 def test_receipts_are_looked_at_like_a_list() -> None:

@@ -11,7 +11,7 @@ import pytest
 from oncemq.broker.expiry import Calendar
 from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Micros
-from oncemq.protocol.requests import StatusRequest
+from oncemq.protocol.requests import CreateTopic, ListTopics, StatusRequest
 from oncemq.server import loop as loop_module
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import SLOW_SYNC_MICROS, Loop, TurnLimits
@@ -128,6 +128,29 @@ def test_what_gathers_while_a_sync_stalls_is_bounded(make_host: Any, looping_on:
     host.log.write(group)
     host.driver.committed(group, Micros(host.now))
     assert not host.driver.is_full
+
+
+@pytest.mark.parametrize("what", ["answers", "facts"])
+def test_what_is_asked_while_a_sync_stalls_is_bounded(make_host: Any, what: str) -> None:
+    """An answer that waits for the disk may be a long list; a fact, of many parts."""
+    host = make_host(rules=ServerLimits(gathered_bytes_max=50_000))
+    for n in range(50):
+        host.ask(CreateTopic(f"topic {n}"))
+    host.send(CreateTopic("on its way to the disk"))
+    group = host.driver.commit(Micros(host.now))
+    asked = 0
+    while not host.driver.is_full:
+        if what == "answers":
+            host.send(ListTopics())
+        else:
+            host.send(CreateTopic(f"{asked}".rjust(200, "x")))
+        asked += 1
+    assert 5 < asked < 300
+    host.log.write(group)
+    host.driver.committed(group, Micros(host.now))
+    host.commit()
+    assert not host.driver.is_full
+    assert len(host.replies()) == asked + 1
 
 
 def test_the_status_is_answered_while_a_sync_stalls(host: Any) -> None:
