@@ -107,8 +107,12 @@ class LostFuture:
         return generation == back.generation or self._is_kept(cast(HandedOut, seen))
 
     def joined(self, seen: Seen) -> Seen:
-        """What a pattern makes after the log went back may have a lower number than the pattern."""
-        if self.went_back is None or not isinstance(seen, Joined):
+        """What a pattern makes after the log went back may have a lower number than the pattern.
+
+        Not than a pattern that the log still had: its numbers went on from there.
+        """
+        back = self.went_back
+        if back is None or not isinstance(seen, Joined) or seen.moment <= back.since:
             return seen
         return msgspec.structs.replace(seen, above=0)
 
