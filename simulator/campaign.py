@@ -18,10 +18,11 @@ from itertools import chain, count, islice
 from pathlib import Path
 
 from simulator import marks, proof
+from simulator.planted.aims import AIMS, aimed
 from simulator.planted.planted import NEEDS, PLANTED
 from simulator.schedule.options import WorldOptions, options_of
 from simulator.schedule.schedule import Schedule, load, schedule_of
-from simulator.shrink import shrink
+from simulator.shrink import kinds, shrink
 from simulator.trial import outcome_of
 from simulator.world.simulation import WorldOutcome, run
 
@@ -131,18 +132,26 @@ def catch(
 ) -> tuple[int, str] | None:
     """The first seed that catches a planted bug, and how; None when none does.
 
-    The same seed without the bug is the control: it must find nothing. `hint` is tried first. What
-    a stand-in breaks because it does not fit the shipped code any more shows nothing.
+    The worlds of the bug are those that are aimed at it, or else those with one of its needs. The
+    same world without the bug is the control: it must find nothing. `hint` is tried first. What a
+    stand-in breaks because it does not fit the shipped code any more shows nothing.
     """
-    for seed in chain(() if hint is None else (hint,), islice(_worlds_with(NEEDS[bug]), seeds)):
-        schedule = schedule_of(seed)
+    worlds = count() if bug in AIMS else _worlds_with(NEEDS[bug])
+    for seed in chain(() if hint is None else (hint,), islice(worlds, seeds)):
+        schedule = schedule_of(seed, aimed(bug, seed))
         with PLANTED[bug]():
             findings = run(schedule).findings
         if slips := [each for each in findings if is_slip(each)]:
             raise AssertionError(f"the stand-in for {bug} does not fit: {slips[0]}")
-        if findings and not run(schedule).findings:
-            return seed, findings[0]
+        telling = [each for each in findings if _tells(bug, each)]
+        if telling and not run(schedule).findings:
+            return seed, telling[0]
     return None
+
+
+def _tells(bug: str, finding: str) -> bool:
+    """Whether it is of a kind that this bug leads to."""
+    return bug not in AIMS or bool(kinds([finding]) & set(AIMS[bug].shows))
 
 
 def is_slip(finding: str) -> bool:

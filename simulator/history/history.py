@@ -38,10 +38,10 @@ class History(SeenEvents):
         # A message of the subscription before may arrive while the next one is under way.
         above = {
             (one.client, one.topic, one.asked): one.above or one.subscription
-            for one in map(self.back.joined, filter(self.back.stays, self.seen))
+            for one in filter(self.back.stays, self.seen)
             if isinstance(one, Joined)
         }
-        for seen in map(self.back.joined, filter(self.back.stays, self.seen)):
+        for seen in filter(self.back.stays, self.seen):
             match seen:
                 case HandedOut():
                     yield seen.fact()

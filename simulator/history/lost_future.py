@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-import msgspec
-
 from oncemq.audit.facts import Joined, Left, OpenedFact
 from oncemq.audit.findings import Finding
 from simulator.history.events import SeenEvents
@@ -105,12 +103,6 @@ class LostFuture:
             return not back.since < seen.moment <= back.moment
         generation = getattr(seen, "generation", back.generation)
         return generation == back.generation or self._is_kept(cast(HandedOut, seen))
-
-    def joined(self, seen: Seen) -> Seen:
-        """What a pattern makes after the log went back may have a lower number than the pattern."""
-        if self.went_back is None or not isinstance(seen, Joined):
-            return seen
-        return msgspec.structs.replace(seen, above=0)
 
     def _was_overtaken(self, opened: OpenedFact, back: WentBack) -> bool:
         """Whether it learned of its epoch when another process had a higher one already.

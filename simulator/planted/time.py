@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from oncemq.broker.expiry import Calendar
 from oncemq.broker.state.ages import Ages
 from oncemq.broker.state.leases import LeaseGrant
 from oncemq.server.clock import SteadyClock
@@ -12,6 +13,7 @@ from simulator.planted.plant import instead
 def _believes_a_clock_that_is_set_forward(_: Any) -> Any:
     def look(self: Any, steady: int) -> None:
         self._ahead = max(self._ahead, self._wall() - self._base - steady)
+        self.calendar = Calendar(self._ahead, self._passed)
 
     return look
 

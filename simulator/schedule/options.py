@@ -71,6 +71,9 @@ class WorldOptions(msgspec.Struct, frozen=True):
     churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
     leases: int = 0  # gets of clients whose subscriptions are leased
     back: bool = False  # the server goes back in time: a backup is restored, damage taken out
+    # A pattern is left between the backup and the going back to it: only in worlds that are aimed
+    # at a planted bug (`simulator/planted/aims`).
+    leaving: bool = False
 
     def log_options(self) -> LogOptions:
         """How the server keeps its log: small, so that everything happens often."""

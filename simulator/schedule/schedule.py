@@ -21,6 +21,7 @@ from simulator.schedule.leases import lease_deeds
 from simulator.schedule.options import LISTENING, WorldOptions, options_of
 from simulator.schedule.patterns import wild_deeds
 from simulator.schedule.required import required_deeds
+from simulator.schedule.sequences import SEQUENCES
 from simulator.schedule.sinks import sink_deeds
 
 FORMAT = 1
@@ -358,4 +359,5 @@ MISHAPS = {
     "silence": _silence,
     "clog": _clog,
     "double": _double,
+    **SEQUENCES,
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from oncemq.audit.course import Course
 from oncemq.audit.facts import NEVER, GivenFact, Joined, Joining, Leaving, Left, Life, Tainted
 from oncemq.audit.findings import Findings
+from oncemq.broker.state.identities import COUNT_BITS
 
 
 @dataclass(slots=True)
@@ -141,7 +142,7 @@ class Stays:
         stays = self._list(given.client, given.topic)
         named = [stay for stay in stays if stay.subscription == given.subscription]
         nameless = [
-            stay for stay in stays if stay.subscription is None and given.subscription >= stay.above
+            stay for stay in stays if stay.subscription is None and _may_be(stay, given.subscription)
         ]
         if len(nameless) > 1 and not named and _is_only_begun(nameless[-1], given.asked):
             # It may never begin: what was asked for while the one before was sure is that one's.
@@ -226,6 +227,12 @@ class Stays:
                 before.leaving = before.left = seen.moment
 
 
+def _may_be(stay: Stay, subscription: int) -> bool:
+    """Whether it is not too low; numbers of two generations of a log are in no order."""
+    is_other = subscription >> COUNT_BITS != stay.above >> COUNT_BITS
+    return is_other or subscription >= stay.above
+
+
 def _make_way(stays: list[Stay], free: Stay, subscription: int) -> Stay:
     """The stay that a message of a subscription not met yet is of; `free` is one without a number.
 
@@ -234,7 +241,9 @@ def _make_way(stays: list[Stay], free: Stay, subscription: int) -> Stay:
     """
     for after in stays[stays.index(free) + 1 :]:
         number = after.subscription
-        if not after.is_guess or number is None or not free.above <= number < subscription:
+        if not after.is_guess or number is None or number >= subscription:
+            break
+        if not _may_be(free, number):
             break
         _hand_over(after, free)
         free = after

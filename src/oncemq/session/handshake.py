@@ -1,7 +1,8 @@
 """How a client with state gets its epoch, whatever crashed in between.
 
 A claim (a nonce) is on the client's disk before it is sent, so a grant whose answer was lost
-is found again: earlier claims are asked about first, newest first, then the own one.
+is found again: earlier claims are asked about first, newest first, then the own one; all of them
+once more, where another one was granted meanwhile.
 Laws: two clients never hold one epoch, because each ends with a claim of its own; whoever is
 granted an epoch has its claim, or the epoch, on the disk, so the next start is let in.
 """
@@ -45,7 +46,9 @@ class Handshake:
         self.recorded = last_epoch  # on the disk when the claim was made
         self._last_epoch = last_epoch or over  # a state never let in takes over from there
         self._last_nonce = last_nonce  # that it was granted to
+        self._claims = earlier
         self._earlier = list(earlier)  # newest last: asked first
+        self._first_refusal: RefusedReply | TakenReply | None = None  # since the first was asked
         self.claim = claim
         self.was_good = False  # the newest grant was one of this state's
         self.granted: Epoch | None = None
@@ -74,6 +77,7 @@ class Handshake:
         if welcome.client_epoch >= self._last_epoch:
             self._last_epoch, self._last_nonce = welcome.client_epoch, self._nonce
         self.was_good = True
+        self._first_refusal = None
         if self._earlier:
             self._earlier.clear()  # the newest that was granted; older ones came before it
             return False
@@ -84,9 +88,17 @@ class Handshake:
         """Not with this claim; True when another is left to try.
 
         The own one is always tried: a later start that asked about it may have been granted it.
+        A refusal names the epoch that is granted. Where the last names another than the first, a
+        late hello of an earlier start was granted meanwhile, perhaps with a claim that was asked
+        about before: all are asked about once more.
         """
         stale = isinstance(reply, TakenReply) or reply.code == "stale_state"
-        if not stale or not self._earlier:
+        if not stale:
             return False
-        self._earlier.pop()
-        return True
+        first = self._first_refusal = self._first_refusal or reply
+        if self._earlier:
+            self._earlier.pop()
+            return True
+        self._first_refusal = None
+        self._earlier = list(self._claims) if reply != first else []
+        return bool(self._earlier)
