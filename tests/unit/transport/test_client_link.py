@@ -116,6 +116,19 @@ def test_what_came_before_the_end_is_given_out_before_that_is_news(server, line)
     assert until(line.news) is False
 
 
+def test_once_the_way_there_is_cut_nothing_counts_as_sent_and_what_came_is_given_out(
+    server, line
+) -> None:
+    connection = opened(server, line)
+    connection.sendall(on_the_wire(b"the last word"))
+    connection.shutdown(socket.SHUT_RD)
+    connection.close()
+    until_true(lambda: not line.send([b"is anybody there?"]), "a send that fails")
+    assert not line.send([b"and now?"])
+    assert until(line.receive) == [b"the last word"]
+    assert until(line.news) is False
+
+
 # ------------------------------------------------------------------ what is owed
 
 
