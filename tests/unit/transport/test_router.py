@@ -51,6 +51,21 @@ def test_who_asks_again_hears_of_what_came_meanwhile(door: RouterSocket) -> None
     peer.close()
 
 
+@pytest.mark.parametrize("envelope", [(b"",), (b"\0\0\0\7", b"")], ids=["plain", "correlated"])
+def test_a_req_is_answered_in_the_envelope_that_it_asked_in(
+    door: RouterSocket, envelope: tuple[bytes, ...]
+) -> None:
+    peer = RawPeer(door.address, handshake(b"REQ"), message(*envelope, b"head", b"body"))
+    route, request = until_served(door, door.receive)
+    assert list(request) == [b"head", b"body"]
+    assert door.send(route, [b"answer"])
+    expected = message(*envelope, b"answer")
+    said = b""
+    while len(said) < len(expected) or not said.endswith(expected):
+        said += until(peer.heard)
+    peer.close()
+
+
 def test_what_is_owed_to_a_peer_that_reads_leaves_before_the_end() -> None:
     door = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
     peer = RawPeer(door.address, handshake(), message(b"hello"))
