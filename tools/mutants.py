@@ -15,6 +15,8 @@ AREAS = {
     "session": ("session",),
     "audit": ("audit",),
     "wire": ("wire",),
+    "zmtp": ("zmtp",),
+    "transport": ("transport",),
     "storage": ("storage",),
     "server": ("server",),
     "client": ("client",),

@@ -3,12 +3,16 @@
 import asyncio
 import inspect
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oncemq import AsyncClient, Client, Fenced, InvalidRequest, Unreachable, Unwanted
+from oncemq import AsyncClient, Client, Fenced, InvalidRequest, Unreachable, Unwanted, testing
+from oncemq.client.aio import base as awaited_base
+from oncemq.client.blocking import base as blocking_base
 from oncemq.client.verbs import columns
 from oncemq.protocol.records import Retention
 from tests.integration.conftest import Connect
@@ -247,3 +251,38 @@ def test_closing_waits_for_the_last_puts_and_says_what_became_of_them(
     client.put("orders", b"x", required=True, wait=False)
     with pytest.raises(Unwanted):
         client.close()
+
+
+def test_closing_waits_for_a_server_that_is_away_while_a_put_is_recorded_nowhere(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for base in (awaited_base, blocking_base):
+        monkeypatch.setattr(base, "AWAY_SECONDS", 0.0)
+    address = f"ipc://{tmp_path}/once"
+    client = connect(address)
+    client.put("orders", b"x", required=True, wait=False)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(client.close)
+        with testing.server(bind=address), pytest.raises(Unwanted):
+            closing.result()
+
+
+def test_a_block_that_fails_ends_with_its_own_error_whatever_became_of_its_puts(
+    connect: Connect, tmp_path: Path
+) -> None:
+    def put_and_fail() -> None:
+        with connect(f"ipc://{tmp_path}/nobody") as client:
+            client.put("orders", b"x", wait=False)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        put_and_fail()
+
+
+def test_who_waits_for_a_receipt_is_given_no_promise_of_one(
+    connect: Connect, tmp_path: Path
+) -> None:
+    client = connect(f"ipc://{tmp_path}/nobody", "shop", timeout=0.1)
+    client.put("orders", b"1", wait=False)  # others may join its batch
+    with pytest.raises(Unreachable):
+        client.put("orders", b"2")

@@ -18,7 +18,6 @@ import msgspec
 
 from oncemq.config.quantities import MS, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
-from oncemq.protocol.structs import ENTRIES_MAX
 
 DEFAULT = "default"
 SERVER = "tcp://127.0.0.1:5556"
@@ -74,7 +73,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     feed_owed_max: int = 4 << 20
     subjects_max: int = 16_384
     subjects_total_max: int = 500_000
-    request_entries_max: int = ENTRIES_MAX
+    request_entries_max: int = 50_000
     gathered_max: int = 128 << 20
     held_answers_max: int = 100_000
     turn_requests: int = 256
@@ -132,6 +131,8 @@ def _count_or_none(text: str) -> int | None:
 
 
 def _entries(text: str) -> int:
+    from oncemq.protocol.structs import ENTRIES_MAX
+
     if (count := _count(text)) > ENTRIES_MAX:
         raise ConfigError(f"{text!r} is too many: no server takes more than {ENTRIES_MAX}")
     return count

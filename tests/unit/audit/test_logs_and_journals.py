@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from oncemq.audit.checker import Audit
 from oncemq.audit.course import SeenOffsets
-from oncemq.audit.facts import Fact, GivenFact, Held, PutFact, SettledFact, Skipped, StoredFact
+from oncemq.audit.facts import (
+    DISCARDED,
+    Fact,
+    GivenFact,
+    Held,
+    PutFact,
+    SettledFact,
+    Skipped,
+    StoredFact,
+)
 from oncemq.audit.findings import FINDINGS_KEPT, KINDS
 from oncemq.audit.log import FORGOTTEN_AFTER
 from oncemq.protocol.names import Micros, Offset, Sequence
@@ -155,6 +164,10 @@ def test_a_promise_that_was_not_kept_is_found() -> None:
 
 def test_a_promise_on_a_topic_that_is_not_there_is_found() -> None:
     assert found([PutFact(topic="u", offset=Offset(0))]) == [("lost", 0, 1)]
+
+
+def test_a_receipt_of_what_was_discarded_promises_nothing() -> None:
+    assert found([PutFact(topic="u", told=DISCARDED), PutFact(topic="t", told=DISCARDED)]) == []
 
 
 def test_a_stored_payload_other_than_the_one_put_is_found() -> None:

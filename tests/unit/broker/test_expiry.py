@@ -37,8 +37,11 @@ def guest(name: bytes) -> ProducerId:
 def test_an_anonymous_producer_is_forgotten_a_day_after_its_last_word(desk) -> None:
     desk.create("orders")
     desk.put("orders", b"a", producer=b"guest", lasting=False)
-    assert forget(desk, 86_399) == []
-    assert forget(desk, 2) == [ProducersForgotten(ORDERS, (guest(b"guest"),))]
+    last_word = desk.shard.guests[ORDERS, guest(b"guest")]
+    desk.now = last_word + DAY - 1
+    assert forget(desk) == []
+    desk.now = last_word + DAY
+    assert forget(desk) == [ProducersForgotten(ORDERS, (guest(b"guest"),))]
     assert desk.shard.by_name["orders"].producers == {}
     assert forget(desk) == []
 

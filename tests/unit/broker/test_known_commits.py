@@ -95,6 +95,15 @@ def test_of_what_was_long_ago_nobody_can_say(lake) -> None:
     lost(publish(lake, 91, after=RECENT_MAX + 1, moment=5))
 
 
+def test_between_the_commits_that_are_known_there_were_no_others(lake) -> None:
+    numbers = range(10, 10 * RECENT_MAX + 1, 10)
+    for number in numbers:
+        publish(lake, number)
+    for never in (numbers[0] + 1, numbers[1] - 1, numbers[-1] - 1):
+        lost(publish(lake, 90, after=never))
+    assert isinstance(publish(lake, 90, after=numbers[0] - 1), CommitDone), "forgotten by now"
+
+
 def test_moments_survive_a_crash_and_a_checkpoint(lake) -> None:
     publish(lake, 1)
     moment = publish(lake, 2).moment

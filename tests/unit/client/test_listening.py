@@ -349,6 +349,16 @@ def test_a_server_without_a_feed_is_pulled_from_at_once(world) -> None:
     assert listener.server.now - before < listening.PATIENCE_MICROS
 
 
+def test_a_feed_that_nobody_reaches_is_waited_for_only_so_long(world) -> None:
+    listener, shop = Listener(world, "ada", "orders"), world.client("shop")
+    listener.ear.connect = lambda _: None
+    put(shop, b"0")
+    before = listener.server.now
+    assert listener.hear(wait_ms=20_000) == ["orders@0"]
+    waited = listener.server.now - before
+    assert listening.PATIENCE_MICROS <= waited < listening.PATIENCE_MICROS + SECOND
+
+
 def test_a_listen_that_stood_its_time_is_said_again(listener: Listener) -> None:
     listener.engine.outgoing.give_up(listener.engine.listening._said)
     listener.engine.listening._stood(told())

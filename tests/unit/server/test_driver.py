@@ -158,6 +158,18 @@ def test_a_cursor_nobody_waits_for_gathers_for_a_moment(host) -> None:
     assert host.driver.commit(Micros(host.now + LAZY_MICROS)) is not None
 
 
+def test_a_cursor_is_committed_in_time_though_others_go_on_moving(host) -> None:
+    subscription = host.subscribe("orders").subscription_id
+    host.put("orders", b"a", b"b")
+    since = host.now
+    for cursor in (1, 2):
+        settled = (Settled("orders", subscription, Offset(cursor)),)
+        host.send(host.getting("orders", settled=settled))
+        host.now += LAZY_MICROS - 1
+    assert host.driver.next_commit() == since + LAZY_MICROS
+    assert host.driver.commit(Micros(since + LAZY_MICROS)) is not None
+
+
 def test_so_much_is_committed_though_nobody_waits(host) -> None:
     host.subscribe("orders")
     host.driver._held.clear()

@@ -77,6 +77,20 @@ def test_what_one_sync_shows_of_a_topic_is_one_message(host, audience: Audience)
     assert audience.heard() == ["orders@0=1", "orders@1=2", "orders@2=3"]
 
 
+def test_what_comes_while_a_sync_is_under_way_is_pushed_after_its_own(
+    host, audience: Audience
+) -> None:
+    host.send(*host.putting("orders", b"one", first=1))
+    group = host.driver.commit(Micros(host.now))
+    assert group is not None
+    host.send(*host.putting("orders", b"two", first=2))
+    host.log.write(group)
+    host.driver.committed(group, Micros(host.now))
+    assert audience.heard() == ["orders@0=one"]
+    host.commit()
+    assert audience.heard() == ["orders@1=two"]
+
+
 def test_nothing_is_pushed_that_nobody_listens_to(host, audience: Audience) -> None:
     host.subscribe("refunds")
     host.put("refunds", b"one")

@@ -39,6 +39,15 @@ def test_a_get_brings_no_more_bytes_than_asked_but_one_message_at_least(host) ->
         assert host.get("orders", bytes_max=little) == ["orders@0=aaaa"]
 
 
+def test_the_bytes_of_a_get_are_those_of_all_its_batches(host) -> None:
+    host.subscribe("orders")
+    for number in range(8):
+        host.put("orders", b"%d" % number * 100)
+    for most in (250, 399, 400, 600):
+        _, bodies = host.ask_all(host.getting("orders", bytes_max=most))
+        assert 0 < sum(map(len, bodies)) <= most
+
+
 def test_a_get_from_within_a_batch_is_a_slice_with_a_checksum_of_its_own(host) -> None:
     subscription = host.subscribe("orders").subscription_id
     host.put("orders", b"a", b"b", b"c", b"d")

@@ -12,6 +12,7 @@ from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.segments.framing import frame_key
+from oncemq.storage.segments.layout import replace_file
 from oncemq.storage.segments.segment import COLD, LOG, Header, log_name, remove_segment
 from oncemq.storage.segments.segment_files import load_shelf
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -48,6 +49,15 @@ def disk(request: pytest.FixtureRequest, cut: PowerCut) -> FaultyDisk:
     disk = FaultyDisk(Random(f"{cut} {seed}"))
     disk.make_directory(FOLDER)
     return disk
+
+
+def test_a_small_file_that_was_put_in_place_stays_there(disk: FaultyDisk, cut: PowerCut) -> None:
+    for data in (b"old", b"new"):
+        replace_file(disk, f"{FOLDER}/small", data)
+    disk.crash(cut)
+    file = disk.open(f"{FOLDER}/small")
+    assert file.read(0, file.size()) == b"new"
+    file.close()
 
 
 def test_an_index_never_outlives_its_segment(disk: FaultyDisk, cut: PowerCut) -> None:

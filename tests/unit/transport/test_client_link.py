@@ -1,5 +1,6 @@
 """A client's end of a connection against a server by hand: cut, late, garbled, hostile, silent."""
 
+import errno
 import gc
 import logging
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from oncemq.errors import ConfigError, TooManyFiles
 from oncemq.transport.connecting import dialing, link, name_lookup, waits
-from oncemq.transport.connecting.addresses import Endpoint
+from oncemq.transport.connecting.addresses import Endpoint, server_address
 from oncemq.transport.connecting.owed_bytes import OWED_BYTES_MAX, OWED_MESSAGES_MAX
 from oncemq.transport.dealer import DealerSocket
 from oncemq.zmtp.commands import PING, PONG, command
@@ -113,6 +114,19 @@ def test_what_came_before_the_end_is_given_out_before_that_is_news(server, line)
     connection.close()
     assert until(line.receive) == [b"first"]
     assert line.receive() == [b"last"]
+    assert until(line.news) is False
+
+
+def test_once_the_way_there_is_cut_nothing_counts_as_sent_and_what_came_is_given_out(
+    server, line
+) -> None:
+    connection = opened(server, line)
+    connection.sendall(on_the_wire(b"the last word"))
+    connection.shutdown(socket.SHUT_RD)
+    connection.close()
+    until_true(lambda: not line.send([b"is anybody there?"]), "a send that fails")
+    assert not line.send([b"and now?"])
+    assert until(line.receive) == [b"the last word"]
     assert until(line.news) is False
 
 
@@ -276,6 +290,33 @@ def test_a_refused_connect_is_tried_again_with_waits(server, line) -> None:
     assert deadline is not None
 
 
+class RefusedLater(socket.socket):
+    """Connects, and is refused when something is to be sent: as from a machine that is far away."""
+
+    def sendmsg(self, *_: object) -> int:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens there")
+
+
+def test_who_is_refused_later_tries_again_without_waiting_for_the_end_of_the_attempt(
+    server, line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "ATTEMPT_MICROS", 600_000_000)
+    ends = [RefusedLater(), socket.socket()]
+    for each in ends:
+        each.setblocking(False)
+
+    def connecting(endpoint: Endpoint) -> socket.socket:
+        each = ends.pop(0)
+        each.connect_ex(endpoint.address)
+        return each
+
+    monkeypatch.setattr(dialing, "connecting", connecting)
+    line.connect(server.address)
+    server.accept()  # the system's answer to the first one, which does not know of it
+    server.accept_while(line).sendall(BEGINNING)
+    assert until(line.news) is True
+
+
 def test_each_address_of_a_name_is_tried_in_turn_without_a_wait(
     server, line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +408,16 @@ def test_what_is_no_address_is_refused_with_an_example(line, address: str) -> No
         *((), None, False),
         None,
     )
+
+
+def test_the_path_of_a_socket_has_one_byte_at_least_and_103_at_most() -> None:
+    for path in ("a", "@a", "a" * 103):
+        name = path.replace("@", "\0").encode()
+        endpoints = server_address(f"ipc://{path}").endpoints
+        assert endpoints == (Endpoint(socket.AF_UNIX, name),)
+    for path in ("", "@", "a" * 104):
+        with pytest.raises(ConfigError):
+            server_address(f"ipc://{path}")
 
 
 def test_a_socket_that_would_connect_to_itself_is_none(line, monkeypatch) -> None:

@@ -1,7 +1,9 @@
 """The server's end: who is connected, and who no longer is."""
 
+import errno
 import socket
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 
 import pytest
@@ -82,6 +84,61 @@ def test_of_a_req_s_envelope_only_a_number_is_kept(door: RouterSocket, number: b
             heard += until_served(door, peer.heard)
 
 
+def test_who_asks_again_hears_of_what_came_meanwhile(door: RouterSocket) -> None:
+    assert door.receive() is None
+    peer = RawPeer(door.address, handshake(), message(b"hello"))
+    assert until(door.receive)[1] == [b"hello"]  # nobody waits between two looks
+    assert door.receive() is None
+    peer.say(message(b"again"))
+    assert until(door.receive)[1] == [b"again"]
+    peer.close()
+
+
+@pytest.mark.parametrize("envelope", [(b"",), (b"\0\0\0\7", b"")], ids=["plain", "correlated"])
+def test_a_req_is_answered_in_the_envelope_that_it_asked_in(
+    door: RouterSocket, envelope: tuple[bytes, ...]
+) -> None:
+    peer = RawPeer(door.address, handshake(b"REQ"), message(*envelope, b"head", b"body"))
+    route, request = until_served(door, door.receive)
+    assert list(request) == [b"head", b"body"]
+    assert door.send(route, [b"answer"])
+    expected = message(*envelope, b"answer")
+    said = b""
+    while len(said) < len(expected) or not said.endswith(expected):
+        said += until(peer.heard)
+    peer.close()
+
+
+def test_what_is_owed_to_a_peer_that_reads_leaves_before_the_end() -> None:
+    door = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
+    peer = RawPeer(door.address, handshake(), message(b"hello"))
+    route, _ = until_served(door, door.receive)
+    sent = 0
+    while door.connections.owed_bytes < 1 << 20:
+        assert door.send(route, [bytes(100_000)])
+        sent += 1
+    peer.link.setblocking(True)
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(peer.link.makefile("rb").read)
+        door.close()
+        assert heard.result().endswith(message(bytes(100_000)) * sent)
+    peer.close()
+
+
+def test_only_want_of_descriptors_is_waited_out(
+    door: RouterSocket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With any other fault of the socket it listens on, a server would be there for nobody."""
+
+    def accept(_: Acceptor) -> None:
+        raise OSError(errno.EINVAL, "it is broken")
+
+    monkeypatch.setattr(Acceptor, "accept", accept)
+    place = "127.0.0.1", int(door.address.rpartition(":")[2])
+    with socket.create_connection(place), pytest.raises(OSError, match="it is broken"):
+        until_served(door, door.receive)
+
+
 def test_who_is_accepted_is_looked_after_by_the_system() -> None:
     acceptor = Acceptor("tcp://127.0.0.1:*")
     host, _, port = acceptor.address.removeprefix("tcp://").rpartition(":")
@@ -92,4 +149,8 @@ def test_who_is_accepted_is_looked_after_by_the_system() -> None:
             assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 15_000
+            if hasattr(socket, "TCP_KEEPIDLE"):
+                names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                idle, between, probes = (link.getsockopt(socket.IPPROTO_TCP, n) for n in names)
+                assert idle + between * probes == 15  # seconds until a silent one is given up
     acceptor.close()

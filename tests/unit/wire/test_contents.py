@@ -66,4 +66,6 @@ def test_the_sum_is_the_same_on_every_machine() -> None:
     """Tasks on different ones add up what they have."""
     assert sum_of([Item(b"a")]) == 0x2F42_665B_399E_F840
     assert sum_of([Item(b"a", b"key", {"name": "value"})]) == 0x6DBB_18BD_0BBB_2A1C
+    assert sum_of([Item(b"a", b"key")]) == 0x78FD_B4F4_9989_9C4D
+    assert sum_of([Item(b"a", None, {"name": "value"})]) == 0x8BB3_7F92_6952_33F1
     assert contents_of_topics([("a", 1)]) == 0x8048_9184_ECF4_6FB8
