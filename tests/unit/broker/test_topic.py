@@ -4,13 +4,15 @@
 # Names and numbers are written plainly here.
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oncemq.broker.expiry import retained_from
 from oncemq.broker.queries import Counters
 from oncemq.broker.state.ages import Ages
-from oncemq.broker.state.topic import Topic, describe_retention, made
+from oncemq.broker.state.topic import Subscription, Topic, describe_retention, made
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import ClientId, Micros, Offset, Serial, TopicId
+from oncemq.protocol.names import ClientId, Micros, Offset, Serial, SubscriptionId, TopicId
 from oncemq.protocol.records import (
     Retention,
     TopicConfigured,
@@ -388,3 +390,33 @@ def test_the_lowest_cursor_follows_one_that_goes_back_and_one_whose_messages_are
     assert topic.low == 2
     topic.lose(Offset(2), Offset(5))
     assert (topic.low, topic.subscriptions[ClientId("slow")].cursor) == (5, 5)
+
+
+def test_who_comes_is_one_look_however_many_are_there(desk) -> None:
+    """Else each of 100,000 subscriptions of a topic would look at all before it."""
+    desk.create("orders")
+    desk.put("orders", *(b"m" for _ in range(10)))
+    topic = desk.shard.by_name["orders"]
+    topic.subscriptions = counted = Counted(topic.subscriptions)
+    for number in range(50):
+        desk.subscribe("orders", f"client-{number}")
+        assert topic.low == topic.end
+    assert counted.looks <= 1
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 4)), max_size=30))
+def test_the_lowest_cursor_is_the_lowest_whoever_comes_moves_and_leaves(
+    steps: list[tuple[str, int]],
+) -> None:
+    topic = Topic(TopicId(1), "orders", Retention(), Micros(0))
+    for client, cursor in steps:
+        there = topic.subscriptions.get(client)
+        if cursor < 0:
+            if there is not None:
+                topic.unsubscribe(client)
+        elif there is not None and cursor % 2:
+            topic.move(client, cursor)
+        else:
+            topic.subscribe(Subscription(SubscriptionId(cursor), client, cursor))
+        cursors = [each.cursor for each in topic.subscriptions.values()]
+        assert topic.settled == min(cursors, default=topic.end)

@@ -99,8 +99,10 @@ class Topic:
         there = self.subscriptions.get(subscription.client)
         if there is not None and there.id == subscription.id:
             subscription.began = there.began
+        if there is not None:
+            self._leaves(there.cursor)
         self.subscriptions[subscription.client] = subscription
-        self._slowest = 0
+        self._comes(subscription.cursor)
 
     def unsubscribe(self, client: ClientId) -> None:
         """A subscription ends."""
@@ -111,8 +113,14 @@ class Topic:
         subscription = self.subscriptions[client]
         self._leaves(subscription.cursor)
         subscription.cursor = cursor
-        if cursor <= self._lowest:
-            self._slowest = 0
+        self._comes(cursor)
+
+    def _comes(self, cursor: Offset) -> None:
+        """One stands there now: nobody else has to be looked at, where the lowest is known."""
+        if self._slowest and cursor < self._lowest:
+            self._lowest, self._slowest = cursor, 1
+        elif self._slowest and cursor == self._lowest:
+            self._slowest += 1
 
     def _leaves(self, cursor: Offset) -> None:
         """One stands there no longer: only the last of the slowest makes the lowest unknown."""
