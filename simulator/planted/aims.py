@@ -68,7 +68,11 @@ AIMS: dict[str, Aim] = {
     "compacts_before_cursors_are_durable": Aim(
         _only(
             *("server_cut", "server_trap", "slow_disk"),
-            mishaps=20, deeds=120, size_max=3_000, segment_bytes=8 << 10, checkpoint_records=15,
+            mishaps=20,
+            deeds=120,
+            size_max=3_000,
+            segment_bytes=8 << 10,
+            checkpoint_records=15,
         ),
         ("broke", "lost", *MISSED),  # broke: what the log says it keeps is in no segment
     ),

@@ -142,7 +142,9 @@ class Stays:
         stays = self._list(given.client, given.topic)
         named = [stay for stay in stays if stay.subscription == given.subscription]
         nameless = [
-            stay for stay in stays if stay.subscription is None and _may_be(stay, given.subscription)
+            stay
+            for stay in stays
+            if stay.subscription is None and _may_be(stay, given.subscription)
         ]
         if len(nameless) > 1 and not named and _is_only_begun(nameless[-1], given.asked):
             # It may never begin: what was asked for while the one before was sure is that one's.
