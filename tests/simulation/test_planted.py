@@ -7,13 +7,15 @@ from msgspec import structs
 
 from simulator import proof
 from simulator.campaign import PLANTED_SEEDS, catch
+from simulator.planted.aims import AIMS
 from simulator.planted.planted import PLANTED, Unsynced
 from simulator.schedule.options import options_of
 from simulator.schedule.schedule import load, schedule_of
 from simulator.world.simulation import run
 
 # A seed that caught each, and in a moment, when we last looked (`python -m simulator.campaign
-# planted` searches): tried first. One that catches no more is searched for again.
+# planted` searches): tried first. One that catches no more is searched for again. Of a bug with
+# worlds of its own (`simulator.planted.aims`) it is a seed of these.
 CAUGHT_BY = {
     "sends_before_recording": 7,
     "forgets_before_the_receipt": 14,
@@ -39,7 +41,7 @@ CAUGHT_BY = {
     "forgets_owners_on_recovery": 1,
     "commits_the_cursor_before_the_effect": 5,
     "commits_though_another_process_took_over": 137,
-    "believes_the_server_before_the_database": 197,
+    "believes_the_server_before_the_database": 131,
     "forgets_patterns_on_recovery": 0,
     "begins_a_new_topic_of_a_pattern_at_its_end": 0,
     "leaves_a_subscription_of_a_pattern_behind": 102,
@@ -49,7 +51,7 @@ CAUGHT_BY = {
     "deletes_a_topic_that_was_made_anew": 120,
     "passes_over_a_gap_of_the_feed": 4,
     "keeps_what_is_pushed_beside_what_was_pulled": 4,
-    "hands_out_a_push_after_the_unsubscribe": 711,
+    "hands_out_a_push_after_the_unsubscribe": 30,
     "ends_a_stage_that_lies_elsewhere_too": 105,
     "ends_a_stage_that_is_open": 1,
     "takes_other_rows_for_a_repeat": 1,
@@ -63,11 +65,11 @@ CAUGHT_BY = {
     "counts_only_the_last_part_of_a_commit": 1,
     "expires_a_stage_that_is_put_to": 5,
     "stores_what_was_sent_before_a_resume": 72,
-    "gives_messages_before_their_subscription_is_durable": 392,
+    "gives_messages_before_their_subscription_is_durable": 1,
     "takes_its_disk_for_full_for_good": 3,
-    "believes_a_clock_that_is_set_forward": 304,
-    "forgets_that_the_clock_was_set_forward": 279,
-    "forgets_what_a_deleted_topic_had": 16,
+    "believes_a_clock_that_is_set_forward": 0,
+    "forgets_that_the_clock_was_set_forward": 8,
+    "forgets_what_a_deleted_topic_had": 1,
     "ignores_the_renewal_of_a_lease": 54,
     "judges_what_is_required_before_its_commit": 133,
     "restores_without_raising_the_generation": 338,
@@ -76,24 +78,24 @@ CAUGHT_BY = {
     "does_not_compare_its_transactions": 168,
     "believes_the_database_of_before_the_server_went_back": 728,
     "keeps_its_cursor_when_a_loss_is_accepted": 8,
-    "does_not_note_which_pattern_it_ended": 958,
-    "forgets_a_cursor_that_another_one_replaces": 318,
-    "hands_out_what_it_fetched_before_the_server_went_back": 68,
-    "takes_an_answer_to_its_older_epoch_for_its_own": 4388,
-    "takes_another_branch_of_history_for_its_own": 908,
+    "does_not_note_which_pattern_it_ended": 0,
+    "forgets_a_cursor_that_another_one_replaces": 2,
+    "hands_out_what_it_fetched_before_the_server_went_back": 6,
+    "takes_an_answer_to_its_older_epoch_for_its_own": 0,
+    "takes_another_branch_of_history_for_its_own": 32,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,
-    "shows_messages_before_sync": 61,
+    "shows_messages_before_sync": 0,
     "ignores_a_failed_sync": 67,
     "syncs_again_after_a_failed_sync": 67,
     "skips_the_directory_sync": 1,
     "goes_on_before_a_full_segment_is_synced": 10,
-    "trusts_a_recovered_tail": 1502,
-    "keeps_a_torn_tail": 10,
+    "trusts_a_recovered_tail": 0,
+    "keeps_a_torn_tail": 19,
     "forgets_producers_on_recovery": 2,
     "publishes_a_checkpoint_before_its_log": 14,
-    "compacts_before_cursors_are_durable": 109,
+    "compacts_before_cursors_are_durable": 1,
     "frees_unsettled_messages": 0,
     "accepts_an_old_epoch": 7,
     "grants_an_epoch_twice": 7,
@@ -116,6 +118,10 @@ STAGING = (
 
 def test_there_are_at_least_sixteen() -> None:
     assert len(PLANTED) >= 16
+
+
+def test_each_aim_is_at_a_bug_that_is_planted() -> None:
+    assert set(AIMS) <= set(PLANTED)
 
 
 def test_a_bug_that_does_not_fit_the_code_any_more_is_not_taken_for_caught(

@@ -140,9 +140,7 @@ def test_a_start_asks_about_its_own_claim_last_because_a_twin_may_have_had_it_gr
 def test_a_late_hello_that_is_granted_while_claims_are_asked_about_locks_nobody_out() -> None:
     server = Server()
     assert server.greet(greeting(claim=1)) == 1
-    server.hear(
-        said(1, 2)
-    )  # the answer was heard by the start of claim 3, which said its own, late
+    server.hear(said(1, 2))  # heard by the start of claim 3, which said its own, late
     start = greeting(last=1, earlier=(2, 3), claim=4)
     assert start.refused(server.hear(start.hello())) is True
     server.hear(said(2, 3, last_nonce=2))
