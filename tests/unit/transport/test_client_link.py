@@ -1,5 +1,6 @@
 """A client's end of a connection against a server by hand: cut, late, garbled, hostile, silent."""
 
+import contextlib
 import errno
 import gc
 import logging
@@ -10,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from oncemq.transport.connecting.addresses import Endpoint, server_address
 from oncemq.transport.connecting.owed_bytes import OWED_BYTES_MAX, OWED_MESSAGES_MAX
 from oncemq.transport.dealer import DealerSocket
 from oncemq.zmtp.commands import PING, PONG, command
+from oncemq.zmtp.connection import ZmtpConnection
 from tests.harness.waiting import until, until_true
 from tests.harness.zmtp_server import BEGINNING, HANDSHAKE_BYTES, HandServer, on_the_wire, read
 
@@ -360,9 +363,26 @@ def test_a_name_is_looked_up_by_a_thread_that_nobody_waits_for(
     line.connect("tcp://slow.example:1")
     answers.set()
     assert is_readable(line, 30)
-    server.accept_while(line)
+    connection = server.accept_while(line)
     assert asked.acquire(timeout=0)
     assert not asked.acquire(timeout=0)
+    connection.sendall(BEGINNING)
+    assert until(line.news) is True
+    assert not is_readable(line), "there is nothing more to do for the name"
+
+
+def test_where_no_thread_can_be_had_a_name_is_asked_for_again(
+    server, line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        line.connect(f"tcp://localhost:{server.port}")
+        until_true(lambda: moving(line) or line._dialing.reason, "a reason")
+    assert line._dialing.reason.endswith("can't start new thread")
+    server.accept_while(line)
 
 
 def test_a_name_that_nobody_knows_is_asked_for_again(line, monkeypatch) -> None:
@@ -408,6 +428,17 @@ def test_what_is_no_address_is_refused_with_an_example(line, address: str) -> No
         *((), None, False),
         None,
     )
+
+
+def test_a_path_whose_queue_is_full_is_no_connection(tmp_path) -> None:
+    """Linux says so at once, and the socket would never be connected."""
+    place = str(tmp_path / "full")
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as waiting:
+        listening.bind(place)
+        listening.listen(0)
+        with pytest.raises(BlockingIOError):
+            for _ in range(10):
+                waiting.enter_context(dialing.connecting(Endpoint(socket.AF_UNIX, place)))
 
 
 def test_the_path_of_a_socket_has_one_byte_at_least_and_103_at_most() -> None:
@@ -513,7 +544,7 @@ class InterruptedSocket:
         )
 
 
-@pytest.mark.parametrize("doing", ["send", "sendmsg", "recv"])
+@pytest.mark.parametrize("doing", ["send", "sendmsg", "flush", "recv"])
 def test_what_a_signal_interrupts_costs_the_connection_and_no_byte_is_said_twice(
     server, line, doing: str
 ) -> None:
@@ -526,9 +557,71 @@ def test_what_a_signal_interrupts_costs_the_connection_and_no_byte_is_said_twice
     calls = {
         "send": lambda: line.send([b"x"]),
         "sendmsg": lambda: line.send([b"x", bytes(10_000)]),
+        "flush": lambda: (line._owed.add([b"x"]), line.send([b"y"])),
         "recv": lambda: until(line.receive),
     }
     with pytest.raises(KeyboardInterrupt):
         calls[doing]()
     assert line.news() is False
     assert server.accept_while(line) is not connection
+
+
+def test_what_is_interrupted_while_a_message_is_understood_costs_the_connection(
+    server, line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = opened(server, line)
+    connection.sendall(on_the_wire(b"half understood"))
+
+    def next_event(_: ZmtpConnection) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ZmtpConnection, "next_event", next_event)
+        with pytest.raises(KeyboardInterrupt):
+            until(line.receive)
+    assert line.news() is False
+    assert server.accept_while(line) is not connection
+
+
+class FullSocket(socket.socket):
+    """Takes nothing the first time."""
+
+    full = True
+
+    def send(self, *data: Any) -> int:
+        if self.full:
+            self.full = False
+            raise BlockingIOError
+        return super().send(*data)
+
+    def sendmsg(self, *data: Any) -> int:
+        if self.full:
+            self.full = False
+            raise BlockingIOError
+        return super().sendmsg(*data)
+
+
+@pytest.mark.parametrize("frames", [[b"x"], [b"x", bytes(10_000)]], ids=["send", "sendmsg"])
+def test_a_message_of_which_nothing_fits_is_owed_whole(
+    server, line, monkeypatch: pytest.MonkeyPatch, frames: list[bytes]
+) -> None:
+    full = FullSocket()
+    full.full = False
+    full.setblocking(False)
+    monkeypatch.setattr(
+        dialing, "connecting", lambda endpoint: (full.connect_ex(endpoint.address), full)[1]
+    )
+    connection = opened(server, line)
+    full.full = True
+    assert line.send(frames)
+    assert line.send([b"next"])
+    until_true(lambda: moving(line) or not line._owed.size, "all to leave")
+    expected = on_the_wire(*frames) + on_the_wire(b"next")
+    assert read(connection, len(expected)) == expected
+
+
+def test_reasons_that_were_said_are_forgotten_when_there_are_too_many(line, monkeypatch) -> None:
+    monkeypatch.setattr(link, "SAID_MAX", 3)
+    for number in range(10):
+        line._note(f"reason {number}", warns=True)
+    assert 0 < len(line._said) <= 3
