@@ -52,18 +52,20 @@ class SteadyClock:
     def __call__(self) -> Micros:
         """Now, for what waits: the steady clock, counted from the wall's time at the start."""
         steady = self._steady()
-        self._look(steady)
-        return Micros(self._base + steady)
+        now = self._base + steady
+        gap = self._wall() - now - self._ahead
+        if -NEAR_MICROS < gap < NEAR_MICROS:
+            self._seen, self._suspected, self._is_behind = steady, None, False
+        else:
+            self._look(steady, gap)
+        return Micros(now)
 
     def steady(self) -> Micros:
         """The same without a look at the wall: for how long something takes."""
         return Micros(self._base + self._steady())
 
-    def _look(self, steady: int) -> None:
-        gap = self._wall() - (self._base + steady + self._ahead)
-        if -NEAR_MICROS < gap < NEAR_MICROS:
-            self._seen, self._suspected, self._is_behind = steady, None, False
-            return
+    def _look(self, steady: int, gap: int) -> None:
+        """The wall's clock is not where the timestamps are, by so much."""
         half = (steady - self._seen) // 2
         self._seen += 2 * half
         if gap < -STEP_MICROS and not self._is_behind:

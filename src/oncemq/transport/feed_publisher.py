@@ -75,6 +75,11 @@ class FeedPublisher(BoundSocket):
                     return True, what.subject
         return NOTHING
 
+    @property
+    def is_told(self) -> bool:
+        """Whether `change` may have something to tell."""
+        return bool(self.line or self._changes)
+
     def send(self, frames: Frames) -> None:
         """To everyone who listens to the subject in the first frame, and keeps up; at once."""
         self.gather([frames])

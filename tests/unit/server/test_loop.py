@@ -23,6 +23,7 @@ class StubDoor:
     def __init__(self, request: list[Any]) -> None:
         self.request, self.waits = request, list[str]()
         self.connections = SimpleNamespace(tell=None, status={})
+        self.line = [self]  # somebody always stands there
 
     def watch(self, bell: Any) -> None: ...
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
 """The log of a shard: every fact in one order, gathered, written and synced in groups.
 
-Threads: the loop thread calls everything but `write`, which belongs to one writer thread. A
-`Group` is handed from the one to the other and back; groups are written
+Threads: the loop thread calls everything but `write` (the `GroupWriter`'s), which belongs to one
+writer thread. A `Group` is handed from the one to the other and back; groups are written
 strictly one after the other. Bytes get their place (segment, position) at `append`, in the
 loop thread; the writer only puts them there.
 
@@ -94,6 +94,7 @@ class Log:
         self.has_room = self.room.has_room  # before each append
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
+        self.write = self._writer.write
 
     # serials
 
@@ -310,12 +311,6 @@ class Log:
             part.segment.visible = part.end
         self._finished = group.last_serial
         return Serial(group.last_serial)
-
-    # writing: writer thread
-
-    def write(self, group: Group) -> None:
-        """Write the group and sync it (with sync_ms, only one that says so)."""
-        self._writer.write(group)
 
     # reading: loop thread
 

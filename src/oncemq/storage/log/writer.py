@@ -59,7 +59,9 @@ class GroupWriter:
             if part.segment is not self._segment:
                 group.sealed.append((self._segment, self._seal(self._segment)))
                 self._begin(part.segment)
-            _open_file(part.segment).write(part.buffers, part.position)
+            file = part.segment.file
+            assert file is not None
+            file.write(part.buffers, part.position)
             part.buffers = []
         self._written = group.last_serial
         if self._sync_ms == 0 or group.sync:
@@ -82,7 +84,9 @@ class GroupWriter:
         self._failed = True  # until the caller is through: an OSError leaves it so
 
     def _sync(self) -> None:
-        _open_file(self._segment).sync()
+        file = self._segment.file
+        assert file is not None
+        file.sync()
         self.synced = self._written
 
     def _begin(self, segment: Segment) -> None:

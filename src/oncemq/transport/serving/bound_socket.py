@@ -34,28 +34,28 @@ class BoundSocket:
         self._socket_type = socket_type
         self._limits = limits
         self._routes = itertools.count(secrets.randbits(62))  # no other server's
-        self._ready: deque[Peer] = deque()
+        self.line: deque[Peer] = deque()  # who has something to say
         self._events = 0  # of whose turn it is
         self._has_read = False
         self._came = 0  # from whose turn it is, when that began
         self._waits = 0  # the last one after which everybody was heard
         connections.watch(self._acceptor.descriptor, self._accept)
-        connections.hear(self._ready)
+        connections.hear(self.line)
 
     def next_event(self) -> tuple[Peer, Message | SubjectChange | Heard] | None:
         """What the next peer said, or None: nothing, or nothing before others had their turn."""
-        ready = self._ready
-        if not ready:
+        line = self.line
+        if not line:
             if self._waits != self.connections.waits:  # there is nobody else
                 self._waits = self.connections.waits
                 return None
             self.connections.wait(0)
             self._waits = self.connections.waits
-        for _ in range(min(len(ready), LOOKED_AT_MAX)):
+        for _ in range(min(len(line), LOOKED_AT_MAX)):
             if self._events >= TURN_EVENTS:
-                self._end_turn(ready[0])
-                ready.rotate(-1)
-            peer = ready[0]
+                self._end_turn(line[0])
+                line.rotate(-1)
+            peer = line[0]
             if not self._has_read:
                 self._came = peer.came_bytes
             event = self._next_of(peer)
@@ -74,7 +74,7 @@ class BoundSocket:
         self._acceptor.close()
         for peer in list(self.peers.values()):
             connections.drop(peer, "the server stopped")
-        connections.leave(self._ready)
+        connections.leave(self.line)
 
     def _accept(self) -> None:
         for _ in range(ACCEPTED_MAX):
@@ -89,12 +89,13 @@ class BoundSocket:
                 return
             route = next(self._routes).to_bytes(8, "big")
             zmtp = ZmtpConnection(self._socket_type, self._limits)
-            self.peers[route] = peer = Peer(link, zmtp, route, self._ready, self.gone)
+            self.peers[route] = peer = Peer(link, zmtp, route, self.line, self.gone)
             self.connections.admit(peer)
 
     def _next_of(self, peer: Peer) -> Message | SubjectChange | Heard | None:
-        """What it says next; None: its turn is over."""
+        """What it says next, or None; whoever has nothing more to say leaves the line."""
         connection = peer.connection
+        event = None
         try:
             while peer.is_open and not peer.is_paused:
                 event = connection.next_event()
@@ -111,15 +112,20 @@ class BoundSocket:
                     self._events += 1
                     if peer.is_unfinished and not connection.is_in_message:
                         self.connections.finished(peer)
-                    return event
+                    if not (self._has_read and peer.is_drained and connection.is_quiet):
+                        return event
+                    break  # as nearly always: it has nothing more to say, and is not asked
         except WireError as fault:
             self.connections.refuse(peer, str(fault))
         except OSError as error:
             self.connections.drop(peer, error.strerror or str(error))
-        self._end_turn(peer)
-        self._ready.popleft()
+        if event is None:
+            self._end_turn(peer)
+        self._events = 0
+        self._has_read = False
+        self.line.popleft()
         peer.is_ready = False
-        return None
+        return event
 
     def _end_turn(self, peer: Peer) -> None:
         self._events = 0
