@@ -139,7 +139,7 @@ class Loop:
     def _note_sync(self, micros: int) -> None:
         # One slow sync is believed at once, and forgotten slowly.
         slow = self._sync_micros
-        self._sync_micros = micros if micros > slow else max(micros, slow - slow // 64)
+        self._sync_micros = max(micros, slow - slow // 8)
 
     def _give(self, group: Group) -> None:
         driver = self._driver

@@ -32,7 +32,7 @@ def reader(world):
 
 
 def lanes(node) -> dict[str, TopicPuts]:
-    return node.engine.outflow._publisher._lanes
+    return node.engine.outflow._publisher.by_topic
 
 
 def subscribe(node, topic: str) -> None:

@@ -18,6 +18,7 @@ class CurrentServer:
         self._client = client
         self._line = line
         self._number = 0
+        self.has_others = len(client.settings.servers) > 1  # to try
         self.is_connected = False
         self.is_silent = False  # its connection did not come in time
         self.deadline = Micros(0)  # until then a connection may come
@@ -28,11 +29,6 @@ class CurrentServer:
         """Of the server that it talks to, or tries to."""
         servers = self._client.settings.servers
         return servers[self._number % len(servers)]
-
-    @property
-    def has_others(self) -> bool:
-        """Whether there is another one to try."""
-        return len(self._client.settings.servers) > 1
 
     def hear(self, now: Micros) -> bool:
         """Take the news of the connection; whether it is a new one.

@@ -166,23 +166,26 @@ class Engine:
         `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
         taken: a descriptor stays readable for as long as there is something to take.
         """
-        now, client = self.now(), self.context
-        if readable or not self._server.is_connected:
-            self._hear(now)
-        if self._server.has_others and (self._server.is_silent or self.exchanges.troubled):
-            self._server.try_next()
+        now, client, server = self.now(), self.context, self._server
+        if (readable or not server.is_connected) and server.hear(now):
+            self.exchanges.retry_all()
+            self.listening.relinked()
+            self.subscriber.told.tell_again()
+        if server.has_others and (server.is_silent or self.exchanges.troubled):
+            server.try_next()
             self.exchanges.retry_all()
         if client.failure is not None:
             self._tell_failure()  # that of a verb, since the last pump
         moved = readable and self._take(now)
         if client.client_epoch is None and client.failure is None:
             self._arrival.begin()
-        if not self._server.is_connected and client.failure is None:
+        if not server.is_connected and client.failure is None:
             self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
         if client.client_epoch is not None and client.failure is None:
             self.telling.begin(now)
             self.outflow.start(now)
-        if client.failure is None:
+        self._full = False
+        if (self.outgoing.wanted or self.exchanges.open) and client.failure is None:
             self._send(now)
         if client.failure is not None:
             self._tell_failure()
@@ -369,19 +372,11 @@ class Engine:
 
     # The connection
 
-    def _hear(self, now: Micros) -> None:
-        if self._server.hear(now):
-            self.exchanges.retry_all()
-            self.listening.relinked()
-            self.subscriber.told.tell_again()
-
-    def _send(self, now: Micros) -> bool:
-        self._full = False
+    def _send(self, now: Micros) -> None:
         if not self._server.is_connected:
-            return False
+            return
         if self.outgoing.wanted:
             self.exchanges.carry_out(self.outgoing.take())
-        sent = False
         client_epoch = self.context.client_epoch
         for exchange in self.exchanges.due(now):
             request, body = exchange.owner.request(exchange.key)
@@ -396,5 +391,3 @@ class Engine:
             self.exchanges.sent(exchange, now, client_epoch)
             if is_telling:
                 self.telling.sent(exchange, request)
-            sent = True
-        return sent

@@ -53,7 +53,7 @@ class Forgetting:
 
     def begin(self) -> None:
         """Ask, if there are many lanes and nothing is asked already."""
-        if not self._asking and len(self._publisher) > self._most:
+        if not self._asking and len(self._publisher.by_topic) > self._most:
             self._asking = True
             self._ask(self._publisher.idle())
 

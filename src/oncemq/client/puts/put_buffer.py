@@ -70,7 +70,7 @@ class PutBuffer:
     @property
     def unsent_bytes(self) -> int:
         """Their bytes."""
-        return self._sealed_bytes + (self.open_batches.size if self.open_batches else 0)
+        return self._sealed_bytes + (self.open_batches.size if self.open_batches.by_topic else 0)
 
     @property
     def idle(self) -> bool:
@@ -80,12 +80,14 @@ class PutBuffer:
     @property
     def gathering(self) -> bool:
         """Whether single puts wait to leave as a batch."""
-        return bool(self.open_batches)
+        return bool(self.open_batches.by_topic)
 
     @property
     def next_try(self) -> Micros | None:
         """When puts that wait for room at the server go again."""
-        return self._try_again_at if self._publisher.waits_for_room else None
+        if self._try_again_at is None or not self._publisher.waits_for_room:
+            return None
+        return self._try_again_at
 
     @property
     def unrecorded(self) -> int:
@@ -111,11 +113,11 @@ class PutBuffer:
             raise client.failure
         size = payload_bytes if size is None else size
         limits, most = client.settings.limits, client.settings.outbox_bytes_max
-        is_known = topic in self._publisher  # so its name was looked at before
+        is_known = topic in self._publisher.by_topic  # so its name was looked at before
         if not is_known or payload_bytes > limits.message_bytes or size > limits.batch_bytes:
             check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
         waiting = self._sealed_bytes
-        if self.open_batches:
+        if self.open_batches.by_topic:
             waiting += self.open_batches.size
             if waiting + size + self.open_batches.granted > most:
                 self.open_batches.withdraw_grants()
@@ -167,7 +169,7 @@ class PutBuffer:
         required: bool = False,
     ) -> Ticket[Receipts]:
         """Send a batch as it is, after what was gathered for its topic."""
-        if self.open_batches:
+        if self.open_batches.by_topic:
             self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
         self._add(ticket, topic, count, columns, body, lasting=lasting, required=required)
@@ -175,7 +177,7 @@ class PutBuffer:
 
     def start(self, now: Micros) -> None:
         """Seal what was gathered where there is room on the way, and let puts leave."""
-        if self.open_batches:
+        if self.open_batches.by_topic:
             for topic in self.open_batches.topics():
                 lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
                 if (opened and opened.full) or len(lane.parcels) < GATHERED_UNDER_WAY:
@@ -184,11 +186,15 @@ class PutBuffer:
             self._try_again_at = None
             self._publisher.try_again()
         self._forgetting.begin()
-        for lane in self._publisher.lanes():
+        if not self._publisher.busy:
+            return
+        for lane in list(self._publisher.busy.values()):
+            if lane.is_lost:
+                if not lane.put_off and lane.resume is None:
+                    self._resume(lane)
+                continue
             for parcel in self._publisher.ready(lane):
                 self._outgoing.wanted.append((self, parcel, 0))  # as `begin`, without the call
-            if lane.is_lost and not lane.put_off and lane.resume is None:
-                self._resume(lane)
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
