@@ -87,7 +87,7 @@ class Housekeeping:
         if now >= self._next_look:
             self._next_look = Micros(now + UPKEEP_MICROS)
             self._driver.log.keep_lock()  # also while the janitor is at a long job
-        if not janitor.idle:
+        if janitor.under_way:
             return
         if self._capture is not None:
             self._capture_some(janitor)

@@ -87,11 +87,7 @@ class InFlight:
 
     def due(self, now: Micros) -> list[InFlightRequest]:
         """What to send now, oldest first."""
-        found: list[InFlightRequest] = []
-        for each in self.open.values():  # not a comprehension: that is one call more for each put
-            if each.due <= now:
-                found.append(each)
-        return found
+        return [each for each in self.open.values() if each.due <= now]
 
     def sent(
         self, exchange: InFlightRequest, now: Micros, client_epoch: Epoch | None = None

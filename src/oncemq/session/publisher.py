@@ -204,7 +204,8 @@ class Publisher:
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it."""
         lane = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
-        self.numbers(parcel.topic, parcel.producer).topic_id = reply.topic_id
+        numbers = lane.numbers.get(parcel.producer) or self.numbers(parcel.topic, parcel.producer)
+        numbers.topic_id = reply.topic_id
         lane.acknowledged_at = now
         self._drop(lane, parcel)
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TypeVar
 
 from oncemq.client.blocking.getting import Getting
-from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.pending import Answering, Pending
@@ -157,18 +156,19 @@ class Runner:
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""
-        pause = left if left < IDLE_SECONDS else IDLE_SECONDS
+        pause = min(IDLE_SECONDS, left)
         deadline = self._engine.next_deadline()
         if deadline is not None:
-            pause = min(pause, max(0.0, (deadline - monotonic_clock()) / 1_000_000))
+            pause = min(pause, max(0.0, (deadline - self._engine.pumped_at) / 1_000_000))
         if self._at_socket:
             self._be_told(pause)
             return
         self._at_socket = True
         found: list[tuple[int, int]] = []
-        bell, descriptors = self._bell, self._engine.descriptors
+        bell = self._bell
+        descriptors = (bell.descriptor, *self._engine.descriptors)
         if descriptors != self._polled:
-            self._polled, self._poll = descriptors, _poll_for((bell.descriptor, *descriptors))
+            self._polled, self._poll = descriptors, _poll_for(descriptors)
         poll = self._poll
         self.lock.release()
         try:

@@ -59,6 +59,8 @@ class Engine:
         self.client = client.client
         self.now = clock
         self.closed = False
+        self.pumped_at = Micros(0)
+        self._ear = ear
         self.exchanges = InFlight(settings.chance)
         self.outgoing = out = Outgoing()
         self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
@@ -82,7 +84,8 @@ class Engine:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What to wait on after a pump."""
-        return (*self._line.descriptors, *self.listening.descriptors)
+        ear = self._ear
+        return self._line.descriptors + (ear.descriptors if ear is not None else ())
 
     @property
     def address(self) -> str:
@@ -166,7 +169,8 @@ class Engine:
         `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
         taken: a descriptor stays readable for as long as there is something to take.
         """
-        now, client, server = self.now(), self.context, self._server
+        client, server = self.context, self._server
+        now = self.pumped_at = self.now()
         if (readable or not server.is_connected) and server.hear(now):
             self.exchanges.retry_all()
             self.listening.relinked()
@@ -182,7 +186,8 @@ class Engine:
         if not server.is_connected and client.failure is None:
             self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
         if client.client_epoch is not None and client.failure is None:
-            self.telling.begin(now)
+            if self.subscriber.told.waiting or self.subscriber.cursors.by_topic:
+                self.telling.begin(now)
             self.outflow.start(now)
         self._full = False
         if (self.outgoing.wanted or self.exchanges.open) and client.failure is None:
@@ -205,17 +210,17 @@ class Engine:
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
         at_line = self._line.next_deadline()
-        due = Micros(self.now() + FULL_MICROS) if self._full else self._next_due()
+        if self._full:
+            due = Micros(self.now() + FULL_MICROS)
+        else:
+            due, outflow = self.exchanges.next_due(), self.outflow
+            at_room = outflow.next_try if outflow.try_again_at is not None else None
+            for each in (self._arrival.next_try, at_room, self.listening.next_deadline()):
+                if each is not None and (due is None or each < due):
+                    due = each
+            if due is not None and not self._server.is_connected:
+                due = Micros(max(due, self._server.deadline))
         return due if at_line is None else at_line if due is None else min(due, at_line)
-
-    def _next_due(self) -> Micros | None:
-        due = self.exchanges.next_due()
-        for each in (self._arrival.next_try, self.outflow.next_try, self.listening.next_deadline()):
-            if each is not None and (due is None or each < due):
-                due = each
-        if due is None or self._server.is_connected:
-            return due
-        return Micros(max(due, self._server.deadline))
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
@@ -328,7 +333,7 @@ class Engine:
             token, reply, bodies = fault.token, fault.refusal, ()
         if self.outgoing.wanted:
             self._take_out()  # what was given up is answered to nobody
-        exchange = self.exchanges.get(token)
+        exchange = self.exchanges.open.get(token)
         if exchange is None:
             return  # answered before, or nobody wants it
         if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):

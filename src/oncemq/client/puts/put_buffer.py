@@ -32,7 +32,7 @@ from oncemq.client.state.unsent import parcel_of, sign, unsent
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
-from oncemq.protocol.names import Micros, ProducerId
+from oncemq.protocol.names import ANONYMOUS_EPOCH, Micros, ProducerId
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
 from oncemq.protocol.step import Body
@@ -59,7 +59,7 @@ class PutBuffer:
         self._resumes = count(1)
         self._sealed_bytes = 0
         self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
-        self._try_again_at: Micros | None = None  # when puts that wait for room go again
+        self.try_again_at: Micros | None = None  # when puts that wait for room go again
         self._adopt()
 
     @property
@@ -85,9 +85,7 @@ class PutBuffer:
     @property
     def next_try(self) -> Micros | None:
         """When puts that wait for room at the server go again."""
-        if self._try_again_at is None or not self._publisher.waits_for_room:
-            return None
-        return self._try_again_at
+        return self.try_again_at if self._publisher.waits_for_room else None
 
     @property
     def unrecorded(self) -> int:
@@ -182,19 +180,20 @@ class PutBuffer:
                 lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
                 if (opened and opened.full) or len(lane.parcels) < GATHERED_UNDER_WAY:
                     self._seal(topic)
-        if self._try_again_at is not None and now >= self._try_again_at:
-            self._try_again_at = None
+        if self.try_again_at is not None and now >= self.try_again_at:
+            self.try_again_at = None
             self._publisher.try_again()
-        self._forgetting.begin()
-        if not self._publisher.busy:
+        publisher = self._publisher
+        if len(publisher.by_topic) > self._forgetting.most:
+            self._forgetting.begin()
+        if not publisher.busy:
             return
-        for lane in list(self._publisher.busy.values()):
-            if lane.is_lost:
-                if not lane.put_off and lane.resume is None:
-                    self._resume(lane)
-                continue
-            for parcel in self._publisher.ready(lane):
+        for lane in list(publisher.busy.values()):
+            leaving = publisher.ready(lane)
+            for parcel in leaving:
                 self._outgoing.wanted.append((self, parcel, 0))  # as `begin`, without the call
+            if not leaving and lane.is_lost and not lane.put_off and lane.resume is None:
+                self._resume(lane)
 
     def seal_all(self) -> None:
         """Make parcels of everything gathered."""
@@ -298,7 +297,7 @@ class PutBuffer:
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,
-            client_epoch=client.epoch_to_send,
+            client_epoch=client.client_epoch or ANONYMOUS_EPOCH,
             topic=parcel.topic,
             topic_id=numbers.topic_id,
             producer=parcel.producer,
@@ -317,25 +316,24 @@ class PutBuffer:
     def on_reply(self, key: PutBatch | WhereNumbersStand, reply: Reply, bodies: Many[Body]) -> None:
         """The server has it, refuses it, or says where its numbers stand."""
         del bodies
-        if isinstance(key, PutBatch):
-            self._answered(key, reply)
-        else:
+        if isinstance(key, WhereNumbersStand):
             self._resumed(key.lane, key.producer, reply)
-
-    def _answered(self, parcel: PutBatch, reply: Reply) -> None:
-        if isinstance(reply, PutAccepted):
+        elif isinstance(reply, PutAccepted):
             self.trouble = ""
-            self._publisher.accepted(parcel, reply, self._client.now())
-            self._finish(parcel, reply)
-            return
-        assert isinstance(reply, RefusedReply)
+            self._publisher.accepted(key, reply, self._client.now())
+            self._finish(key, reply)
+        else:
+            assert isinstance(reply, RefusedReply)
+            self._refused(key, reply)
+
+    def _refused(self, parcel: PutBatch, reply: RefusedReply) -> None:
         if self._client.failure is not None:
             return
         is_final = self._publisher.refused(parcel, reply)
         if reply.code == "storage_full" and not is_final:
             self.trouble = reply.detail
             self._client.news.full(f"puts wait: {reply.detail}", self._client.now())
-        self._try_again_at = Micros(self._client.now() + ROOM_MICROS)
+        self.try_again_at = Micros(self._client.now() + ROOM_MICROS)
         for each in self._publisher.cancelled:
             self._outgoing.give_up(each)
         self._publisher.cancelled.clear()
@@ -343,9 +341,8 @@ class PutBuffer:
     def _finish(self, parcel: PutBatch, reply: PutAccepted) -> None:
         self._sealed_bytes -= len(parcel.body)
         if parcel.lasting:
-            numbers = self._publisher.numbers(parcel.topic, parcel.producer)
             slot = self.producers.slot_of(parcel.producer)
-            slot.done(unsent(parcel, numbers.topic_id))
+            slot.done(parcel)
             if slot.rotate_due:
                 slot.rotate(*self.producers.kept_in(slot))
                 self._see_to_failure(parcel.producer)
@@ -401,4 +398,4 @@ class PutBuffer:
         lane.put_off = True
         self.trouble = error.detail
         self._client.news.full(error.detail, self._client.now())
-        self._try_again_at = Micros(self._client.now() + ROOM_MICROS)
+        self.try_again_at = Micros(self._client.now() + ROOM_MICROS)

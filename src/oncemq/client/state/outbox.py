@@ -29,6 +29,7 @@ from oncemq.protocol.outbox_records import (
     OutboxResumed,
 )
 from oncemq.protocol.records import Marked
+from oncemq.session.publisher import PutBatch
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import open_log
@@ -91,18 +92,24 @@ class Slot:
         """Make puts durable; they may be sent after this. All of them, or none."""
         puts = list(puts)
         self._must_work()
-        with self._in_words("took no put; it is not recorded, and will not be sent"):
+        try:
             self._note_answered()
-            # An answer that is noted after a put could be taken for its own: numbers of a topic
-            # that was deleted, and forgotten, are given again.
-            if any(put.topic in self._answered for put in puts):
-                raise OSError(DISK_FULL[0], "no room left")
-            self._need(sum(_room_for(put.topic, len(put.body)) for put in puts), fact=False)
+            size = 0
+            for put in puts:
+                # An answer that is noted after a put could be taken for its own: numbers of a
+                # topic that was deleted, and forgotten, are given again.
+                if put.topic in self._answered:
+                    raise OSError(DISK_FULL[0], "no room left")
+                size += _room_for(put.topic, len(put.body))
+            self._need(size, fact=False)
+        except OSError as error:
+            what = "took no put; it is not recorded, and will not be sent"
+            raise in_words(error, f"the outbox at {self._directory} {what}") from error
         for put in puts:
             _append(self._log, put)
+            self._live_bytes += put.size
         self._commit("a put was recorded: the next start may send it, or not have it")
         self._recorded = True
-        self._live_bytes += sum(put.size for put in puts)
 
     def renumber(
         self,
@@ -125,11 +132,12 @@ class Slot:
         self._commit("numbers were changed: the next start finds out which it has")
         self._recorded = True
 
-    def done(self, put: Unsent) -> None:
+    def done(self, put: Unsent | PutBatch) -> None:
         """It and everything before it has its answer; durable with the next record, or at close."""
-        self._answered[put.topic] = put.end
-        self._live_bytes -= put.size
-        self._dead_bytes += put.size + FRAME_BYTES
+        self._answered[put.topic] = Sequence(put.first_sequence + put.count)
+        size = len(put.body) + len(put.topic) + FRAME_BYTES
+        self._live_bytes -= size
+        self._dead_bytes += size + FRAME_BYTES
 
     @property
     def rotate_due(self) -> bool:

@@ -49,6 +49,7 @@ class State:
     ) -> None:
         self.client = client
         self.journal = journal
+        self.lasting = journal is not None  # whether this client is the same after a restart
         self.slots = slots
         self.directory = directory
         self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
@@ -61,11 +62,6 @@ class State:
     def renew_guest(self) -> None:
         """Puts that do not last get a producer that has put nothing yet."""
         self.guest = ProducerId(self.random_bytes(PRODUCER_BYTES))
-
-    @property
-    def lasting(self) -> bool:
-        """Whether this client is the same after a restart."""
-        return self.journal is not None
 
     def greeting(self, over: Epoch = ANONYMOUS_EPOCH) -> Handshake:
         """How this start gets its epoch; the claim is on disk before it is sent.

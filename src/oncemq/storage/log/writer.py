@@ -54,7 +54,9 @@ class GroupWriter:
 
     def write(self, group: Group) -> None:
         """Write every part, rolling from segment to segment; then sync (sync_ms: when asked)."""
-        self._enter()
+        if self._failed:
+            raise StorageRefused("an earlier write to the log failed; restart to recover")
+        self._failed = True  # until this is through: an OSError leaves it so
         for part in group.parts:
             if part.segment is not self._segment:
                 group.sealed.append((self._segment, self._seal(self._segment)))
@@ -73,15 +75,10 @@ class GroupWriter:
         if self._failed:
             return
         if self._written > self.synced:
-            self._enter()
+            self._failed = True
             self._sync()
             self._failed = False
         self._note.write(self._segment.first_serial, self.synced)
-
-    def _enter(self) -> None:
-        if self._failed:
-            raise StorageRefused("an earlier write to the log failed; restart to recover")
-        self._failed = True  # until the caller is through: an OSError leaves it so
 
     def _sync(self) -> None:
         file = self._segment.file

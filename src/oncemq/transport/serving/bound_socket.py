@@ -95,12 +95,12 @@ class BoundSocket:
     def _next_of(self, peer: Peer) -> Message | SubjectChange | Heard | None:
         """What it says next, or None; whoever has nothing more to say leaves the line."""
         connection = peer.connection
-        event = None
+        event: Message | SubjectChange | Heard | None = None  # the last that it says for now
         try:
             while peer.is_open and not peer.is_paused:
-                event = connection.next_event()
-                assert not isinstance(event, Opened)  # it was before it came here
-                if event is None:
+                said = connection.next_event()
+                assert not isinstance(said, Opened)  # it was before it came here
+                if said is None:
                     # The poller tells of what is left there.
                     came = peer.came_bytes - self._came
                     if self._has_read and (peer.is_drained or came >= TURN_BYTES):
@@ -113,7 +113,8 @@ class BoundSocket:
                     if peer.is_unfinished and not connection.is_in_message:
                         self.connections.finished(peer)
                     if not (self._has_read and peer.is_drained and connection.is_quiet):
-                        return event
+                        return said
+                    event = said
                     break  # as nearly always: it has nothing more to say, and is not asked
         except WireError as fault:
             self.connections.refuse(peer, str(fault))
