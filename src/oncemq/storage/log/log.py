@@ -43,7 +43,11 @@ from oncemq.storage.segments.segment import Segment, new_log_segment, remove_seg
 
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
+AHEAD_BYTES = 64 << 10  # of zeros behind a small group, for those after it
+BLOCK_BYTES = 4096
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
+
+_ZEROS = memoryview(bytes(AHEAD_BYTES + BLOCK_BYTES))
 
 logger = logging.getLogger("oncemq.storage")
 
@@ -299,6 +303,10 @@ class Log:
         size = 0
         for part in self._gathered:
             size += part.end - part.position
+        if size <= AHEAD_BYTES // 4 and self._gathered:
+            part = self._gathered[-1]
+            if part.end > part.segment.ahead:
+                _write_ahead(part)
         group = Group(self._gathered, size, self._last_serial, sync)
         self._gathered = []
         return group
@@ -309,6 +317,7 @@ class Log:
             self._catalog.seal(segment, index)
         for part in group.parts:
             part.segment.visible = part.end
+            part.segment.claimed = 0
         self._finished = group.last_serial
         return Serial(group.last_serial)
 
@@ -359,3 +368,17 @@ class Log:
         self._writer.close()
         self._catalog.close()
         self._lock.release()
+
+
+def _write_ahead(part: GroupPart) -> None:
+    """Let the zeros that follow a small group be written with it, as far as room is taken.
+
+    The first write to a block of room that was only taken changes the file's tables, and its sync
+    waits for the file system's journal: with small groups, one in twenty took 60 µs more. What is
+    written is what is there: zeros.
+    """
+    segment = part.segment
+    ahead = min((part.end + AHEAD_BYTES) & -BLOCK_BYTES, segment.size)
+    if ahead > part.end:
+        part.buffers.append(_ZEROS[: ahead - part.end])
+        segment.ahead = segment.claimed = ahead
