@@ -87,7 +87,7 @@ class Housekeeping:
         if now >= self._next_look:
             self._next_look = Micros(now + UPKEEP_MICROS)
             self._driver.log.keep_lock()  # also while the janitor is at a long job
-        if janitor.under_way:
+        if not janitor.idle:
             return
         if self._capture is not None:
             self._capture_some(janitor)

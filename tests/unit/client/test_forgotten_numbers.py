@@ -21,7 +21,7 @@ def shop(world):
 
 def few_lanes(world, node):
     node.engine.settings.lanes_kept = KEPT
-    node.engine.outflow._forgetting._most = KEPT
+    node.engine.outflow._forgetting.most = KEPT
     node.turn()
     return node
 

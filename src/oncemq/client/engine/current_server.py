@@ -18,7 +18,6 @@ class CurrentServer:
         self._client = client
         self._line = line
         self._number = 0
-        self.has_others = len(client.settings.servers) > 1  # to try
         self.is_connected = False
         self.is_silent = False  # its connection did not come in time
         self.deadline = Micros(0)  # until then a connection may come

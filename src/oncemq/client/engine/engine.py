@@ -175,7 +175,8 @@ class Engine:
             self.exchanges.retry_all()
             self.listening.relinked()
             self.subscriber.told.tell_again()
-        if server.has_others and (server.is_silent or self.exchanges.troubled):
+        several = len(client.settings.servers) > 1
+        if several and (server.is_silent or self.exchanges.troubled):
             server.try_next()
             self.exchanges.retry_all()
         if client.failure is not None:

@@ -186,8 +186,6 @@ class PutBuffer:
         publisher = self._publisher
         if len(publisher.by_topic) > self._forgetting.most:
             self._forgetting.begin()
-        if not publisher.busy:
-            return
         for lane in list(publisher.busy.values()):
             leaving = publisher.ready(lane)
             for parcel in leaving:

@@ -13,12 +13,13 @@ start finds out. Whatever the disk does is said in words, never as a bare OSErro
 
 import logging
 import zlib
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+from oncemq.client.state.disk_trouble import InWords, in_words
 from oncemq.client.state.outbox_contents import LaneKept, OutboxContents
 from oncemq.client.state.unsent import FRAME_BYTES, Unsent
-from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
+from oncemq.errors import Locked, StorageRefused, StorageUnsure
 from oncemq.protocol.names import ProducerId, Sequence, TopicId
 from oncemq.protocol.outbox_records import (
     OutboxBatch,
@@ -35,7 +36,7 @@ from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.storage.log.room import ALLOWANCE_BYTES, RETRY_MS
 from oncemq.storage.segments.layout import remove_log
-from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
+from oncemq.storage.shortage import DISK_FULL
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
 _OPTIONS = LogOptions(
@@ -45,19 +46,6 @@ _OPTIONS = LogOptions(
 RandomBytes = Callable[[int], bytes]
 
 logger = logging.getLogger("oncemq.client")
-
-
-def in_words(error: OSError, what: str) -> StorageRefused:
-    """What the disk of a client did, for whoever put."""
-    if error.errno in NO_DESCRIPTORS:
-        return StorageRefused(
-            f"{what}: this process may open no more files. Close what is not needed, or raise the "
-            "limit (ulimit -n)",
-            code="too_many_files",
-        )
-    if error.errno in DISK_FULL:
-        return StorageFull(f"the disk of this client is full: {what}; make room there")
-    return StorageRefused(f"the disk of this client failed ({error}): {what}", code="disk_failed")
 
 
 class Slot:
@@ -92,7 +80,7 @@ class Slot:
         """Make puts durable; they may be sent after this. All of them, or none."""
         puts = list(puts)
         self._must_work()
-        try:
+        with self._in_words("took no put; it is not recorded, and will not be sent"):
             self._note_answered()
             size = 0
             for put in puts:
@@ -102,9 +90,6 @@ class Slot:
                     raise OSError(DISK_FULL[0], "no room left")
                 size += _room_for(put.topic, len(put.body))
             self._need(size, fact=False)
-        except OSError as error:
-            what = "took no put; it is not recorded, and will not be sent"
-            raise in_words(error, f"the outbox at {self._directory} {what}") from error
         for put in puts:
             _append(self._log, put)
             self._live_bytes += put.size
@@ -242,12 +227,8 @@ class Slot:
             code="disk_failed",
         )
 
-    @contextmanager
-    def _in_words(self, what: str) -> Generator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise in_words(error, f"the outbox at {self._directory} {what}") from error
+    def _in_words(self, what: str) -> "InWords":
+        return InWords(f"the outbox at {self._directory} {what}")
 
     # Editions
 

@@ -130,8 +130,9 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         raise InvalidRequest(fault, code="name_invalid")
     # Loaded here: an anonymous `once put` needs neither SQLite nor the storage package.
     from oncemq.client.state.damage import naming_repair
+    from oncemq.client.state.disk_trouble import in_words
     from oncemq.client.state.journal import Journal
-    from oncemq.client.state.outbox import in_words, open_slots
+    from oncemq.client.state.outbox import open_slots
     from oncemq.storage.disk import LocalDisk
 
     path = state_directory(client, directory)
