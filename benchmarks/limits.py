@@ -1,12 +1,13 @@
 """The machine's own limits, measured beside ours in the same run.
 
 The disk: write and fdatasync into a file that was allocated before, as the log does. The network:
-ZeroMQ alone, single messages between two processes.
+ZeroMQ alone, single messages between two processes. Both: plain sockets with a sync in between.
 """
 
 import os
+import socket
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from oncemq.cli.demo.process import Child
 from oncemq.transport.baseline import Ping, Pull
 
 ALLOCATED_BYTES = 64 << 20
+PLAIN_END = Path(__file__).with_name("plain_end.py")  # run as a program of its own
 FAR_END = ["-m", "oncemq.transport.baseline"]
 SYNC_BYTES = 200  # a single put of 100 B with what goes around it
 
@@ -70,6 +72,26 @@ def sync_file(lab: Lab) -> Generator[SyncFile]:
             yield file
         finally:
             file.close()
+
+
+@contextmanager
+def plain_sockets(lab: Lab) -> Generator[Callable[[], None]]:
+    """A request to another process, which writes it and syncs, and back: two plain sockets."""
+    raw = bytes(SYNC_BYTES)
+    with lab.scratch() as path:
+        far = Child("plain", [str(PLAIN_END), str(path / "plain.log")], path)
+        far.start()
+        try:
+            with socket.create_connection(("127.0.0.1", int(far.line()))) as near:
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+                def put() -> None:
+                    near.send(raw)
+                    near.recv(4_096)
+
+                yield put
+        finally:
+            far.kill()
 
 
 def disk_bytes_per_second(lab: Lab, group_bytes: int) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.lab import LISTENER, Lab, quantile
-from benchmarks.limits import sync_file
+from benchmarks.limits import plain_sockets, sync_file
 from benchmarks.listener import stamped
 from benchmarks.report import Aim, Figure
 from oncemq.cli.demo.process import Child
@@ -91,22 +91,28 @@ def _puts(lab: Lab, *, outbox: bool) -> Figure:
     what = "outbox" if outbox else "durable=False"
     lab.steps.show(f"puts one at a time beside XADD, {what}")
     payload = bytes(SIZE)
-    with lab.server() as server, redis_server(lab) as port, sync_file(lab) as bare:
+    with (
+        lab.server() as server, redis_server(lab) as port, sync_file(lab) as bare,
+        plain_sockets(lab) as plain,
+    ):  # fmt: skip
         state = server.data.parent / "client"
         made = Client(server.address, id="bench", state=state) if outbox else Client(server.address)
         peer = redis_client(port)
         with made as client:
             client.create_topic("single", Retention(forever=True))
-            ours, theirs, syncs = _in_turns(
+            ours, theirs, syncs, plainest = _in_turns(
                 lab.effort.singles,
                 lambda: client.put("single", payload, durable=outbox),
                 lambda: peer.xadd("single", {"payload": payload}),
                 lambda: bare.write(bytes(SIZE + FRAME_BYTES)),
+                plain,
             )
     # With the outbox a put may take one sync more than Redis's, and no more than that.
     own_sync = quantile(syncs, 0.5) if outbox else 0.0
     part = "put one at a time, beside XADD that is synced"
-    return _figure(part, what, ours, theirs, own_sync=own_sync)
+    figure = _figure(part, what, ours, theirs, own_sync=own_sync)
+    figure.limits["two plain sockets p50"] = quantile(plainest, 0.5) * MICRO
+    return figure
 
 
 def _gets(lab: Lab) -> Figure:
@@ -134,10 +140,9 @@ def _in_turns(count: int, *does: Callable[[], object]) -> list[list[float]]:
     """How long each took, so many times, a round of each after the other."""
     each = max(1, count // ROUNDS)
     times: list[list[float]] = [[] for _ in does]
-    for do in does:
-        do()  # the first one warms up
     for _ in range(ROUNDS):
         for taken, do in zip(times, does, strict=True):
+            do()  # after the others' turn the first is cold: one of a hundred, it would be the p99
             for _ in range(each):
                 started = time.perf_counter()
                 do()

@@ -79,7 +79,7 @@ def _forgets_numbers_on_topics_that_are_there(_: Any) -> Any:
     def forget(self: Any, asked: Any, deleted: Any) -> Any:
         idle = [lane.topic for lane in self.all_lanes() if not lane.parcels]
         for topic in idle:
-            del self._lanes[topic]
+            del self.by_topic[topic]
         return ()
 
     return forget

@@ -11,7 +11,7 @@ from simulator.planted.plant import instead
 
 @instead(SteadyClock, "_look", "clock_jump")
 def _believes_a_clock_that_is_set_forward(_: Any) -> Any:
-    def look(self: Any, steady: int) -> None:
+    def look(self: Any, steady: int, _gap: int) -> None:
         self._ahead = max(self._ahead, self._wall() - self._base - steady)
         self.calendar = Calendar(self._ahead, self._passed)
 

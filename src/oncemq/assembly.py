@@ -47,14 +47,6 @@ FILES_KEPT = 48  # open files that are the server's own: segments, pipes, spares
 logger = logging.getLogger("oncemq.server")
 
 
-def _wall_micros() -> int:
-    return time.time_ns() // 1000
-
-
-def _steady_micros() -> int:
-    return time.monotonic_ns() // 1000
-
-
 class Server:
     """A server on one data directory: opened (recovered and listening) when it exists."""
 
@@ -83,7 +75,7 @@ class Server:
             opened.log.room.secure()
             shard, self.recovered, missing = recover(opened)
             broker = Broker(shard, rules)
-            clock = SteadyClock(_wall_micros, _steady_micros, shard.last_timestamp)
+            clock = SteadyClock(time.time_ns, time.monotonic_ns, shard.last_timestamp, ticks=1000)
             broker.recovered(clock())
             # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
             size = 2 * rules.batch_bytes_max

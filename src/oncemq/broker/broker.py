@@ -29,7 +29,6 @@ from oncemq.protocol.names import (
     Generation,
     Micros,
     Offset,
-    Serial,
     TopicId,
     is_anonymous,
 )
@@ -125,6 +124,7 @@ class Broker:
         self._moments: WaitMoments = Deadlines()  # of all that wait
         self.next_deadline = self._moments.next  # when `tick` is worth calling again
         self._delivery = Gets(self._scribe, self._moments)
+        self.synced = self._delivery.synced
         self.waiting = self._delivery.waiting
         self.listeners = Listeners(self._scribe, self._delivery, self._moments)
         self._membership = Subscriptions(self._scribe, self.waiting)
@@ -229,10 +229,6 @@ class Broker:
                 )
             case _:
                 assert_never(request)
-
-    def synced(self, serial: Serial) -> Step:
-        """The log is durable up to `serial`: show what it holds, and wake who waits for it."""
-        return self._delivery.synced(serial)
 
     def tick(self, now: Micros) -> Step:
         """Time passed: end the waits that are over, nudge the listeners that lag."""

@@ -47,7 +47,7 @@ class Gets:
             step.shown.append(Shown(topic.id, topic.visible, end))
             topic.visible = end
             moved[topic.id] = topic
-        if not self._moments:  # nobody waits
+        if not self._moments.by_key:  # nobody waits
             return step
         for topic in moved.values():  # all of a commit is visible before anyone hears of it
             for waiter in self.waiting.on_topic(topic.name, topic.subscriptions):

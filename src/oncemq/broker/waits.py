@@ -31,32 +31,32 @@ class Deadlines(Generic[K]):
     """A heap of keys by their moments."""
 
     def __init__(self) -> None:
-        self._moments: dict[K, Micros] = {}
+        self.by_key: dict[K, Micros] = {}
         self._heap: list[tuple[Micros, K]] = []
 
     def __len__(self) -> int:
-        return len(self._moments)
+        return len(self.by_key)
 
     def set(self, key: K, moment: Micros) -> None:
         """It is due then, and at no other moment."""
-        if self._moments.get(key) == moment:
+        if self.by_key.get(key) == moment:
             return
-        self._moments[key] = moment
-        if len(self._heap) > 2 * len(self._moments) + SPARE:
-            self._heap = [(each, key) for key, each in self._moments.items()]
+        self.by_key[key] = moment
+        if len(self._heap) > 2 * len(self.by_key) + SPARE:
+            self._heap = [(each, key) for key, each in self.by_key.items()]
             heapq.heapify(self._heap)
         else:
             heapq.heappush(self._heap, (moment, key))
 
     def drop(self, key: K) -> None:
         """It is never due."""
-        self._moments.pop(key, None)
+        self.by_key.pop(key, None)
 
     def next(self) -> Micros | None:
         """The next moment, if any."""
         while self._heap:
             moment, key = self._heap[0]
-            if self._moments.get(key) == moment:
+            if self.by_key.get(key) == moment:
                 return moment
             heapq.heappop(self._heap)
         return None
@@ -67,7 +67,7 @@ class Deadlines(Generic[K]):
         if moment is None or moment > now:
             return None
         key = heapq.heappop(self._heap)[1]
-        del self._moments[key]
+        del self.by_key[key]
         return key
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Generator
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
+
 from oncemq.errors import OnceMQError
 
 T = TypeVar("T")
@@ -32,29 +34,32 @@ class Until:
         return self._ready()
 
 
-class Ticket(Generic[T]):
+class Ticket(msgspec.Struct, Generic[T], eq=False):
     """Open, then filled or failed, for good."""
 
-    __slots__ = ("done", "error", "looked_at", "on_done", "value")
-
-    def __init__(self, on_done: "Callable[[Ticket[T]], None] | None" = None) -> None:
-        self.done = False
-        self.looked_at = False  # someone waits for it, or did
-        self.value: T | None = None
-        self.error: OnceMQError | None = None
-        self.on_done = on_done
+    on_done: "Callable[[Ticket[T]], None] | None" = None
+    done: bool = False
+    looked_at: bool = False  # someone waits for it, or did
+    value: T | None = None
+    error: OnceMQError | None = None
 
     def fill(self, value: T) -> None:
         """The answer came."""
-        if not self.done:
-            self.value = value
-            self._finish()
+        if self.done:
+            return
+        self.value = value
+        self.done = True
+        if self.on_done is not None:
+            self.on_done(self)
 
     def fail(self, error: OnceMQError) -> None:
         """There will be no answer but this."""
-        if not self.done:
-            self.error = error
-            self._finish()
+        if self.done:
+            return
+        self.error = error
+        self.done = True
+        if self.on_done is not None:
+            self.on_done(self)
 
     def result(self) -> T:
         """The answer, or what went wrong; only when done."""
@@ -62,8 +67,3 @@ class Ticket(Generic[T]):
         if self.error is not None:
             raise self.error
         return self.value  # type: ignore[return-value]
-
-    def _finish(self) -> None:
-        self.done = True
-        if self.on_done is not None:
-            self.on_done(self)

@@ -236,6 +236,8 @@ class Receipts(Sequence[Receipt]):
     def __getitem__(self, index: int | slice) -> Receipt | list[Receipt]:
         if isinstance(index, slice):
             return [self._at(place) for place in range(*index.indices(self._count))]
+        if index == 0 and self._count:  # of a single put
+            return self._first
         place = index + self._count if index < 0 else index
         if not 0 <= place < self._count:
             raise IndexError(f"receipt {index} of {self._count}")

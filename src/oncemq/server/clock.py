@@ -28,22 +28,29 @@ logger = logging.getLogger("oncemq.server")
 
 
 class SteadyClock:
-    """Microseconds that never jump, from a wall clock and a steady one, both in microseconds.
+    """Microseconds that never jump, from a wall clock and a steady one.
 
-    `last_timestamp`: the newest that the log has.
+    `last_timestamp`: the newest that the log has. `ticks`: of both clocks, in a microsecond; the
+    system's are asked as they are, since each function in between is one more call for each put.
     """
 
     def __init__(
-        self, wall: Callable[[], int], steady: Callable[[], int], last_timestamp: int | None = None
+        self,
+        wall: Callable[[], int],
+        steady: Callable[[], int],
+        last_timestamp: int | None = None,
+        *,
+        ticks: int = 1,
     ) -> None:
         self._wall = wall
         self._steady = steady
-        self._base = wall() - steady()
-        self._seen = steady()
+        self._ticks = ticks
+        self._seen = steady() // ticks
+        self._base = wall() // ticks - self._seen
         self._ahead = 0  # of the timestamps
         self._passed = 0  # that the timestamps have passed over, and ages leave out
         if last_timestamp:
-            self._passed = max(0, wall() - last_timestamp - DOWN_MICROS)
+            self._passed = max(0, wall() // ticks - last_timestamp - DOWN_MICROS)
         self._suspected: int | None = None  # since when the wall is far ahead
         self._is_behind = False
         # Where timestamps and ages are, beside `now`; as of the last call.
@@ -51,19 +58,21 @@ class SteadyClock:
 
     def __call__(self) -> Micros:
         """Now, for what waits: the steady clock, counted from the wall's time at the start."""
-        steady = self._steady()
-        self._look(steady)
-        return Micros(self._base + steady)
+        steady = self._steady() // self._ticks
+        now = self._base + steady
+        gap = self._wall() // self._ticks - now - self._ahead
+        if -NEAR_MICROS < gap < NEAR_MICROS:
+            self._seen, self._suspected, self._is_behind = steady, None, False
+        else:
+            self._look(steady, gap)
+        return Micros(now)
 
     def steady(self) -> Micros:
         """The same without a look at the wall: for how long something takes."""
-        return Micros(self._base + self._steady())
+        return Micros(self._base + self._steady() // self._ticks)
 
-    def _look(self, steady: int) -> None:
-        gap = self._wall() - (self._base + steady + self._ahead)
-        if -NEAR_MICROS < gap < NEAR_MICROS:
-            self._seen, self._suspected, self._is_behind = steady, None, False
-            return
+    def _look(self, steady: int, gap: int) -> None:
+        """The wall's clock is not where the timestamps are, by so much."""
         half = (steady - self._seen) // 2
         self._seen += 2 * half
         if gap < -STEP_MICROS and not self._is_behind:

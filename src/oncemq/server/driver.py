@@ -205,8 +205,13 @@ class Driver:
     def commit(self, now: Micros) -> Group | None:
         """The group to make durable now, or None when nothing is worth a sync yet."""
         sync = self._sync_due is not None and now >= self._sync_due
-        if not sync and not self._is_worth_writing(now):
-            return None
+        since = self._gathered_since
+        if not sync:
+            if since is None:
+                return None
+            is_little = not self._held and self._gathered_bytes < GATHER_BYTES
+            if is_little and now - since < LAZY_MICROS:
+                return None
         self._gathered_since = None
         self._writing_bytes, self._gathered_bytes = self._gathered_bytes, 0
         return self.log.take_group(sync=sync)
@@ -219,13 +224,6 @@ class Driver:
             return True
         waiting = self._gathered_bytes + self._writing_bytes + self._held_bytes
         return waiting >= rules.gathered_bytes_max
-
-    def _is_worth_writing(self, now: Micros) -> bool:
-        if self._gathered_since is None:
-            return False
-        if self._held or self._gathered_bytes >= GATHER_BYTES:
-            return True
-        return now - self._gathered_since >= LAZY_MICROS
 
     def committed(self, group: Group, now: Micros) -> None:
         """A group is durable: show its messages, send what waited for it."""

@@ -8,8 +8,9 @@ jittered waits; what was sent earlier is sent again earlier. Time and chance are
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from oncemq.protocol.names import Epoch, Micros
 from oncemq.protocol.requests import Settled
@@ -19,8 +20,7 @@ FIRST_WAIT = 1_000_000  # microseconds until a request counts as lost on a live 
 LONGEST_WAIT = 10_000_000
 
 
-@dataclass(slots=True)
-class InFlightRequest:
+class InFlightRequest(msgspec.Struct):
     """A request that waits for its reply."""
 
     token: int
@@ -38,23 +38,23 @@ class InFlight:
 
     def __init__(self, chance: Callable[[], float]) -> None:
         self._chance = chance
-        self._open: dict[int, InFlightRequest] = {}
-        self._tokens: dict[int, int] = {}  # by the identity of the key, which is kept in `_open`
+        self.open: dict[int, InFlightRequest] = {}  # by token, the oldest first
+        self._tokens: dict[int, int] = {}  # by the identity of the key, which is kept in `open`
         self._last_token = 0
         self.sends = 0
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.open)
 
     def __contains__(self, token: int) -> bool:
-        return token in self._open
+        return token in self.open
 
     def __iter__(self) -> Iterator[int]:
-        return iter(list(self._open))
+        return iter(list(self.open))
 
     def get(self, token: int) -> InFlightRequest | None:
         """The request of a token; None when it was answered before, or nobody wants it."""
-        return self._open.get(token)
+        return self.open.get(token)
 
     def carry_out(self, wanted: Iterable[Wanted]) -> None:
         """Begin what the parts want to be asked, and end what they do not, in their order."""
@@ -63,7 +63,7 @@ class InFlight:
             if owner is not None:  # it is new, and due at once
                 assert place not in self._tokens, "a key is under way once at a time"
                 self._last_token = token = self._last_token + 1
-                self._open[token] = InFlightRequest(token, owner, key, Micros(patience_ms * 1000))
+                self.open[token] = InFlightRequest(token, owner, key, Micros(patience_ms * 1000))
                 self._tokens[place] = token
             elif place in self._tokens:
                 self.end(self._tokens[place])
@@ -75,7 +75,7 @@ class InFlight:
 
     def end(self, token: int) -> bool:
         """A reply came (or nobody wants it any more); False when it was ended before."""
-        ended = self._open.pop(token, None)
+        ended = self.open.pop(token, None)
         if ended is None:
             return False
         del self._tokens[id(ended.key)]
@@ -87,7 +87,7 @@ class InFlight:
 
     def due(self, now: Micros) -> list[InFlightRequest]:
         """What to send now, oldest first."""
-        return [each for each in self._open.values() if each.due <= now]
+        return [each for each in self.open.values() if each.due <= now]
 
     def sent(
         self, exchange: InFlightRequest, now: Micros, client_epoch: Epoch | None = None
@@ -106,7 +106,7 @@ class InFlight:
 
         Then it is sent again: what is refused for its epoch of now is refused once more.
         """
-        exchange = self._open[token]
+        exchange = self.open[token]
         if client_epoch is None:
             return True  # it is being let in: that tells
         if exchange.first_epoch is None or exchange.first_epoch >= client_epoch:
@@ -116,15 +116,19 @@ class InFlight:
 
     def retry_all(self) -> None:
         """A new connection or epoch: nothing that was under way before will be answered."""
-        for each in self._open.values():
+        for each in self.open.values():
             each.due = Micros(0)
             each.attempts = 0
 
     @property
     def troubled(self) -> bool:
         """Whether something was sent and not answered in time: try the next server."""
-        return any(each.attempts > 1 for each in self._open.values())
+        return any(each.attempts > 1 for each in self.open.values())
 
     def next_due(self) -> Micros | None:
         """When something that was sent counts as lost; what was not sent waits for no clock."""
-        return min((each.due for each in self._open.values() if each.attempts), default=None)
+        found: Micros | None = None
+        for each in self.open.values():
+            if each.attempts and (found is None or each.due < found):
+                found = each.due
+        return found

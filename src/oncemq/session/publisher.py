@@ -16,6 +16,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
 from oncemq.protocol.client_requests import KnownNumbers as Known
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId, Sequence, TopicId
@@ -33,8 +35,7 @@ GUEST_MICROS = 43_200_000_000  # half of the day after which a server forgets a 
 DAMAGED = "lost_by_damage"  # the refusal of a put that the client's own disk does not have whole
 
 
-@dataclass(slots=True)
-class PutBatch:
+class PutBatch(msgspec.Struct):
     """A batch on its way. `ticket` is whatever the shell waits on; None after a restart."""
 
     topic: str
@@ -121,8 +122,8 @@ class Publisher:
     """All lanes of one client."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, TopicPuts] = {}
-        self._busy: dict[str, TopicPuts] = {}  # those with parcels: the others cost nothing
+        self.by_topic: dict[str, TopicPuts] = {}  # what was put to, and is remembered
+        self.busy: dict[str, TopicPuts] = {}  # those with parcels: the others cost nothing
         self.unacknowledged = 0
         self.cancelled: list[PutBatch] = []  # those whose replies no longer matter
         # Those of earlier starts: an old copy of their disk has numbers that were used since.
@@ -130,38 +131,29 @@ class Publisher:
 
     def lane(self, topic: str) -> TopicPuts:
         """The topic's lane."""
-        lane = self._lanes.get(topic)
+        lane = self.by_topic.get(topic)
         if lane is None:
-            lane = self._lanes[topic] = TopicPuts(topic)
+            lane = self.by_topic[topic] = TopicPuts(topic)
         return lane
-
-    def lanes(self) -> list[TopicPuts]:
-        """Every lane that has something to send or to learn."""
-        return list(self._busy.values())
 
     def all_lanes(self) -> list[TopicPuts]:
         """Every lane, with or without parcels."""
-        return list(self._lanes.values())
+        return list(self.by_topic.values())
 
     def numbers(self, topic: str, producer: ProducerId) -> ProducerNumbers:
         """Where a producer stands on a topic; at the beginning, if it never put to it."""
-        lane = self._lanes.get(topic)
+        lane = self.by_topic.get(topic)
         numbers = lane.numbers.get(producer) if lane is not None else None
         if numbers is None:
             numbers = ProducerNumbers(sure=producer not in self.from_disk)
             self.lane(topic).numbers[producer] = numbers
         return numbers
 
-    def producers(self, topic: str) -> list[ProducerId]:
-        """Those that have numbers on a topic."""
-        lane = self._lanes.get(topic)
-        return list(lane.numbers) if lane else []
-
     def idle(self) -> list[Known]:
         """Where producers stand on topics that nothing is on its way to."""
         return [
             Known(lane.topic, numbers.topic_id, producer, Sequence(numbers.next - 1))
-            for lane in self._lanes.values()
+            for lane in self.by_topic.values()
             if not lane.parcels and lane.resume is None
             for producer, numbers in lane.numbers.items()
         ]
@@ -175,7 +167,7 @@ class Publisher:
         """
         forgot: set[ProducerId] = set()
         for known in asked:
-            lane = self._lanes.get(known.topic)
+            lane = self.by_topic.get(known.topic)
             numbers = lane.numbers.get(known.producer) if lane else None
             if lane is None or numbers is None or lane.parcels or lane.resume is not None:
                 continue
@@ -184,19 +176,12 @@ class Publisher:
             del lane.numbers[known.producer]
             forgot.add(known.producer)
             if not lane.numbers:
-                del self._lanes[known.topic]
+                del self.by_topic[known.topic]
         return forgot
-
-    def __len__(self) -> int:
-        return len(self._lanes)
-
-    def __contains__(self, topic: str) -> bool:
-        """Whether something was put to a topic, and is remembered."""
-        return topic in self._lanes
 
     def add(self, parcel: PutBatch) -> None:
         """A numbered parcel (recorded, where it lasts) may leave from now on."""
-        lane = self._busy[parcel.topic] = self._lanes.get(parcel.topic) or self.lane(parcel.topic)
+        lane = self.busy[parcel.topic] = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
         lane.parcels.append(parcel)
         self.unacknowledged += parcel.count
 
@@ -218,8 +203,9 @@ class Publisher:
 
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it."""
-        lane = self._lanes.get(parcel.topic) or self.lane(parcel.topic)
-        self.numbers(parcel.topic, parcel.producer).topic_id = reply.topic_id
+        lane = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
+        numbers = lane.numbers.get(parcel.producer) or self.numbers(parcel.topic, parcel.producer)
+        numbers.topic_id = reply.topic_id
         lane.acknowledged_at = now
         self._drop(lane, parcel)
 
@@ -323,7 +309,7 @@ class Publisher:
         """Messages under way that no disk of ours holds."""
         return sum(
             parcel.count
-            for lane in self._busy.values()
+            for lane in self.busy.values()
             for parcel in lane.parcels
             if not parcel.lasting
         )
@@ -331,19 +317,19 @@ class Publisher:
     @property
     def waits_for_room(self) -> bool:
         """Whether a lane was put off until there is room, at the server or on the own disk."""
-        return any(lane.put_off for lane in self._busy.values())
+        return any(lane.put_off for lane in self.busy.values())
 
     def try_again(self) -> None:
         """Time has passed: lanes that were put off may go on."""
-        for lane in self._busy.values():
+        for lane in self.busy.values():
             lane.put_off = False
 
     def abandon(self) -> list[PutBatch]:
         """Take everything back: the client was fenced, or gives up."""
-        parcels = [parcel for lane in self._busy.values() for parcel in lane.parcels]
-        for lane in self._busy.values():
+        parcels = [parcel for lane in self.busy.values() for parcel in lane.parcels]
+        for lane in self.busy.values():
             lane.parcels.clear()
-        self._busy.clear()
+        self.busy.clear()
         self.unacknowledged = 0
         return parcels
 
@@ -360,5 +346,5 @@ class Publisher:
         else:
             lane.parcels.remove(parcel)
         if not lane.parcels:
-            self._busy.pop(lane.topic, None)
+            self.busy.pop(lane.topic, None)
         self.unacknowledged -= parcel.count

@@ -19,6 +19,7 @@ class DealerSocket(ClientLink):
             self._advance()
             if not self._is_open:
                 return False
-        if self._owed.is_full and not self._flush() and self._owed.is_full:
+        owed = self._owed
+        if owed.size and owed.is_full and not self._flush() and owed.is_full:
             return False
         return self._send(encode(frames))

@@ -76,6 +76,11 @@ class FeedPublisher(BoundSocket):
                     self._left(peer, what.subject)
         return NOTHING
 
+    @property
+    def is_told(self) -> bool:
+        """Whether `change` may have something to tell."""
+        return bool(self._changes) or self.has_more
+
     def send(self, frames: Frames) -> None:
         """To everyone who listens to the subject in the first frame, and keeps up; at once."""
         self.gather([frames])

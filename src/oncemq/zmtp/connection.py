@@ -63,6 +63,9 @@ class Phase(Enum):
     ENDED = auto()
 
 
+_OPEN = Phase.OPEN  # looked at for each message
+
+
 class ZmtpConnection:
     """A socket's end of a connection; one thread at a time."""
 
@@ -124,6 +127,11 @@ class ZmtpConnection:
         return bool(self._frames) or self._landing is not None or self._at < len(self._data)
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether an open connection has given out all that came, and owes nothing."""
+        return not (self._data or self._frames or self._output) and self._landing is None
+
+    @property
     def is_in_message(self) -> bool:
         """Whether frames of a message came, and not its last; commands may stand between them."""
         return bool(self._frames)
@@ -162,12 +170,13 @@ class ZmtpConnection:
 
     def next_event(self) -> Event | None:
         """The next thing that the peer said, or None: more has to be received."""
-        if self.phase is Phase.OPEN:
-            return self._next_message()
-        if self.phase is Phase.ENDED:
-            return None
+        phase = self.phase
         try:
-            return self._shake_hands()
+            if phase is _OPEN:
+                if self._landing is not None:
+                    return self._landed_message()
+                return self._parsed_message() if self._data else None
+            return self._shake_hands() if phase is not Phase.ENDED else None
         except WireError:
             self.end()
             raise
@@ -226,15 +235,6 @@ class ZmtpConnection:
         return data[start : self._at]
 
     # While it is open
-
-    def _next_message(self) -> Message | SubjectChange | Heard | None:
-        try:
-            if self._landing is not None:
-                return self._landed_message()
-            return self._parsed_message()
-        except WireError:
-            self.end()
-            raise
 
     def _parsed_message(self) -> Message | SubjectChange | Heard | None:
         """Frames up to the end of a message; what is not whole stays where it is."""

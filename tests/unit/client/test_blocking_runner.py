@@ -2,23 +2,43 @@
 
 import select
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+
+import pytest
 
 from oncemq.client.blocking.runner import Runner
 from oncemq.transport.wakeup import Wakeup
 
 
-def test_a_bell_that_woke_a_thread_is_silent_when_the_next_one_sleeps() -> None:
-    """It would wake every sleeper at once from then on."""
+@pytest.fixture
+def turns() -> Iterator[Any]:
     bell = Wakeup()
-    turns = SimpleNamespace(
-        _at_socket=False, _engine=SimpleNamespace(descriptors=()), _bell=bell, _readable=False,
-        _polled=(), _until_deadline=lambda: 1.0, lock=threading.Condition(),
+    engine = SimpleNamespace(descriptors=(), pumped_at=0, next_deadline=lambda: None)
+    yield SimpleNamespace(
+        _at_socket=False, _engine=engine, _bell=bell, _readable=False, _polled=(), _told=0,
+        lock=threading.Condition(), closed=False,
     )  # fmt: skip
-    bell.ring()
-    with turns.lock:
-        Runner._wait_for_news(cast(Any, turns), 1.0)
-    assert not select.select([bell.descriptor], [], [], 0)[0]
-    assert not turns._at_socket
     bell.close()
+
+
+def wait(turns: Any) -> None:
+    with turns.lock:
+        Runner._wait_for_news(turns, 1.0)
+
+
+def test_a_bell_that_woke_a_thread_is_silent_when_the_next_one_sleeps(turns: Any) -> None:
+    """It would wake every sleeper at once from then on."""
+    turns._bell.ring()
+    wait(turns)
+    assert not select.select([turns._bell.descriptor], [], [], 0)[0]
+    assert not turns._at_socket
+    assert not turns._readable, "nothing came on the connection"
+
+
+def test_after_a_wait_that_found_nothing_the_connection_is_asked(turns: Any) -> None:
+    """More came at once than one turn takes: it was received, and no descriptor tells of it."""
+    turns._engine.next_deadline = lambda: 0
+    wait(turns)
+    assert turns._readable

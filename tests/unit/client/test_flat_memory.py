@@ -254,7 +254,7 @@ def few(monkeypatch) -> None:
 def test_what_a_client_holds_does_not_grow_with_the_days(world, name: str | None) -> None:
     node = world.client(name)
     node.engine.settings.lanes_kept = FEW
-    node.engine.outflow._forgetting._most = FEW
+    node.engine.outflow._forgetting.most = FEW
     life = Life(world, node)
     for topic in ("in", "out"):
         life.subscribe(topic)

@@ -21,7 +21,7 @@ def shop(world):
 
 def few_lanes(world, node):
     node.engine.settings.lanes_kept = KEPT
-    node.engine.outflow._forgetting._most = KEPT
+    node.engine.outflow._forgetting.most = KEPT
     node.turn()
     return node
 
@@ -32,7 +32,7 @@ def reader(world):
 
 
 def lanes(node) -> dict[str, TopicPuts]:
-    return node.engine.outflow._publisher._lanes
+    return node.engine.outflow._publisher.by_topic
 
 
 def subscribe(node, topic: str) -> None:

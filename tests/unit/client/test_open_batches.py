@@ -159,7 +159,7 @@ def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
                 pass
 
     def seal() -> None:  # alone, as under the client's lock
-        while not over.is_set() or batches:
+        while not over.is_set() or batches.by_topic:
             batch = batches.take_out("orders")
             if not over.is_set():
                 following = OpenBatch(lasting=True, required=False)

@@ -30,8 +30,8 @@ OF_OTHERS = {
     "Gets.stored",  # readers
     "Shard.subscribes",  # guests
 }
-MOST = 38  # 24 of them behind the socket
-CALLS = 45  # of them all, with the write and the answer
+MOST = 37  # 23 of them behind the socket
+CALLS = 37  # of them all, with the write and the answer
 
 
 def functions_of(host: Host, frames: list[bytes]) -> list[str]:

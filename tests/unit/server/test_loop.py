@@ -24,6 +24,7 @@ class StubDoor:
     def __init__(self, request: list[Any]) -> None:
         self.request, self.waits = request, list[str]()
         self.connections = SimpleNamespace(tell=None, status={})
+        self.has_more = True  # somebody always stands there
 
     def watch(self, bell: Any) -> None: ...
     def close(self) -> None: ...
@@ -176,3 +177,19 @@ def test_a_slow_sync_is_told_and_a_quick_one_is_not(
     host.now += micros
     done()
     assert host.driver.events.counts["slow_sync"] == told
+
+
+def test_after_a_slow_sync_the_loop_is_soon_back_and_a_slow_disk_stays_with_the_writer(
+    looping: Any,
+) -> None:
+    loop, _ = looping([])
+    assert loop._sync_micros < loop_module.QUICK_MICROS
+    loop._note_sync(2_000)
+    away = 0
+    while loop._sync_micros >= loop_module.QUICK_MICROS:
+        loop._note_sync(90)
+        away += 1
+    assert 8 <= away <= 12
+    for _ in range(1_000):
+        loop._note_sync(600)
+    assert loop._sync_micros >= loop_module.QUICK_MICROS

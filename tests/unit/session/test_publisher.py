@@ -96,9 +96,9 @@ def test_a_number_is_kept_through_every_retry() -> None:
 def test_an_accepted_parcel_is_done_and_names_the_topic() -> None:
     first = parcel(3)
     office = Office(first)
-    assert office.publisher.lanes() == [office.lane]
+    assert list(office.publisher.busy.values()) == [office.lane]
     office.accept(first)
-    assert office.publisher.lanes() == []
+    assert not office.publisher.busy
     assert office.publisher.all_lanes() == [office.lane]
     assert (office.standing.topic_id, office.publisher.unacknowledged) == (ID, 0)
     assert number(office.publisher, parcel()) == 4
@@ -248,7 +248,7 @@ def test_abandoning_gives_everything_back() -> None:
     parcels = [parcel(2), parcel(1, producer=GUEST)]
     office = Office(*parcels)
     assert office.publisher.abandon() == parcels
-    assert (office.publisher.unacknowledged, office.publisher.lanes()) == (0, [])
+    assert (office.publisher.unacknowledged, office.publisher.busy) == (0, {})
 
 
 def test_a_refusal_is_believed_when_a_resume_does_not_find_the_put() -> None:
@@ -320,11 +320,10 @@ def test_idle_numbers_of_a_deleted_topic_are_forgotten_by_the_servers_word() -> 
     office.accept(first)
     asked = office.publisher.idle()
     assert [(each.topic, each.topic_id, each.acknowledged) for each in asked] == [("orders", ID, 3)]
-    assert office.publisher.producers("orders") == [MINE]
+    assert list(office.publisher.by_topic["orders"].numbers) == [MINE]
     assert office.publisher.forget(asked, {OTHER}) == set()
     assert office.publisher.forget(asked, {ID}) == {MINE}
-    assert len(office.publisher) == 0
-    assert office.publisher.producers("orders") == []
+    assert office.publisher.by_topic == {}
 
 
 def test_numbers_with_parcels_or_of_another_topic_by_now_are_not_forgotten() -> None:

@@ -363,3 +363,44 @@ def test_a_log_opens_on_a_disk_that_has_no_room_for_its_indexes(
     assert list((tmp_path / "data/log").glob("*.idx")) == []
     assert scribe.payloads(1) == dict(enumerate(scribe.topics[1]))
     scribe.log.close()
+
+
+def test_a_small_group_is_written_with_zeros_for_those_after_it(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    assert scribe.log.has_room(100, now_ms=0)
+    written: list[int] = []
+    for payload in (b"first", b"second", b"large" * 8 * KIBIBYTE, b"behind that"):
+        scribe.put(1, payload)
+        group = scribe.log.take_group()
+        (part,) = group.parts
+        written.append(sum(map(len, part.buffers)) - (part.end - part.position))
+        scribe.log.write(group)
+        scribe.log.finished(group)
+    segment = scribe.log._current
+    assert written[0] > 60 * KIBIBYTE, "as far as room is taken"
+    assert written[1] == 0, "that is where it was written before"
+    assert written[2] == 0, "it is large: the file system's tables cost it little"
+    assert 0 < segment.ahead - segment.end <= 68 * KIBIBYTE
+    scribe.kill()
+    scribe.open()
+    assert len(scribe.payloads(1)) == 4
+    scribe.log.close()
+
+
+def test_room_that_is_being_written_is_not_given_back(
+    tmp_path: Path, make_scribe: Any, small: SmallDisk
+) -> None:
+    scribe = make_scribe(tmp_path / "data", small, OPTIONS)
+    assert scribe.log.has_room(100, now_ms=0)
+    scribe.put(1, b"on its way to the disk")
+    group = scribe.log.take_group()
+    segment = scribe.log._current
+    assert segment.end + OPTIONS.reserve_bytes // 2 < segment.claimed < segment.size
+    assert scribe.log.room.lend()
+    small.others = small.size  # nothing more can be had
+    scribe.log.write(group)
+    scribe.log.finished(group)
+    assert scribe.segments[-1].stat().st_size == segment.size == segment.ahead
+    scribe.log.close()

@@ -6,6 +6,7 @@ itself, whatever its client does meanwhile.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, overload
 
 from oncemq.client.aio.pending import AwaitedReceipt
@@ -110,7 +111,7 @@ class AsyncPublishing(AsyncTransacting):
             )
             ticket.looked_at = True
             # Under the lock as it is: it is taken, and signals are put off, once for a put.
-            await self._turns.wait_here(lambda: ticket.done, None, "the receipt")
+            await self._turns.wait_here(partial(getattr, ticket, "done"), None, "the receipt")
         return ticket.result()[0]
 
     @overload

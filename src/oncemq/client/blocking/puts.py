@@ -6,6 +6,7 @@ itself, whatever its client does meanwhile.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, overload
 
 from oncemq.client.blocking.transactions import Transacting
@@ -109,7 +110,7 @@ class Publishing(Transacting):
             )
             ticket.looked_at = True
             # Under the lock as it is: it is taken, and signals are put off, once for a put.
-            self._turns.wait_here(lambda: ticket.done, None, "the receipt")
+            self._turns.wait_here(partial(getattr, ticket, "done"), None, "the receipt")
         return ticket.result()[0]
 
     @overload

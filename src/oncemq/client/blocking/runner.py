@@ -15,7 +15,6 @@ from functools import partial
 from typing import TypeVar
 
 from oncemq.client.blocking.getting import Getting
-from oncemq.client.clock import monotonic_clock
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.pending import Answering, Pending
@@ -50,6 +49,7 @@ class Runner:
         self.append: Append = _append_nothing
         self.closed = False
         self._at_socket = False  # a thread is in select
+        self._told = 0  # threads that wait for it to tell them
         self._resting = False  # the sender has nothing to do
         self._readable = True  # a descriptor of the engine's was, or it is not known
         self._bell = Wakeup()
@@ -90,20 +90,22 @@ class Runner:
     def wait_here(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
         """As `wait_until`, for who has taken the lock, once: it is let go while this waits."""
         limit = self._timeout if timeout is None else timeout
-        deadline = time.monotonic() + limit
+        deadline, left = time.monotonic() + limit, limit
+        engine = self._engine
         while True:
             self.pump()
             if ready():
                 return
-            if self._engine.failure is not None:
-                raise self._engine.failure
+            if engine.context.failure is not None:
+                raise engine.context.failure
             if self.closed:
                 raise Unreachable("the client is closed")
-            left = deadline - time.monotonic()
             if left <= 0:
-                raise self._engine.gave_up(limit, what)
+                raise engine.gave_up(limit, what)
             self._wait_for_news(left)
-            SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+            if SHIELD.came:
+                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+            left = deadline - time.monotonic()
 
     def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
         """The receipts of a batch, waited for."""
@@ -154,36 +156,44 @@ class Runner:
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""
-        pause = min(left, IDLE_SECONDS, self._until_deadline())
+        pause = min(IDLE_SECONDS, left)
+        deadline = self._engine.next_deadline()
+        if deadline is not None:
+            pause = min(pause, max(0.0, (deadline - self._engine.pumped_at) / 1_000_000))
         if self._at_socket:
-            if not self.lock.wait(pause):
-                self._readable = True  # the time is over: what is due may be on the connection
+            self._be_told(pause)
             return
         self._at_socket = True
-        found: set[int] = set()
-        descriptors = (self._bell.descriptor, *self._engine.descriptors)
+        found: list[tuple[int, int]] = []
+        bell = self._bell
+        descriptors = (bell.descriptor, *self._engine.descriptors)
         if descriptors != self._polled:
             self._polled, self._poll = descriptors, _poll_for(descriptors)
         poll = self._poll
         self.lock.release()
         try:
             # One that another thread has closed meanwhile counts as readable.
-            found = {descriptor for descriptor, _ in poll.poll(pause * 1000)}
+            found = poll.poll(pause * 1000)
         finally:
             self.lock.acquire()
-            rung = self._bell.descriptor in found
+            rung = False
+            for descriptor, _ in found:
+                rung = rung or descriptor == bell.descriptor
             if rung:
-                self._bell.silence()
+                bell.silence()
             # Nothing found: the time is over, and what is due may be on the connection.
-            self._readable = self._readable or len(found) != rung
+            self._readable = self._readable or len(found) != 1 or not rung
             self._at_socket = False
-            self.lock.notify_all()
+            if self._told or self.closed:
+                self.lock.notify_all()
 
-    def _until_deadline(self) -> float:
-        deadline = self._engine.next_deadline()
-        if deadline is None:
-            return IDLE_SECONDS
-        return max(0.0, (deadline - monotonic_clock()) / 1_000_000)
+    def _be_told(self, pause: float) -> None:
+        self._told += 1
+        try:
+            if not self.lock.wait(pause):
+                self._readable = True  # the time is over: what is due may be on the connection
+        finally:
+            self._told -= 1
 
     def _send(self) -> None:
         outflow = self._engine.outflow

@@ -29,11 +29,6 @@ class CurrentServer:
         servers = self._client.settings.servers
         return servers[self._number % len(servers)]
 
-    @property
-    def has_others(self) -> bool:
-        """Whether there is another one to try."""
-        return len(self._client.settings.servers) > 1
-
     def hear(self, now: Micros) -> bool:
         """Take the news of the connection; whether it is a new one.
 

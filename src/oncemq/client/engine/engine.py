@@ -59,6 +59,8 @@ class Engine:
         self.client = client.client
         self.now = clock
         self.closed = False
+        self.pumped_at = Micros(0)
+        self._ear = ear
         self.exchanges = InFlight(settings.chance)
         self.outgoing = out = Outgoing()
         self.subscriber: Subscriber[Message] = Subscriber()  # of a state: when it is let in
@@ -82,7 +84,8 @@ class Engine:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What to wait on after a pump."""
-        return (*self._line.descriptors, *self.listening.descriptors)
+        ear = self._ear
+        return self._line.descriptors + (ear.descriptors if ear is not None else ())
 
     @property
     def address(self) -> str:
@@ -166,23 +169,29 @@ class Engine:
         `readable`: one of the descriptors was, or it is not known. When it was not, nothing is
         taken: a descriptor stays readable for as long as there is something to take.
         """
-        now, client = self.now(), self.context
-        if readable or not self._server.is_connected:
-            self._hear(now)
-        if self._server.has_others and (self._server.is_silent or self.exchanges.troubled):
-            self._server.try_next()
+        client, server = self.context, self._server
+        now = self.pumped_at = self.now()
+        if (readable or not server.is_connected) and server.hear(now):
+            self.exchanges.retry_all()
+            self.listening.relinked()
+            self.subscriber.told.tell_again()
+        several = len(client.settings.servers) > 1
+        if several and (server.is_silent or self.exchanges.troubled):
+            server.try_next()
             self.exchanges.retry_all()
         if client.failure is not None:
             self._tell_failure()  # that of a verb, since the last pump
         moved = readable and self._take(now)
         if client.client_epoch is None and client.failure is None:
             self._arrival.begin()
-        if not self._server.is_connected and client.failure is None:
+        if not server.is_connected and client.failure is None:
             self.outflow.seal_all()  # nothing leaves now: gathering longer only risks it
         if client.client_epoch is not None and client.failure is None:
-            self.telling.begin(now)
+            if self.subscriber.told.waiting or self.subscriber.cursors.by_topic:
+                self.telling.begin(now)
             self.outflow.start(now)
-        if client.failure is None:
+        self._full = False
+        if (self.outgoing.wanted or self.exchanges.open) and client.failure is None:
             self._send(now)
         if client.failure is not None:
             self._tell_failure()
@@ -202,17 +211,17 @@ class Engine:
     def next_deadline(self) -> Micros | None:
         """When to pump again even if nothing comes."""
         at_line = self._line.next_deadline()
-        due = Micros(self.now() + FULL_MICROS) if self._full else self._next_due()
+        if self._full:
+            due = Micros(self.now() + FULL_MICROS)
+        else:
+            due, outflow = self.exchanges.next_due(), self.outflow
+            at_room = outflow.next_try if outflow.try_again_at is not None else None
+            for each in (self._arrival.next_try, at_room, self.listening.next_deadline()):
+                if each is not None and (due is None or each < due):
+                    due = each
+            if due is not None and not self._server.is_connected:
+                due = Micros(max(due, self._server.deadline))
         return due if at_line is None else at_line if due is None else min(due, at_line)
-
-    def _next_due(self) -> Micros | None:
-        due = self.exchanges.next_due()
-        for each in (self._arrival.next_try, self.outflow.next_try, self.listening.next_deadline()):
-            if each is not None and (due is None or each < due):
-                due = each
-        if due is None or self._server.is_connected:
-            return due
-        return Micros(max(due, self._server.deadline))
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
@@ -325,7 +334,7 @@ class Engine:
             token, reply, bodies = fault.token, fault.refusal, ()
         if self.outgoing.wanted:
             self._take_out()  # what was given up is answered to nobody
-        exchange = self.exchanges.get(token)
+        exchange = self.exchanges.open.get(token)
         if exchange is None:
             return  # answered before, or nobody wants it
         if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):
@@ -369,19 +378,11 @@ class Engine:
 
     # The connection
 
-    def _hear(self, now: Micros) -> None:
-        if self._server.hear(now):
-            self.exchanges.retry_all()
-            self.listening.relinked()
-            self.subscriber.told.tell_again()
-
-    def _send(self, now: Micros) -> bool:
-        self._full = False
+    def _send(self, now: Micros) -> None:
         if not self._server.is_connected:
-            return False
+            return
         if self.outgoing.wanted:
             self.exchanges.carry_out(self.outgoing.take())
-        sent = False
         client_epoch = self.context.client_epoch
         for exchange in self.exchanges.due(now):
             request, body = exchange.owner.request(exchange.key)
@@ -396,5 +397,3 @@ class Engine:
             self.exchanges.sent(exchange, now, client_epoch)
             if is_telling:
                 self.telling.sent(exchange, request)
-            sent = True
-        return sent

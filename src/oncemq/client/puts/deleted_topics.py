@@ -48,12 +48,12 @@ class Forgetting:
         self._outgoing = outgoing
         self._producers = producers
         self._publisher = publisher
-        self._most = client.settings.lanes_kept  # with more lanes than this the server is asked
+        self.most = client.settings.lanes_kept  # with more lanes than this the server is asked
         self._asking = False
 
     def begin(self) -> None:
-        """Ask, if there are many lanes and nothing is asked already."""
-        if not self._asking and len(self._publisher) > self._most:
+        """There are many lanes: ask, if nothing is asked already."""
+        if not self._asking:
             self._asking = True
             self._ask(self._publisher.idle())
 
@@ -77,17 +77,17 @@ class Forgetting:
         if not isinstance(reply, Compared):  # it cannot say: nothing is forgotten
             self._end()
             return
-        before = len(self._publisher)
+        before = len(self._publisher.by_topic)
         # Who has receipts that the deleted topic did not have is to be told with its next put.
         lost = {(each.topic, each.producer) for each in reply.numbers}
         known = [each for each in key.question.numbers if (each.topic, each.producer) not in lost]
         forgot = self._publisher.forget(known, frozenset(reply.deleted))
         self._producers.replace(forgot)
-        gone = before - len(self._publisher)
+        gone = before - len(self._publisher.by_topic)
         logger.debug("numbers forgotten topics=%d: they were deleted", gone)
         self._ask(key.others)
 
     def _end(self) -> None:
         """Those that are left are asked about when there are twice as many."""
         self._asking = False
-        self._most = max(self._client.settings.lanes_kept, 2 * len(self._publisher))
+        self.most = max(self._client.settings.lanes_kept, 2 * len(self._publisher.by_topic))

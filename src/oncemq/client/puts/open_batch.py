@@ -167,10 +167,7 @@ class OpenBatches:
     """
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, OpenBatch] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_topic)
+        self.by_topic: dict[str, OpenBatch] = {}
 
     def append(
         self, topic: str, payload: bytes, durable: bool, required: bool, turns: Answering
@@ -179,7 +176,7 @@ class OpenBatches:
         if type(payload) is not bytes:
             return None  # it is copied there, or refused
         size = len(payload)
-        opened = self._by_topic.get(topic)
+        opened = self.by_topic.get(topic)
         if (
             opened is None
             or opened.durable is not durable
@@ -197,43 +194,43 @@ class OpenBatches:
 
     def get(self, topic: str) -> OpenBatch | None:
         """The topic's, if it has one."""
-        return self._by_topic.get(topic)
+        return self.by_topic.get(topic)
 
     def open(self, topic: str, opened: OpenBatch) -> None:
         """This one is open from now on."""
-        self._by_topic[topic] = opened
+        self.by_topic[topic] = opened
 
     def take_out(self, topic: str) -> OpenBatch | None:
         """It is open no longer, and gets nothing more; None when there is none."""
-        opened = self._by_topic.pop(topic, None)
+        opened = self.by_topic.pop(topic, None)
         if opened is not None:
             opened.shut()
         return opened
 
     def topics(self) -> list[str]:
         """Those that have one."""
-        return list(self._by_topic)
+        return list(self.by_topic)
 
     @property
     def messages(self) -> int:
         """How many wait in all of them."""
-        return sum(each.count for each in list(self._by_topic.values()))
+        return sum(each.count for each in list(self.by_topic.values()))
 
     @property
     def size(self) -> int:
         """Their bytes."""
-        return sum(each.size for each in list(self._by_topic.values()))
+        return sum(each.size for each in list(self.by_topic.values()))
 
     @property
     def granted(self) -> int:
         """Bytes that may be appended to them."""
-        return sum(each.granted for each in list(self._by_topic.values()))
+        return sum(each.granted for each in list(self.by_topic.values()))
 
     def withdraw_grants(self) -> None:
         """Whatever is added next is looked at first."""
-        for each in self._by_topic.values():
+        for each in self.by_topic.values():
             each.grant(0)
 
     def disown(self) -> None:
         """In a forked process: what is open is the parent's."""
-        self._by_topic.clear()
+        self.by_topic.clear()

@@ -57,7 +57,8 @@ class Producers:
     def for_topic(self, topic: str, *, lasting: bool) -> ProducerId:
         """Whose numbers the next put to a topic gets."""
         slot = self._state.slots[0] if lasting else None
-        for producer in self._publisher.producers(topic):
+        lane = self._publisher.by_topic.get(topic)
+        for producer in lane.numbers if lane is not None else ():
             if self._slots.get(producer) is slot:
                 return producer
         return self._state.guest if slot is None else slot.producer

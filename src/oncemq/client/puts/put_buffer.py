@@ -32,7 +32,7 @@ from oncemq.client.state.unsent import parcel_of, sign, unsent
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 from oncemq.errors import HistoryLost, OnceMQError, StorageFull, StorageRefused, StorageUnsure
-from oncemq.protocol.names import Micros, ProducerId
+from oncemq.protocol.names import ANONYMOUS_EPOCH, Micros, ProducerId
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Request, Resume
 from oncemq.protocol.step import Body
@@ -59,7 +59,7 @@ class PutBuffer:
         self._resumes = count(1)
         self._sealed_bytes = 0
         self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
-        self._try_again_at: Micros | None = None  # when puts that wait for room go again
+        self.try_again_at: Micros | None = None  # when puts that wait for room go again
         self._adopt()
 
     @property
@@ -70,7 +70,7 @@ class PutBuffer:
     @property
     def unsent_bytes(self) -> int:
         """Their bytes."""
-        return self._sealed_bytes + (self.open_batches.size if self.open_batches else 0)
+        return self._sealed_bytes + (self.open_batches.size if self.open_batches.by_topic else 0)
 
     @property
     def idle(self) -> bool:
@@ -80,12 +80,12 @@ class PutBuffer:
     @property
     def gathering(self) -> bool:
         """Whether single puts wait to leave as a batch."""
-        return bool(self.open_batches)
+        return bool(self.open_batches.by_topic)
 
     @property
     def next_try(self) -> Micros | None:
         """When puts that wait for room at the server go again."""
-        return self._try_again_at if self._publisher.waits_for_room else None
+        return self.try_again_at if self._publisher.waits_for_room else None
 
     @property
     def unrecorded(self) -> int:
@@ -111,11 +111,11 @@ class PutBuffer:
             raise client.failure
         size = payload_bytes if size is None else size
         limits, most = client.settings.limits, client.settings.outbox_bytes_max
-        is_known = topic in self._publisher  # so its name was looked at before
+        is_known = topic in self._publisher.by_topic  # so its name was looked at before
         if not is_known or payload_bytes > limits.message_bytes or size > limits.batch_bytes:
             check_limits(limits, topic, payload_bytes=payload_bytes, batch_bytes=size)
         waiting = self._sealed_bytes
-        if self.open_batches:
+        if self.open_batches.by_topic:
             waiting += self.open_batches.size
             if waiting + size + self.open_batches.granted > most:
                 self.open_batches.withdraw_grants()
@@ -167,7 +167,7 @@ class PutBuffer:
         required: bool = False,
     ) -> Ticket[Receipts]:
         """Send a batch as it is, after what was gathered for its topic."""
-        if self.open_batches:
+        if self.open_batches.by_topic:
             self._seal(topic)
         ticket: Ticket[Receipts] = Ticket()
         self._add(ticket, topic, count, columns, body, lasting=lasting, required=required)
@@ -175,19 +175,22 @@ class PutBuffer:
 
     def start(self, now: Micros) -> None:
         """Seal what was gathered where there is room on the way, and let puts leave."""
-        if self.open_batches:
+        if self.open_batches.by_topic:
             for topic in self.open_batches.topics():
                 lane, opened = self._publisher.lane(topic), self.open_batches.get(topic)
                 if (opened and opened.full) or len(lane.parcels) < GATHERED_UNDER_WAY:
                     self._seal(topic)
-        if self._try_again_at is not None and now >= self._try_again_at:
-            self._try_again_at = None
+        if self.try_again_at is not None and now >= self.try_again_at:
+            self.try_again_at = None
             self._publisher.try_again()
-        self._forgetting.begin()
-        for lane in self._publisher.lanes():
-            for parcel in self._publisher.ready(lane):
+        publisher = self._publisher
+        if len(publisher.by_topic) > self._forgetting.most:
+            self._forgetting.begin()
+        for lane in list(publisher.busy.values()):
+            leaving = publisher.ready(lane)
+            for parcel in leaving:
                 self._outgoing.wanted.append((self, parcel, 0))  # as `begin`, without the call
-            if lane.is_lost and not lane.put_off and lane.resume is None:
+            if not leaving and lane.is_lost and not lane.put_off and lane.resume is None:
                 self._resume(lane)
 
     def seal_all(self) -> None:
@@ -292,7 +295,7 @@ class PutBuffer:
         numbers = self._publisher.numbers(parcel.topic, parcel.producer)
         put = Put(
             client=client.client,
-            client_epoch=client.epoch_to_send,
+            client_epoch=client.client_epoch or ANONYMOUS_EPOCH,
             topic=parcel.topic,
             topic_id=numbers.topic_id,
             producer=parcel.producer,
@@ -311,25 +314,24 @@ class PutBuffer:
     def on_reply(self, key: PutBatch | WhereNumbersStand, reply: Reply, bodies: Many[Body]) -> None:
         """The server has it, refuses it, or says where its numbers stand."""
         del bodies
-        if isinstance(key, PutBatch):
-            self._answered(key, reply)
-        else:
+        if isinstance(key, WhereNumbersStand):
             self._resumed(key.lane, key.producer, reply)
-
-    def _answered(self, parcel: PutBatch, reply: Reply) -> None:
-        if isinstance(reply, PutAccepted):
+        elif isinstance(reply, PutAccepted):
             self.trouble = ""
-            self._publisher.accepted(parcel, reply, self._client.now())
-            self._finish(parcel, reply)
-            return
-        assert isinstance(reply, RefusedReply)
+            self._publisher.accepted(key, reply, self._client.now())
+            self._finish(key, reply)
+        else:
+            assert isinstance(reply, RefusedReply)
+            self._refused(key, reply)
+
+    def _refused(self, parcel: PutBatch, reply: RefusedReply) -> None:
         if self._client.failure is not None:
             return
         is_final = self._publisher.refused(parcel, reply)
         if reply.code == "storage_full" and not is_final:
             self.trouble = reply.detail
             self._client.news.full(f"puts wait: {reply.detail}", self._client.now())
-        self._try_again_at = Micros(self._client.now() + ROOM_MICROS)
+        self.try_again_at = Micros(self._client.now() + ROOM_MICROS)
         for each in self._publisher.cancelled:
             self._outgoing.give_up(each)
         self._publisher.cancelled.clear()
@@ -337,9 +339,8 @@ class PutBuffer:
     def _finish(self, parcel: PutBatch, reply: PutAccepted) -> None:
         self._sealed_bytes -= len(parcel.body)
         if parcel.lasting:
-            numbers = self._publisher.numbers(parcel.topic, parcel.producer)
             slot = self.producers.slot_of(parcel.producer)
-            slot.done(unsent(parcel, numbers.topic_id))
+            slot.done(parcel)
             if slot.rotate_due:
                 slot.rotate(*self.producers.kept_in(slot))
                 self._see_to_failure(parcel.producer)
@@ -395,4 +396,4 @@ class PutBuffer:
         lane.put_off = True
         self.trouble = error.detail
         self._client.news.full(error.detail, self._client.now())
-        self._try_again_at = Micros(self._client.now() + ROOM_MICROS)
+        self.try_again_at = Micros(self._client.now() + ROOM_MICROS)

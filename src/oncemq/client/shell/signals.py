@@ -36,7 +36,7 @@ class DeferredSignals:
         self._main = threading.main_thread().ident  # another one only after a fork
         self._depth = 0
         self._handlers: dict[int, Any] = {}
-        self._came: deque[tuple[int, FrameType | None]] = deque()
+        self.came: deque[tuple[int, FrameType | None]] = deque()  # what is put off
         # What was installed at the last look, and which of it are handlers: there is no way to
         # hear of a change, and to look at all sixty in one call costs two microseconds.
         self._seen: tuple[object, ...] = ()
@@ -61,12 +61,13 @@ class DeferredSignals:
         self._depth = max(0, self._depth - 1)  # 0 already: this is a fork's copy of it
         if self._depth == 0:
             self._put_back()
-            self.deliver()
+            if self.came:
+                self.deliver()
 
     def deliver(self) -> None:
         """Run what was put off, here, where the state is whole; it may raise."""
-        while self._came and threading.get_ident() == self._main:
-            number, frame = self._came.popleft()
+        while self.came and threading.get_ident() == self._main:
+            number, frame = self.came.popleft()
             handler = self._handlers.get(number) or _signal.getsignal(number)
             if callable(handler) and handler != self._note:
                 handler(number, frame)
@@ -76,15 +77,15 @@ class DeferredSignals:
         handlers, self._handlers = self._handlers, {}
         self._main = threading.get_ident()
         self._depth = 0
-        self._came.clear()
+        self.came.clear()
         for number, handler in handlers.items():
             _signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         # As pending signals merge. A copy, made in one step: this may be interrupted by another
         # signal, whose note changes what would be looked through.
-        if not any(number == noted for noted, _ in tuple(self._came)):
-            self._came.append((number, frame))
+        if not any(number == noted for noted, _ in tuple(self.came)):
+            self.came.append((number, frame))
 
     # Handlers may run, raise, or use a client, between any two lines of the next two. So what is
     # replaced is noted first and forgotten last, and what one of them leaves undone is done by the
@@ -101,8 +102,11 @@ class DeferredSignals:
             for number, handler in handled:
                 self._handlers[number] = handler
                 _signal.signal(number, self._note)
-            if all(number in self._handlers for number, _ in handled):
-                return  # else a handler that uses a client has put them back
+            for number, _ in handled:
+                if number not in self._handlers:
+                    break  # a handler that uses a client has put them back
+            else:
+                return
 
     def _put_back(self) -> None:
         raised: BaseException | None = None

@@ -13,12 +13,13 @@ start finds out. Whatever the disk does is said in words, never as a bare OSErro
 
 import logging
 import zlib
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+from oncemq.client.state.disk_trouble import InWords, in_words
 from oncemq.client.state.outbox_contents import LaneKept, OutboxContents
 from oncemq.client.state.unsent import FRAME_BYTES, Unsent
-from oncemq.errors import Locked, StorageFull, StorageRefused, StorageUnsure
+from oncemq.errors import Locked, StorageRefused, StorageUnsure
 from oncemq.protocol.names import ProducerId, Sequence, TopicId
 from oncemq.protocol.outbox_records import (
     OutboxBatch,
@@ -29,12 +30,13 @@ from oncemq.protocol.outbox_records import (
     OutboxResumed,
 )
 from oncemq.protocol.records import Marked
+from oncemq.session.publisher import PutBatch
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.storage.log.room import ALLOWANCE_BYTES, RETRY_MS
 from oncemq.storage.segments.layout import remove_log
-from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
+from oncemq.storage.shortage import DISK_FULL
 
 ROTATE_BYTES = 8 << 20  # so much that is answered, and more than is unsent: a log is written anew
 _OPTIONS = LogOptions(
@@ -44,19 +46,6 @@ _OPTIONS = LogOptions(
 RandomBytes = Callable[[int], bytes]
 
 logger = logging.getLogger("oncemq.client")
-
-
-def in_words(error: OSError, what: str) -> StorageRefused:
-    """What the disk of a client did, for whoever put."""
-    if error.errno in NO_DESCRIPTORS:
-        return StorageRefused(
-            f"{what}: this process may open no more files. Close what is not needed, or raise the "
-            "limit (ulimit -n)",
-            code="too_many_files",
-        )
-    if error.errno in DISK_FULL:
-        return StorageFull(f"the disk of this client is full: {what}; make room there")
-    return StorageRefused(f"the disk of this client failed ({error}): {what}", code="disk_failed")
 
 
 class Slot:
@@ -93,16 +82,19 @@ class Slot:
         self._must_work()
         with self._in_words("took no put; it is not recorded, and will not be sent"):
             self._note_answered()
-            # An answer that is noted after a put could be taken for its own: numbers of a topic
-            # that was deleted, and forgotten, are given again.
-            if any(put.topic in self._answered for put in puts):
-                raise OSError(DISK_FULL[0], "no room left")
-            self._need(sum(_room_for(put.topic, len(put.body)) for put in puts), fact=False)
+            size = 0
+            for put in puts:
+                # An answer that is noted after a put could be taken for its own: numbers of a
+                # topic that was deleted, and forgotten, are given again.
+                if put.topic in self._answered:
+                    raise OSError(DISK_FULL[0], "no room left")
+                size += _room_for(put.topic, len(put.body))
+            self._need(size, fact=False)
         for put in puts:
             _append(self._log, put)
+            self._live_bytes += put.size
         self._commit("a put was recorded: the next start may send it, or not have it")
         self._recorded = True
-        self._live_bytes += sum(put.size for put in puts)
 
     def renumber(
         self,
@@ -125,11 +117,12 @@ class Slot:
         self._commit("numbers were changed: the next start finds out which it has")
         self._recorded = True
 
-    def done(self, put: Unsent) -> None:
+    def done(self, put: Unsent | PutBatch) -> None:
         """It and everything before it has its answer; durable with the next record, or at close."""
-        self._answered[put.topic] = put.end
-        self._live_bytes -= put.size
-        self._dead_bytes += put.size + FRAME_BYTES
+        self._answered[put.topic] = Sequence(put.first_sequence + put.count)
+        size = len(put.body) + len(put.topic) + FRAME_BYTES
+        self._live_bytes -= size
+        self._dead_bytes += size + FRAME_BYTES
 
     @property
     def rotate_due(self) -> bool:
@@ -234,12 +227,8 @@ class Slot:
             code="disk_failed",
         )
 
-    @contextmanager
-    def _in_words(self, what: str) -> Generator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise in_words(error, f"the outbox at {self._directory} {what}") from error
+    def _in_words(self, what: str) -> "InWords":
+        return InWords(f"the outbox at {self._directory} {what}")
 
     # Editions
 

@@ -49,6 +49,7 @@ class State:
     ) -> None:
         self.client = client
         self.journal = journal
+        self.lasting = journal is not None  # whether this client is the same after a restart
         self.slots = slots
         self.directory = directory
         self.guest = ProducerId(random_bytes(PRODUCER_BYTES))  # numbers of puts that do not last
@@ -61,11 +62,6 @@ class State:
     def renew_guest(self) -> None:
         """Puts that do not last get a producer that has put nothing yet."""
         self.guest = ProducerId(self.random_bytes(PRODUCER_BYTES))
-
-    @property
-    def lasting(self) -> bool:
-        """Whether this client is the same after a restart."""
-        return self.journal is not None
 
     def greeting(self, over: Epoch = ANONYMOUS_EPOCH) -> Handshake:
         """How this start gets its epoch; the claim is on disk before it is sent.
@@ -134,8 +130,9 @@ def open_state(client: str | None, directory: str | Path | None) -> State:
         raise InvalidRequest(fault, code="name_invalid")
     # Loaded here: an anonymous `once put` needs neither SQLite nor the storage package.
     from oncemq.client.state.damage import naming_repair
+    from oncemq.client.state.disk_trouble import in_words
     from oncemq.client.state.journal import Journal
-    from oncemq.client.state.outbox import in_words, open_slots
+    from oncemq.client.state.outbox import open_slots
     from oncemq.storage.disk import LocalDisk
 
     path = state_directory(client, directory)

@@ -130,7 +130,8 @@ class Room:
         empty = current.last_serial < current.first_serial
         rolls = not (last or empty) and self._is_full(current, size)
         start, have = (HEADER_BYTES, 0) if rolls else (current.end, current.size)
-        given_back = current.size - current.end if rolls else 0  # by sealing the old one
+        # By sealing the old one.
+        given_back = current.size - max(current.end, current.claimed) if rolls else 0
         needed = start + size + (0 if last else self.reserve)
         full = options.segment_bytes + self.reserve
         wanted = max(start + size + self.reserve, min(have + options.allocate_bytes, full))
@@ -171,7 +172,9 @@ class Room:
     @staticmethod
     def _cut(segment: Segment, size: int) -> None:
         """Give back what lies beyond; the writer may write before it meanwhile."""
+        size = max(size, segment.claimed)
         if size < segment.size:
             assert segment.file is not None
             segment.file.truncate(size)
             segment.size = size
+            segment.ahead = min(segment.ahead, size)

@@ -54,12 +54,16 @@ class GroupWriter:
 
     def write(self, group: Group) -> None:
         """Write every part, rolling from segment to segment; then sync (sync_ms: when asked)."""
-        self._enter()
+        if self._failed:
+            raise StorageRefused("an earlier write to the log failed; restart to recover")
+        self._failed = True  # until this is through: an OSError leaves it so
         for part in group.parts:
             if part.segment is not self._segment:
                 group.sealed.append((self._segment, self._seal(self._segment)))
                 self._begin(part.segment)
-            _open_file(part.segment).write(part.buffers, part.position)
+            file = part.segment.file
+            assert file is not None
+            file.write(part.buffers, part.position)
             part.buffers = []
         self._written = group.last_serial
         if self._sync_ms == 0 or group.sync:
@@ -71,18 +75,15 @@ class GroupWriter:
         if self._failed:
             return
         if self._written > self.synced:
-            self._enter()
+            self._failed = True
             self._sync()
             self._failed = False
         self._note.write(self._segment.first_serial, self.synced)
 
-    def _enter(self) -> None:
-        if self._failed:
-            raise StorageRefused("an earlier write to the log failed; restart to recover")
-        self._failed = True  # until the caller is through: an OSError leaves it so
-
     def _sync(self) -> None:
-        _open_file(self._segment).sync()
+        file = self._segment.file
+        assert file is not None
+        file.sync()
         self.synced = self._written
 
     def _begin(self, segment: Segment) -> None:

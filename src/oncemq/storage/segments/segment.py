@@ -144,6 +144,8 @@ class Segment:
     size: int  # bytes on disk, reserved room included
     visible: int = 0  # frames before this position are finished: readers may have them
     file: File | None = None
+    ahead: int = field(default=0, kw_only=True)  # behind its end are zeros that were written
+    claimed: int = field(default=0, kw_only=True)  # up to here the group under way may write
     stages: int = 0  # that were noted while it was the one in use
     damage: str = ""  # what was found broken in it: left alone by compaction, not indexed anew
     weights: dict[int, tuple[int, int]] = field(  # of planning: topic → low, bytes from there on

@@ -263,6 +263,7 @@ class ClientLink:
                 self._say(zmtp)
             return None
         assert not isinstance(event, Opened | SubjectChange)  # the first is over, nobody subscribes
+        self._unasked = not zmtp.is_quiet
         if not self._is_used:  # a server that answers: the next wait is a short one again
             self._is_used = True
             self._dialing.waits.after_use()

@@ -43,6 +43,7 @@ class BoundSocket:
         self._newcomers: deque[Peer] = deque()
         self._others: deque[Peer] = deque()  # who had a turn, and have more to say
         self._line = self._newcomers  # the one that is heard
+        self._was_heard = False  # somebody of it, since it was chosen
         self._speaker: Peer | None = None  # whose turn it is
         self._events = 0  # of it
         self._has_read = False
@@ -52,15 +53,24 @@ class BoundSocket:
         connections.hear(self._newcomers)
         connections.hear(self._others)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether somebody may have something to say that was not heard yet."""
+        return self._speaker is not None or bool(self._newcomers or self._others)
+
     def next_event(self) -> tuple[Peer, Message | SubjectChange | Heard] | None:
         """What the next peer said, or None: nothing, or nothing before others had their turn."""
         connections = self.connections
         is_over = self._speaker is None and not self._line
-        nobody = is_over and not self._newcomers and not self._others
-        if nobody and self._waits == connections.waits:
-            connections.wait(0)
+        if is_over and self._waits == connections.waits:
+            if not self.has_more:
+                connections.wait(0)
+            elif self._was_heard:  # those of this line are answered before the other one is heard
+                self._was_heard = False
+                return None
         if is_over or self._waits != connections.waits:
             self._waits = connections.waits
+            self._was_heard = False
             if self._others or self._speaker is not None:
                 self._choose_line()
             else:
@@ -77,6 +87,7 @@ class BoundSocket:
             if self._events < TURN_EVENTS:
                 event = self._next_of(peer)
                 if event is not None:
+                    self._was_heard = True
                     return peer, event
             else:
                 self._interrupt(peer)
@@ -127,13 +138,14 @@ class BoundSocket:
         self._others.append(peer)
 
     def _next_of(self, peer: Peer) -> Message | SubjectChange | Heard | None:
-        """What it says next; None: its turn is over."""
+        """What it says next, or None; whoever has nothing more to say leaves the line."""
         connection = peer.connection
+        event: Message | SubjectChange | Heard | None = None  # the last that it says for now
         try:
             while peer.is_open and not peer.is_paused:
-                event = connection.next_event()
-                assert not isinstance(event, Opened)  # it was before it came here
-                if event is None:
+                said = connection.next_event()
+                assert not isinstance(said, Opened)  # it was before it came here
+                if said is None:
                     if self._has_read and peer.is_drained:
                         break  # the poller tells of what comes later
                     if peer.came_bytes - self._came >= TURN_BYTES:
@@ -146,14 +158,19 @@ class BoundSocket:
                     self._events += 1
                     if peer.is_unfinished and not connection.is_in_message:
                         self.connections.finished(peer)
-                    return event
+                    if not (self._has_read and peer.is_drained and connection.is_quiet):
+                        return said
+                    event = said
+                    break  # as nearly always: it has nothing more to say, and is not asked
         except WireError as fault:
             self.connections.refuse(peer, str(fault))
         except OSError as error:
             self.connections.drop(peer, error.strerror or str(error))
         peer.is_ready = False
-        self._end_turn(peer)
-        return None
+        if event is None:
+            self._end_turn(peer)
+        self._speaker = None
+        return event
 
     def _end_turn(self, peer: Peer) -> None:
         self._speaker = None
