@@ -137,7 +137,7 @@ class Leaving(socket.socket):
     def accept(self) -> tuple[socket.socket, object]:
         if self.left:
             self.left -= 1
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError(errno.ECONNABORTED, "it left")
         return super().accept()
 
 

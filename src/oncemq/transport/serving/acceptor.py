@@ -54,17 +54,16 @@ class Acceptor:
 
     def accept(self) -> socket.socket | None:
         """The next who came; None when there is nobody more. Raises when there is no room."""
-        while True:
-            try:
-                link, _ = self._socket.accept()
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                if error.errno not in GONE:
-                    raise
-                return None  # the poller tells of who comes after it
-            link.setblocking(False)
-            return link
+        try:
+            link, _ = self._socket.accept()
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in GONE:
+                raise
+            return None  # the poller tells of who comes after it
+        link.setblocking(False)
+        return link
 
     def close(self) -> None:
         """Listen no longer."""
