@@ -75,7 +75,7 @@ def back_up(
     lock = lock_backup(disk, backup)
     try:
         before = read_manifest(disk, backup)
-        if before is not None and before.format != form:
+        if before is not None and not form.is_of(before.format):
             raise StorageRefused(
                 f"{backup} is the backup of another log, or of this one before it went back in "
                 "time (a restore, or accepted loss); back up into another directory"

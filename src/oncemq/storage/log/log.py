@@ -13,12 +13,12 @@ takes no further write (memory is never believed over disk).
 import logging
 from collections.abc import Iterator
 
+from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
 from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
-from oncemq.storage.catalog.commit_parts import StoredBatch
 from oncemq.storage.catalog.gaps import Gap, gaps
 from oncemq.storage.catalog.moments import moments
 from oncemq.storage.compaction.compaction import CompactionJob
@@ -35,7 +35,6 @@ from oncemq.storage.log.checkpoint import (
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
-from oncemq.storage.segments.entries import Extent
 from oncemq.storage.segments.framing import encode, frame_key
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
@@ -62,11 +61,16 @@ class Log:
         cache: BlockCache,
         lock: Lock,
         checkpoints: list[CheckpointFile],
+        epochs: LeaderEpochs,
+        openings: int,
     ) -> None:
+        self.form = form
         self.identity = form.identity
         self.tag = form.tag
         self.generation = form.generation
         self.agreed = form.agreed
+        self.openings = openings  # of this directory, with this one
+        self.epochs = epochs  # those that began behind the checkpoint, committed or not
         self.options = options
         self._disk = disk
         self._directory = directory
@@ -78,6 +82,7 @@ class Log:
         self._catalog = catalog
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
+        self._epoch = max(epochs.newest, self._current.header.epoch)
         self._finished = self._last_serial
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
@@ -92,6 +97,10 @@ class Log:
             unsaved_bytes=(self._last_serial - self._begun_serial) * FACT_BYTES,
         )
         self.has_room = self.room.has_room  # before each append
+        self.read = catalog.read
+        self.read_many = catalog.read_many
+        self.staged_from = catalog.staged_from
+        self.extents = catalog.extents
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
@@ -127,6 +136,7 @@ class Log:
             serial=serial,
             previous=current.chain,
             durable=min(self._finished, self._writer.synced),
+            epoch=self._epoch,
             seed=seed,
             body_bytes=body_bytes,
             body_checksum=checksum,
@@ -179,7 +189,11 @@ class Log:
         self.keep_lock()  # what has the name of the directory now may be another's
         old = self._current
         new = new_log_segment(
-            f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
+            f"{self._directory}/log",
+            self.identity,
+            self._last_serial + 1,
+            old.chain,
+            epoch=self._epoch,
         )
         new.file = self._disk.open(new.path, create=True)
         try:
@@ -323,16 +337,6 @@ class Log:
         """The stored batch holding `offset`, or the first one after it."""
         return next(self._catalog.places(topic_id, offset), None)
 
-    def read(self, place: BatchPlace, *, verify: bool = False) -> StoredBatch:
-        """The batch at a place; the body is verified only when asked (or by its reader)."""
-        return self._catalog.read(place, verify=verify)
-
-    def read_many(
-        self, topic_id: TopicId, offset: int, *, count_max: int, bytes_max: int
-    ) -> list[StoredBatch]:
-        """Consecutive finished batches, up to so many messages and bytes; one at least."""
-        return self._catalog.read_many(topic_id, offset, count_max=count_max, bytes_max=bytes_max)
-
     def moments(self, topic_id: TopicId, offset: int) -> Iterator[int]:
         """When the message at `offset` was stored: see `storage/catalog/moments`."""
         return moments(self._catalog, topic_id, offset)
@@ -342,17 +346,9 @@ class Log:
         offset = self._catalog.offset_at(topic_id, timestamp)
         return None if offset is None else Offset(offset)
 
-    def staged_from(self, topic_id: TopicId, offset: int) -> dict[int, int]:
-        """Where in each stage the first of a topic's messages from `offset` on lies."""
-        return self._catalog.staged_from(topic_id, offset)
-
     def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
         """The offsets from `low` up to `end` that no segment holds; reads every index."""
         return gaps(self._catalog, topic_id, low, end)
-
-    def extents(self, topic_id: TopicId) -> list[Extent]:
-        """What each segment holds of the topic, oldest first."""
-        return self._catalog.extents(topic_id)
 
     def keep_lock(self) -> None:
         """Raise Locked when the directory may be another's by now; ask every second or so."""
