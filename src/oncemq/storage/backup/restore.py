@@ -28,6 +28,7 @@ from oncemq.storage.segments.layout import (
     must_not_be_half,
     replace_file,
 )
+from oncemq.storage.segments.openings import reserve_openings
 from oncemq.storage.shortage import DISK_FULL
 
 RandomBytes = Callable[[int], bytes]
@@ -90,6 +91,7 @@ def _fill(
         if each.size:  # the oldest backups name segments that were never begun
             _bring_back(disk, backup, directory, each, progress)
     _take_reserve(disk, directory, manifest)
+    reserve_openings(disk, directory)
     for folder in FOLDERS:
         disk.sync_directory(f"{directory}/{folder}")
     continue_format(disk, directory, manifest.format, random_bytes)

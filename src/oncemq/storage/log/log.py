@@ -11,15 +11,15 @@ takes no further write (memory is never believed over disk).
 """
 
 import logging
-from collections.abc import Iterator
+from functools import partial
 
 from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
-from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
+from oncemq.protocol.records import Committed, EpochBegan, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
-from oncemq.storage.catalog.gaps import Gap, gaps
+from oncemq.storage.catalog.gaps import gaps
 from oncemq.storage.catalog.moments import moments
 from oncemq.storage.compaction.compaction import CompactionJob
 from oncemq.storage.compaction.plan import LiveOf, Scales, plan
@@ -32,10 +32,11 @@ from oncemq.storage.log.checkpoint import (
     Now,
     keep_newest,
 )
+from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, checked
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
-from oncemq.storage.segments.framing import encode, frame_key
+from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
 from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
@@ -75,6 +76,7 @@ class Log:
         self._disk = disk
         self._directory = directory
         self._key = frame_key(form.identity)
+        self._source = FrameSource(catalog, self._key)
         self._lock = lock
         self._cache = cache
         # the loop thread's
@@ -82,7 +84,9 @@ class Log:
         self._catalog = catalog
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
-        self._epoch = max(epochs.newest, self._current.header.epoch)
+        # The leader's, of what is appended, and of the newest record: they differ only while an
+        # epoch begins.
+        self._epoch = self._epoch_before = max(epochs.newest, self._current.header.epoch)
         self._finished = self._last_serial
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
@@ -101,6 +105,8 @@ class Log:
         self.read_many = catalog.read_many
         self.staged_from = catalog.staged_from
         self.extents = catalog.extents
+        self.gaps = partial(gaps, catalog)
+        self.moments = partial(moments, catalog)
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
 
@@ -128,12 +134,11 @@ class Log:
     ) -> Serial:
         """Gather a record; its body is kept as it is, not copied, until the group is written."""
         current = self._current
-        serial = self._last_serial + 1
         body_bytes = 0 if body is None else len(body)
         chain, head = encode(
             record,
             key=self._key,
-            serial=serial,
+            serial=self._last_serial + 1,
             previous=current.chain,
             durable=min(self._finished, self._writer.synced),
             epoch=self._epoch,
@@ -141,6 +146,15 @@ class Log:
             body_bytes=body_bytes,
             body_checksum=checksum,
         )
+        return self._gather(record, head, body, chain)
+
+    def _gather(
+        self, record: Record | OutboxRecord | None, head: bytes, body: Buffer | None, chain: int
+    ) -> Serial:
+        """The next frame takes its place; `record`: None where no index knows its kind."""
+        current = self._current
+        serial = self._last_serial + 1
+        body_bytes = 0 if body is None else len(body)
         size = len(head) + body_bytes
         position = current.end
         if position + size > self.options.segment_bytes and not self._fits(position + size):
@@ -150,6 +164,7 @@ class Log:
         gathered = self._gathered
         if not gathered or gathered[-1].segment is not current:
             gathered.append(GroupPart(current, position, position))
+            current.places.note(serial, position)
         part = gathered[-1]
         if body is None or not body_bytes:
             part.buffers.append(head)
@@ -176,6 +191,40 @@ class Log:
         self.room.unsaved_bytes += len(head) if body is None else STATE_BYTES
         return Serial(serial)
 
+    def begin_epoch(self, record: EpochBegan) -> Serial:
+        """This server leads from here on: all records are of its epoch, this one first."""
+        assert record.epoch > self._epoch, "an epoch that began is over, or another leader's"
+        self._epoch = record.epoch
+        serial = self.append(record)
+        self._epoch_before = record.epoch
+        self.epochs.began(record.epoch, serial)
+        return serial
+
+    # between replicas: loop thread
+
+    @property
+    def newest(self) -> ChainLink:
+        """The newest record appended: who has the same one has the same log up to there."""
+        return ChainLink(self._last_serial, self._epoch, self._current.chain)
+
+    def append_frames(self, raw: bytes) -> Serial:
+        """Gather frames of another replica as they are: all of them, or FramesRefused."""
+        durable = min(self._finished, self._writer.synced)
+        for frame, record in checked(raw, self._key, self.newest):
+            head = (
+                local_part(frame.chain, durable)
+                + raw[frame.position + LOCAL_BYTES : frame.body_position]
+            )
+            serial = self._gather(record, head, frame.body, frame.chain)
+            if isinstance(record, EpochBegan):
+                self._epoch = self._epoch_before = record.epoch
+                self.epochs.began(record.epoch, serial)
+        return Serial(self._last_serial)
+
+    def frames_from(self, serial: int, bytes_max: int) -> FrameRun | None:
+        """Finished frames from a serial on, for another replica: see `FrameSource.read`."""
+        return self._source.read(serial, bytes_max)
+
     def _fits(self, end: int) -> bool:
         """Whether a frame up to `end` may still go into the segment in use."""
         return end <= self._current.size or self._is_empty(self._current)
@@ -193,7 +242,7 @@ class Log:
             self.identity,
             self._last_serial + 1,
             old.chain,
-            epoch=self._epoch,
+            epoch=self._epoch_before,
         )
         new.file = self._disk.open(new.path, create=True)
         try:
@@ -337,18 +386,10 @@ class Log:
         """The stored batch holding `offset`, or the first one after it."""
         return next(self._catalog.places(topic_id, offset), None)
 
-    def moments(self, topic_id: TopicId, offset: int) -> Iterator[int]:
-        """When the message at `offset` was stored: see `storage/catalog/moments`."""
-        return moments(self._catalog, topic_id, offset)
-
     def offset_at(self, topic_id: TopicId, timestamp: int) -> Offset | None:
         """The first offset with a timestamp at or after this one; None when all are older."""
         offset = self._catalog.offset_at(topic_id, timestamp)
         return None if offset is None else Offset(offset)
-
-    def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
-        """The offsets from `low` up to `end` that no segment holds; reads every index."""
-        return gaps(self._catalog, topic_id, low, end)
 
     def keep_lock(self) -> None:
         """Raise Locked when the directory may be another's by now; ask every second or so."""

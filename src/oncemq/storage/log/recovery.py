@@ -62,6 +62,7 @@ from oncemq.storage.segments.verify import Verified, verify
 from oncemq.storage.shortage import DISK_FULL
 
 SEGMENT_BYTES_LEAST = 1 << 20
+PLACE_FRAMES = 64  # of so many, the place of one is offered to `Segment.places`
 
 
 @dataclass(slots=True)
@@ -252,6 +253,8 @@ class _Opening:
                 path, header, found.index, found.end, found.last_serial, found.chain,
                 file.size(), found.end, file,
             )  # fmt: skip
+            for at in range(0, len(found.positions), PLACE_FRAMES):
+                segment.places.note(header.first_serial + at, found.positions[at])
             if is_last:
                 self._mend(segment, found, proven)
             else:

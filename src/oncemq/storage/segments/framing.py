@@ -107,6 +107,11 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     def end(self) -> int:
         return self.position + self.size
 
+    @property
+    def is_old(self) -> bool:
+        """Whether it was written in format 1: then its chain value covers a durable mark."""
+        return self.body_position - len(self.meta) - self.position == _OLD_HEADER_BYTES
+
     def record(self) -> Record:
         """The record of a server's log, decoded."""
         return decode_record(self.kind, self.meta)

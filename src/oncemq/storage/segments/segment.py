@@ -33,6 +33,7 @@ from oncemq.storage.segments.index import (
     read_index,
     write_index,
 )
+from oncemq.storage.segments.serial_places import SerialPlaces
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 LOG = 1
@@ -150,6 +151,7 @@ class Segment:
     visible: int = 0  # frames before this position are finished: readers may have them
     file: File | None = None
     stages: int = 0  # that were noted while it was the one in use
+    places: SerialPlaces = field(default_factory=SerialPlaces)  # of a log segment's frames
     damage: str = ""  # what was found broken in it: left alone by compaction, not indexed anew
     weights: dict[int, tuple[int, int]] = field(  # of planning: topic → low, bytes from there on
         default_factory=dict[int, tuple[int, int]]

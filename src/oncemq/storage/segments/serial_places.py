@@ -1,0 +1,31 @@
+"""Where in a log segment some of its records lie: from the nearest one, a reader walks on.
+
+Noted about every 64 KiB, so that it takes little memory. Owned by the loop thread.
+"""
+
+from array import array
+from bisect import bisect_right
+
+STEP_BYTES = 64 << 10
+
+
+class SerialPlaces:
+    """Serials and the byte positions of their frames, both growing."""
+
+    __slots__ = ("_positions", "_serials")
+
+    def __init__(self) -> None:
+        self._serials = array("Q")
+        self._positions = array("Q")
+
+    def note(self, serial: int, position: int) -> None:
+        """A frame lies there; passed over when one close to it, or behind it, is known."""
+        known = self._positions
+        if not known or position >= known[-1] + STEP_BYTES:
+            known.append(position)
+            self._serials.append(serial)
+
+    def before(self, serial: int) -> tuple[int, int] | None:
+        """The nearest known frame at or before a serial: its serial and position."""
+        at = bisect_right(self._serials, serial) - 1
+        return (self._serials[at], self._positions[at]) if at >= 0 else None
