@@ -33,7 +33,6 @@ from oncemq.storage.backup.manifest import (
     holds,
     lock_backup,
     read_manifest,
-    stretches,
 )
 from oncemq.storage.disk import Disk, File, LockingDisk
 from oncemq.storage.log.checkpoint import read_checkpoint
@@ -41,7 +40,7 @@ from oncemq.storage.repair.diagnosis import diagnose_copy
 from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.segments.end import read_end
 from oncemq.storage.segments.framing import Bad, frame_key
-from oncemq.storage.segments.layout import Format, read_format, replace_file
+from oncemq.storage.segments.layout import Format, read_format, replace_file, stretches
 from oncemq.storage.segments.segment import COLD, read_header, scan_cold
 from oncemq.storage.segments.verify import is_blank, verify
 

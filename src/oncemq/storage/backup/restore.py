@@ -18,7 +18,6 @@ from oncemq.storage.backup.manifest import (
     checksum_of,
     lock_backup,
     read_manifest,
-    stretches,
 )
 from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.log.log import LogOptions
@@ -27,6 +26,7 @@ from oncemq.storage.segments.layout import (
     continue_format,
     must_not_be_half,
     replace_file,
+    stretches,
 )
 from oncemq.storage.segments.openings import reserve_openings
 from oncemq.storage.shortage import DISK_FULL

@@ -34,12 +34,13 @@ from oncemq.storage.log.checkpoint import (
 )
 from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, checked
 from oncemq.storage.log.options import LogOptions
+from oncemq.storage.log.pinned_files import PinnedFiles, pin
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
-from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
+from oncemq.storage.segments.segment import new_log_segment, remove_segment
 
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
@@ -73,6 +74,7 @@ class Log:
         self.openings = openings  # of this directory, with this one
         self.epochs = epochs  # those that began behind the checkpoint, committed or not
         self.options = options
+        self.reserve_bytes = options.reserve_bytes  # what puts leave to small facts
         self._disk = disk
         self._directory = directory
         self._key = frame_key(form.identity)
@@ -84,8 +86,7 @@ class Log:
         self._catalog = catalog
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
-        # The leader's, of what is appended, and of the newest record: they differ only while an
-        # epoch begins.
+        # of what is appended, and of the record before: they differ only where an epoch begins
         self._epoch = self._epoch_before = max(epochs.newest, self._current.header.epoch)
         self._finished = self._last_serial
         self._gathered: list[GroupPart] = []
@@ -101,6 +102,7 @@ class Log:
             unsaved_bytes=(self._last_serial - self._begun_serial) * FACT_BYTES,
         )
         self.has_room = self.room.has_room  # before each append
+        self.was_full = self.room.was_refused
         self.read = catalog.read
         self.read_many = catalog.read_many
         self.staged_from = catalog.staged_from
@@ -225,13 +227,15 @@ class Log:
         """Finished frames from a serial on, for another replica: see `FrameSource.read`."""
         return self._source.read(serial, bytes_max)
 
+    def pin(self) -> PinnedFiles:
+        """The files that another replica begins with, as they are now: see `pinned_files`."""
+        newest = self._checkpoints[-1] if self._checkpoints else None
+        return pin(self._disk, self.form, newest, self._catalog.segments)
+
     def _fits(self, end: int) -> bool:
         """Whether a frame up to `end` may still go into the segment in use."""
-        return end <= self._current.size or self._is_empty(self._current)
-
-    @staticmethod
-    def _is_empty(segment: Segment) -> bool:
-        return segment.last_serial < segment.first_serial
+        current = self._current
+        return end <= current.size or current.last_serial < current.first_serial
 
     def _roll(self, size: int = 0) -> None:
         """Go on in a new segment: an empty file now, its header when the writer gets there."""
@@ -259,11 +263,6 @@ class Log:
     # room: loop thread
 
     @property
-    def reserve_bytes(self) -> int:
-        """What puts leave to small facts."""
-        return self.options.reserve_bytes
-
-    @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
         return self.room.bytes_used
@@ -277,10 +276,6 @@ class Log:
             self._last_serial - self._begun_serial >= self.options.checkpoint_records
             or self._appended_bytes >= self.options.checkpoint_bytes
         )
-
-    def was_full(self, now_ms: int) -> bool:
-        """Whether something was refused for want of room a moment ago."""
-        return self.room.was_refused(now_ms)
 
     @property
     def reclaim_waits(self) -> bool:

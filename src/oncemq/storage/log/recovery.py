@@ -48,13 +48,14 @@ from oncemq.protocol.records import Record
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk, File, Lock, LockingDisk
 from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint
+from oncemq.storage.log.cutting import cut, keep_copy
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.replay import replayed, replayed_frames
 from oncemq.storage.segments.end import NAME as END
 from oncemq.storage.segments.end import NOTHING, read_end
 from oncemq.storage.segments.framing import STRETCH_BYTES, Frame, frame_key
 from oncemq.storage.segments.index import BlockCache, read_index
-from oncemq.storage.segments.layout import Format, ensure_format, migrated, save_copy, tidy
+from oncemq.storage.segments.layout import Format, ensure_format, migrated, tidy
 from oncemq.storage.segments.openings import count_opening
 from oncemq.storage.segments.segment import Header, Segment, index_path, save_index
 from oncemq.storage.segments.segment_files import SegmentFiles, load_covered, load_shelf
@@ -72,6 +73,7 @@ class Recovery:
     segments: int = 0
     replayed: int = 0
     torn: list[str] = field(default_factory=list[str])  # copies of what was cut off
+    cut: list[str] = field(default_factory=list[str])  # copies of what another leader's log lacks
     damaged_checkpoints: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])  # leftovers of a crash
 
@@ -94,15 +96,19 @@ def open_log(
     options: LogOptions,
     *,
     random_bytes: Callable[[int], bytes],
+    cut_to: int | None = None,
 ) -> OpenedLog:
-    """Open the log of a directory, or make a new one in it."""
+    """Open the log of a directory, or make a new one in it.
+
+    `cut_to`: as if it had ended with this serial; for a replica that follows another leader.
+    """
     disk.make_directory(directory)
     lock = disk.lock(f"{directory}/lock")
     try:
         form = ensure_format(disk, directory, random_bytes)
         opening = _Opening(disk, directory, form, random_bytes)
         try:
-            return opening.open(options, lock)
+            return opening.open(options, lock, cut_to)
         except BaseException:
             for file in opening.files:
                 file.close()
@@ -129,7 +135,7 @@ class _Opening:
         self.files: list[File] = []  # to be closed when the opening fails
         self.end = NOTHING
 
-    def open(self, options: LogOptions, lock: Lock) -> OpenedLog:
+    def open(self, options: LogOptions, lock: Lock, cut_to: int | None) -> OpenedLog:
         if "log" not in self.disk.names(self.directory):
             raise Corrupt(
                 f"{self.directory} has a FORMAT file but no log/; restore it from a backup"
@@ -142,6 +148,8 @@ class _Opening:
         self.report.removed += shelf.removed
         checkpoints, states, damaged = self._checkpoints()
         newest = checkpoints[-1] if checkpoints else None
+        if cut_to is not None:
+            self._cut(shelf, cut_to, newest)
         begin = newest.begin if newest else 0
         start = _replay_start(shelf, begin, self.directory)
         self._move_away(damaged)  # not before: who refuses a directory leaves it as it is
@@ -173,6 +181,15 @@ class _Opening:
         frames = replayed_frames(self.disk, ends, self.key, begin, bodies=True)
         end = Serial(newest.end if newest else 0)
         return OpenedLog(log, states, replay, frames, end, self.report)
+
+    def _cut(self, shelf: SegmentFiles, serial: int, newest: CheckpointFile | None) -> None:
+        """Let the log end with a serial."""
+        self.report.cut = cut(
+            self.disk, self.directory, serial, key=self.key, headers=shelf.log, newest=newest
+        )
+        if self.report.cut:
+            self.end = read_end(self.disk, self.directory)
+            shelf.log = [each for each in shelf.log if each.first_serial <= max(serial, 1)]
 
     def _noted(self) -> tuple[Format, int]:
         """Say durably that the directory is opened, once more, by a version that writes format 2.
@@ -307,7 +324,8 @@ class _Opening:
         file = segment.file
         assert file is not None
         if found.bad is not None:
-            self.report.torn.append(self._copy_torn(segment, file))
+            where = self.disk, self.directory, file, segment.name, segment.end
+            self.report.torn.append(keep_copy(*where, "torn"))
         if segment.size != segment.end:
             self._clear_room(segment, file)
         position = segment.end
@@ -321,18 +339,6 @@ class _Opening:
             position += len(stretch)
         file.sync()
         self.disk.sync_directory(f"{self.directory}/log")
-
-    def _copy_torn(self, segment: Segment, file: File) -> str:
-        """Keep what is cut off, for a person to look at; a full disk must be able to start."""
-        copy = f"{self.directory}/torn/{segment.name}-{segment.end}.torn"
-        try:
-            save_copy(self.disk, file, segment.end, copy)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            self.disk.remove(copy)
-            return f"none: the disk is full; {segment.path} from byte {segment.end} on"
-        return copy
 
     @staticmethod
     def _clear_room(segment: Segment, file: File) -> None:

@@ -56,8 +56,8 @@ INDEXED = frozenset(
 )
 META_BYTES_MAX = 16 << 20
 STRETCH_BYTES = 2 << 20
-IMPOSSIBLE = "the header gives a length that cannot be"
-DIFFERS = "the header's checksum does not hold"
+_IMPOSSIBLE = "the header gives a length that cannot be"
+_DIFFERS = "the header's checksum does not hold"
 
 _LOCAL = struct.Struct("<IIQI")
 _CHAINED = struct.Struct("<BBHIIIIIQI")
@@ -66,7 +66,6 @@ _MARK = struct.Struct("<Q")
 _OLD_HEADER = struct.Struct("<IIBBHIIIIIQQ")
 HEADER_BYTES = _HEADER.size
 LOCAL_BYTES = _LOCAL.size  # of the header: what lies outside the chained checksum
-_MARK_AT = 8
 _OLD_HEADER_BYTES = _OLD_HEADER.size
 _ZERO_HEADER = bytes(_OLD_HEADER_BYTES)
 
@@ -233,13 +232,13 @@ def parse(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int |
     position = base + at
     head = HEADER_BYTES + meta_bytes
     if meta_bytes > META_BYTES_MAX:
-        return Bad(position, IMPOSSIBLE)
+        return Bad(position, _IMPOSSIBLE)
     if available < head:
         return head
     meta_end = at + head
     if _crc32(view[at + LOCAL_BYTES : meta_end], key) != checksum:
-        return Bad(position, DIFFERS)
-    if _crc32(view[at + _MARK_AT : at + _MARK_AT + 8], checksum) != mark_checksum:
+        return Bad(position, _DIFFERS)
+    if _crc32(view[at + 8 : at + 16], checksum) != mark_checksum:
         return Bad(position, "the checksum of the header's durable mark does not hold")
     if version != VERSION:
         raise _too_new(version)
@@ -291,12 +290,12 @@ def _parse_old(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | 
         return Bad(position, "no frame begins here")
     head = _OLD_HEADER_BYTES + meta_bytes
     if meta_bytes > META_BYTES_MAX:
-        return Bad(position, IMPOSSIBLE)
+        return Bad(position, _IMPOSSIBLE)
     if available < head:
         return head
     meta_end = at + head
     if _crc32(view[at + 8 : meta_end], key) != checksum:
-        return Bad(position, DIFFERS)
+        return Bad(position, _DIFFERS)
     if version != 1:
         raise _too_new(version)
     size = head + body_bytes

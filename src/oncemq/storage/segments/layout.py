@@ -6,6 +6,7 @@
     DIR/EPOCH         the newest epoch of a leader that this replica promised to follow
     DIR/END           JSON: how far the log is known to be durable
     DIR/RESTORING     while a backup is copied into the directory; without FORMAT: it was cut off
+    DIR/REFILLING     the same, while another replica fills the directory: see `log/refill`
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints
@@ -24,7 +25,7 @@ written before it, so a crash leaves a directory of the one format or of the oth
 
 import shlex
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +40,7 @@ VERSION = 2
 IDENTITY_BYTES = 16
 INCARNATION_BYTES = 16
 RESTORING = "RESTORING"
+REFILLING = "REFILLING"
 GONE = ".gone"  # the end of a directory's name: a log that is being removed
 
 
@@ -142,6 +144,13 @@ def continue_format(
     return _continue(disk, directory, old, old.generation, random_bytes)
 
 
+def adopt_format(
+    disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+) -> Format:
+    """FORMAT for a replica of a shard: the last thing written when its directory is filled."""
+    return _incarnate(disk, directory, form, random_bytes)
+
+
 def _continue(
     disk: Disk,
     directory: str,
@@ -192,12 +201,7 @@ def read_format(disk: Disk, directory: str) -> Format | None:
         file.close()
     try:
         version = msgspec.json.decode(data, type=_Version).format
-        if version > VERSION:
-            raise StorageRefused(
-                f"{directory} was written by a newer OnceMQ (format {version}); this one knows "
-                f"{VERSION}: run the newer version on it, or use another directory",
-                code="format_too_new",
-            )
+        must_be_known(directory, version)
         form = msgspec.json.decode(data, type=Format)
     except msgspec.MsgspecError as error:
         raise Corrupt(
@@ -214,6 +218,16 @@ def read_format(disk: Disk, directory: str) -> Format | None:
     return form
 
 
+def must_be_known(place: str, version: int) -> None:
+    """Refuse what a newer version wrote: a directory, or a backup."""
+    if version > VERSION:
+        raise StorageRefused(
+            f"{place} was written by a newer OnceMQ (format {version}); this one knows {VERSION}: "
+            "run the newer version on it, or use another directory",
+            code="format_too_new",
+        )
+
+
 def must_not_be_half(directory: str, names: Sequence[str]) -> None:
     """Refuse a directory that a restore has begun and not finished: FORMAT is its last file."""
     if RESTORING in names and "FORMAT" not in names:
@@ -222,6 +236,12 @@ def must_not_be_half(directory: str, names: Sequence[str]) -> None:
             f"a restore into {directory} was cut off, and what is there is not whole. Remove it "
             f"(`rm -r {place}`), and restore again: `once restore BACKUP --data {place}`",
             code="restore_cut_off",
+        )
+    if REFILLING in names and "FORMAT" not in names:
+        raise StorageRefused(
+            f"{directory} is half filled with the files of another replica: start its server as a "
+            "replica of that shard, which fills it again",
+            code="refill_cut_off",
         )
 
 
@@ -251,7 +271,7 @@ def tidy(disk: Disk, directory: str) -> list[str]:
     removed: list[str] = []
     for folder in (directory, f"{directory}/log", f"{directory}/checkpoints"):
         for name in disk.names(folder):
-            if name.endswith(".tmp") or name == RESTORING:
+            if name.endswith(".tmp") or name in (RESTORING, REFILLING):
                 disk.remove(f"{folder}/{name}")
                 removed.append(name)
     return removed
@@ -310,6 +330,16 @@ def save_copy(disk: Disk, source: File, start: int, path: str) -> None:
     finally:
         copy.close()
     disk.sync_directory(path.rpartition("/")[0])
+
+
+def stretches(file: File, size: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The bytes of a file from `start` up to `size`, in pieces, each with its position."""
+    while start < size:
+        stretch = file.read(start, min(STRETCH_BYTES, size - start))
+        if not stretch:
+            return
+        yield start, stretch
+        start += len(stretch)
 
 
 def _end_of_data(source: File, start: int) -> int:
