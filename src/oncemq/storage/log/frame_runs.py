@@ -121,8 +121,7 @@ class FrameSource:
         """Where a record's frame begins, or would, and the record before it."""
         header = segment.header
         previous = ChainLink(header.first_serial - 1, header.epoch, header.chain)
-        known = segment.places.before(serial - 1)
-        position = known[1] if known else header.size
+        position = segment.places.before(serial, segment.visible) or header.size
         for frame in self._frames(segment, position):
             if frame.serial >= serial:
                 break

@@ -4,7 +4,7 @@ Noted about every 64 KiB, so that it takes little memory. Owned by the loop thre
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left
 
 STEP_BYTES = 64 << 10
 
@@ -25,7 +25,7 @@ class SerialPlaces:
             known.append(position)
             self._serials.append(serial)
 
-    def before(self, serial: int) -> tuple[int, int] | None:
-        """The nearest known frame at or before a serial: its serial and position."""
-        at = bisect_right(self._serials, serial) - 1
-        return (self._serials[at], self._positions[at]) if at >= 0 else None
+    def before(self, serial: int, end: int) -> int | None:
+        """The position of the nearest known frame before a serial, and before the byte `end`."""
+        at = min(bisect_left(self._serials, serial), bisect_left(self._positions, end))
+        return self._positions[at - 1] if at else None
