@@ -35,7 +35,7 @@ def play(log: Replica, happening: Events, commits: Random | None) -> None:
             case "fact":
                 log.fact(number)
             case _:
-                log.lead(log.log.newest.epoch + number)
+                log.lead(log.log.newest.leader_epoch + number)
         if commits is not None and commits.random() < 0.5:
             log.commit()
     log.commit()
@@ -127,7 +127,7 @@ def test_a_log_cut_above_any_serial_goes_on_from_there(
     assert records(follower.log) == kept
     follower.reopen()  # and once more without: it stays so
     assert records(follower.log) == kept
-    play(follower, [("epoch", leader.log.newest.epoch + 1, 0), *more], Random(seed))
+    play(follower, [("epoch", leader.log.newest.leader_epoch + 1, 0), *more], Random(seed))
     newest = follower.log.newest
     follower.reopen()
     assert follower.log.newest == newest

@@ -31,10 +31,10 @@ class LeaderEpochs:
         """The one that the log is in."""
         return self._begins[-1][0] if self._begins else ALONE
 
-    def began(self, epoch: LeaderEpoch, serial: Serial) -> None:
+    def began(self, leader_epoch: LeaderEpoch, serial: Serial) -> None:
         """An epoch began with this record; again, when it is known already."""
-        if epoch > self.newest:
-            self._begins.append((epoch, serial))
+        if leader_epoch > self.newest:
+            self._begins.append((leader_epoch, serial))
             del self._begins[:-KEPT]
 
     def capture(self) -> tuple[EpochBegin, ...]:

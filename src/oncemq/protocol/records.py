@@ -270,7 +270,7 @@ class EpochBegan(RecordStruct, frozen=True, array_like=True):
     """A server leads the shard: the first record of its epoch. A server alone writes none."""
 
     kind = 46
-    epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
     leader: str
 
 

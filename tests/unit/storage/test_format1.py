@@ -87,7 +87,7 @@ def test_a_directory_of_format_1_has_all_it_had_and_is_of_format_2(
     opened = opening(quick_disk, directory)
     assert found(opened, topics) == expected
     assert (opened.log.form.format, opened.log.form.incarnation) == (VERSION, b"\7" * 16)
-    assert (opened.log.openings, opened.log.newest.epoch) == (1, 0)
+    assert (opened.log.openings, opened.log.newest.leader_epoch) == (1, 0)
     chain = opened.log.newest.chain
     opened.log.close()
     again = opening(quick_disk, directory)

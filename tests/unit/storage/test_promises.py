@@ -34,12 +34,12 @@ def forked_at_each_step(disk: FaultyDisk, work: Callable[[], Any]) -> list[Fault
 
 def test_a_promise_only_grows(disk: FaultyDisk) -> None:
     promised = PromisedEpoch(disk, "/data")
-    assert promised.epoch == 0
+    assert promised.leader_epoch == 0
     assert promised.promise(LeaderEpoch(3))
     assert promised.promise(LeaderEpoch(3))
     assert not promised.promise(LeaderEpoch(2))
     again = PromisedEpoch(disk, "/data")
-    assert again.epoch == promised.epoch == 3
+    assert again.leader_epoch == promised.leader_epoch == 3
 
 
 @pytest.mark.parametrize("cut", list(PowerCut))
@@ -49,25 +49,25 @@ def test_a_promise_is_durable_when_it_was_given(disk: FaultyDisk, cut: PowerCut)
     *before, after = forked_at_each_step(disk, lambda: promised.promise(LeaderEpoch(9)))
     for each in before:
         each.crash(cut)
-        assert PromisedEpoch(each, "/data").epoch in (3, 9)
+        assert PromisedEpoch(each, "/data").leader_epoch in (3, 9)
     after.crash(cut)
-    assert PromisedEpoch(after, "/data").epoch == 9
+    assert PromisedEpoch(after, "/data").leader_epoch == 9
 
 
 def test_a_promise_that_was_read_after_a_kill_is_durable(disk: FaultyDisk) -> None:
     promised = PromisedEpoch(disk, "/data")
     for each in forked_at_each_step(disk, lambda: promised.promise(LeaderEpoch(9))):
         each.kill()
-        epoch = PromisedEpoch(each, "/data").epoch
+        epoch = PromisedEpoch(each, "/data").leader_epoch
         each.crash(PowerCut.NOTHING)
-        assert PromisedEpoch(each, "/data").epoch == epoch
+        assert PromisedEpoch(each, "/data").leader_epoch == epoch
 
 
 def test_a_damaged_promise_is_refused_in_words(disk: FaultyDisk) -> None:
     PromisedEpoch(disk, "/data").promise(LeaderEpoch(3))
     file = disk.open("/data/EPOCH")
     whole = file.read(0, 1000)
-    for damaged in (b"", whole[:-1], whole.replace(b"3", b"4", 1), b'{"epoch":3}', b"[]"):
+    for damaged in (b"", whole[:-1], whole.replace(b"3", b"4", 1), b'{"leader_epoch":3}', b"[]"):
         file.truncate(0)
         file.write([damaged], 0)
         with pytest.raises(Corrupt, match="which leaders this replica must refuse is not known"):
@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_the_promise_as_it_was_known(disk: FaultyDisk) -> 
     disk.faults.failing_syncs = 1
     with pytest.raises(OSError, match="cannot sync"):
         promised.promise(LeaderEpoch(3))
-    assert promised.epoch == 0
+    assert promised.leader_epoch == 0
 
 
 def test_openings_are_counted_for_one_incarnation(disk: FaultyDisk) -> None:

@@ -137,7 +137,7 @@ def test_a_crash_at_any_step_leaves_the_old_log_or_half_a_one_or_the_new(
     for each in forks:
         if cut is not None:
             each.crash(cut)
-        assert PromisedEpoch(each, "/data").epoch == 7
+        assert PromisedEpoch(each, "/data").leader_epoch == 7
         half = "FORMAT" not in each.names("/data")
         if half:
             with pytest.raises(StorageRefused, match="half filled"):
@@ -153,4 +153,4 @@ def test_a_crash_at_any_step_leaves_the_old_log_or_half_a_one_or_the_new(
     assert seen >= {"old", "half"}
     follower.open()
     assert records(follower.log) == records(leader.log)
-    assert PromisedEpoch(disk, "/data").epoch == 7
+    assert PromisedEpoch(disk, "/data").leader_epoch == 7

@@ -38,7 +38,9 @@ def a_frame(follower: Replica, record: Record, *, epoch: int = 0, **other: int) 
     """A frame that follows, but for what is told."""
     newest = follower.log.newest
     fields = {"serial": newest.serial + 1, "previous": newest.chain} | other
-    _, data = encode(record, key=frame_key(follower.log.identity), durable=0, epoch=epoch, **fields)
+    _, data = encode(
+        record, key=frame_key(follower.log.identity), durable=0, leader_epoch=epoch, **fields
+    )
     return data
 
 
@@ -87,17 +89,17 @@ def test_a_segment_says_in_which_epoch_the_record_before_it_is() -> None:
         for segment in each.log._catalog.segments:
             header = segment.header
             assert read_header(each.disk.open(segment.path)) == header
-            epochs.append(header.epoch)
+            epochs.append(header.leader_epoch)
             run = each.log.frames_from(segment.first_serial, 1)
             assert run is not None
-            assert run.previous.epoch == header.epoch
+            assert run.previous.leader_epoch == header.leader_epoch
         assert epochs[-1] == 4
         assert all(one <= two for one, two in pairwise(epochs))
         begins = each.log.epochs.capture()
         assert begins == ((1, 1), (2, 5), (3, 9), (4, 13))
         each.checkpoint(b"all of it")
         each.checkpoint(b"once more")
-        assert each.reopen().log.newest.epoch == 4
+        assert each.reopen().log.newest.leader_epoch == 4
         each.log.close()
 
 
@@ -106,7 +108,7 @@ def test_epochs_begin_with_the_record_that_says_so(pair: tuple[Replica, Replica]
     leader.lead(3)
     leader.store(1, b"a")
     follower.follow(leader)
-    assert follower.log.newest.epoch == 3
+    assert follower.log.newest.leader_epoch == 3
     began = EpochBegan(LeaderEpoch(4), "you")
     for frame, why in (
         (a_frame(follower, Marked(), epoch=2), "in epoch 2; epoch 3 has begun here"),

@@ -163,7 +163,7 @@ class Shard:
             case GenerationBegan():
                 self._generation_began(record, serial)
             case EpochBegan():
-                self.leader_epochs.began(record.epoch, serial)
+                self.leader_epochs.began(record.leader_epoch, serial)
             case Marked():
                 pass
             case OwnersForgotten() | OwnerBound():

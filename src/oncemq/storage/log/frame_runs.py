@@ -16,7 +16,7 @@ from typing import NamedTuple
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.protocol.records import EpochBegan, Record
 from oncemq.storage.catalog.catalog import Catalog
-from oncemq.storage.segments.framing import INDEXED, KNOWN_KINDS, Frame, parse, scan
+from oncemq.storage.segments.framing import Frame, parse, scan
 from oncemq.storage.segments.segment import LOG, Segment
 
 
@@ -24,7 +24,7 @@ class ChainLink(NamedTuple):
     """A record's place in the history of a shard: equal on two replicas, all before it is equal."""
 
     serial: int
-    epoch: int
+    leader_epoch: int
     chain: int
 
 
@@ -43,10 +43,10 @@ class FramesRefused(StorageRefused):
 
 
 class CheckedFrame(NamedTuple):
-    """A frame that follows, and its record where the log has to know it."""
+    """A frame that follows, and its record."""
 
     frame: Frame
-    record: Record | None
+    record: Record
 
 
 def checked(raw: bytes, key: int, newest: ChainLink) -> list[CheckedFrame]:
@@ -63,23 +63,27 @@ def checked(raw: bytes, key: int, newest: ChainLink) -> list[CheckedFrame]:
     return found
 
 
-def _followed(frame: Frame, newest: ChainLink) -> Record | None:
-    """The record of a frame that follows the newest one, if it is one of those to be known."""
+def _followed(frame: Frame, newest: ChainLink) -> Record:
+    """The record of a frame that follows the newest one."""
     what = f"serial {frame.serial} was sent"
     if frame.serial != newest.serial + 1:
         raise FramesRefused(f"{what}; the next one here is {newest.serial + 1}")
     if frame.previous != newest.chain:
         raise FramesRefused(f"{what}, and follows another history than serial {newest.serial} here")
-    if frame.epoch < newest.epoch:
-        raise FramesRefused(f"{what} in epoch {frame.epoch}; epoch {newest.epoch} has begun here")
+    if frame.leader_epoch < newest.leader_epoch:
+        raise FramesRefused(
+            f"{what} in epoch {frame.leader_epoch}; epoch {newest.leader_epoch} has begun here"
+        )
     if not frame.body_holds() and frame.body_bytes:
         raise FramesRefused(f"{what}, and its body does not match its checksum")
-    record: Record | None = None
-    if frame.kind in INDEXED or frame.kind == EpochBegan.kind or frame.kind not in KNOWN_KINDS:
-        record = frame.record()  # of a kind that nobody knows here: refused as a newer version's
-    begins = record.epoch if isinstance(record, EpochBegan) else newest.epoch
-    if frame.epoch != begins or (isinstance(record, EpochBegan) and begins == newest.epoch):
-        raise FramesRefused(f"{what} in epoch {frame.epoch}, which no record before it began")
+    record = frame.record()  # of a kind that nobody knows here: refused as a newer version's
+    begins = record.leader_epoch if isinstance(record, EpochBegan) else newest.leader_epoch
+    if frame.leader_epoch != begins or (
+        isinstance(record, EpochBegan) and begins == newest.leader_epoch
+    ):
+        raise FramesRefused(
+            f"{what} in epoch {frame.leader_epoch}, which no record before it began"
+        )
     return record
 
 
@@ -120,7 +124,7 @@ class FrameSource:
     def _walk(self, segment: Segment, serial: int) -> tuple[int, ChainLink]:
         """Where a record's frame begins, or would, and the record before it."""
         header = segment.header
-        previous = ChainLink(header.first_serial - 1, header.epoch, header.chain)
+        previous = ChainLink(header.first_serial - 1, header.leader_epoch, header.chain)
         position = segment.places.before(serial, segment.visible) or header.size
         for frame in self._frames(segment, position):
             if frame.serial >= serial:
@@ -142,4 +146,4 @@ class FrameSource:
 
 
 def _link(frame: Frame) -> ChainLink:
-    return ChainLink(frame.serial, frame.epoch, frame.chain)
+    return ChainLink(frame.serial, frame.leader_epoch, frame.chain)

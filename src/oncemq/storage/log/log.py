@@ -87,7 +87,7 @@ class Log:
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
         # of what is appended, and of the record before: they differ only where an epoch begins
-        self._epoch = self._epoch_before = max(epochs.newest, self._current.header.epoch)
+        self._epoch = self._epoch_before = max(epochs.newest, self._current.header.leader_epoch)
         self._finished = self._last_serial
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
@@ -133,30 +133,26 @@ class Log:
         *,
         seed: int = 0,
         checksum: int = 0,
+        framed: tuple[int, bytes] | None = None,
     ) -> Serial:
-        """Gather a record; its body is kept as it is, not copied, until the group is written."""
+        """Gather a record; its body is kept as it is, not copied, until the group is written.
+
+        `framed`: the chain value and the head of its frame, where another replica made them.
+        """
         current = self._current
+        serial = self._last_serial + 1
         body_bytes = 0 if body is None else len(body)
-        chain, head = encode(
+        chain, head = framed or encode(
             record,
             key=self._key,
-            serial=self._last_serial + 1,
+            serial=serial,
             previous=current.chain,
             durable=min(self._finished, self._writer.synced),
-            epoch=self._epoch,
+            leader_epoch=self._epoch,
             seed=seed,
             body_bytes=body_bytes,
             body_checksum=checksum,
         )
-        return self._gather(record, head, body, chain)
-
-    def _gather(
-        self, record: Record | OutboxRecord | None, head: bytes, body: Buffer | None, chain: int
-    ) -> Serial:
-        """The next frame takes its place; `record`: None where no index knows its kind."""
-        current = self._current
-        serial = self._last_serial + 1
-        body_bytes = 0 if body is None else len(body)
         size = len(head) + body_bytes
         position = current.end
         if position + size > self.options.segment_bytes and not self._fits(position + size):
@@ -166,7 +162,8 @@ class Log:
         gathered = self._gathered
         if not gathered or gathered[-1].segment is not current:
             gathered.append(GroupPart(current, position, position))
-            current.places.note(serial, position)
+            if position >= current.places.due:
+                current.places.note(serial, position)
         part = gathered[-1]
         if body is None or not body_bytes:
             part.buffers.append(head)
@@ -195,11 +192,11 @@ class Log:
 
     def begin_epoch(self, record: EpochBegan) -> Serial:
         """This server leads from here on: all records are of its epoch, this one first."""
-        assert record.epoch > self._epoch, "an epoch that began is over, or another leader's"
-        self._epoch = record.epoch
+        assert record.leader_epoch > self._epoch, "an epoch that began is over, or another leader's"
+        self._epoch = record.leader_epoch
         serial = self.append(record)
-        self._epoch_before = record.epoch
-        self.epochs.began(record.epoch, serial)
+        self._epoch_before = record.leader_epoch
+        self.epochs.began(record.leader_epoch, serial)
         return serial
 
     # between replicas: loop thread
@@ -213,14 +210,12 @@ class Log:
         """Gather frames of another replica as they are: all of them, or FramesRefused."""
         durable = min(self._finished, self._writer.synced)
         for frame, record in checked(raw, self._key, self.newest):
-            head = (
-                local_part(frame.chain, durable)
-                + raw[frame.position + LOCAL_BYTES : frame.body_position]
-            )
-            serial = self._gather(record, head, frame.body, frame.chain)
+            rest = raw[frame.position + LOCAL_BYTES : frame.body_position]
+            framed = frame.chain, local_part(frame.chain, durable) + rest
+            serial = self.append(record, frame.body, framed=framed)
             if isinstance(record, EpochBegan):
-                self._epoch = self._epoch_before = record.epoch
-                self.epochs.began(record.epoch, serial)
+                self._epoch = self._epoch_before = record.leader_epoch
+                self.epochs.began(record.leader_epoch, serial)
         return Serial(self._last_serial)
 
     def frames_from(self, serial: int, bytes_max: int) -> FrameRun | None:
@@ -246,7 +241,7 @@ class Log:
             self.identity,
             self._last_serial + 1,
             old.chain,
-            epoch=self._epoch_before,
+            leader_epoch=self._epoch_before,
         )
         new.file = self._disk.open(new.path, create=True)
         try:

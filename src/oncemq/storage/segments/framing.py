@@ -98,7 +98,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body_checksum: int
     previous: int
     durable: int
-    epoch: int  # of the leader that wrote it; 0: of a server alone
+    leader_epoch: int  # of who wrote it; 0: of a server alone
     chain: int
     body: memoryview | None  # None where the scan was told not to look at bodies
 
@@ -147,7 +147,7 @@ def encode(
     serial: int,
     previous: int,
     durable: int,
-    epoch: int = 0,
+    leader_epoch: int = 0,
     seed: int = 0,
     body_bytes: int = 0,
     body_checksum: int = 0,
@@ -167,12 +167,12 @@ def encode(
             body_checksum,
             previous,
             serial,
-            epoch,
+            leader_epoch,
         )
         + meta
     )
     chain = _crc32(covered, key)
-    return chain, local_part(chain, durable) + covered
+    return chain, _local(MAGIC, chain, durable, _crc32(_mark(durable), chain)) + covered
 
 
 def local_part(chain: int, durable: int) -> bytes:

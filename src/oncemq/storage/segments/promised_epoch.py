@@ -22,12 +22,12 @@ NAME = "EPOCH"
 
 
 class _Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    epoch: LeaderEpoch
+    leader_epoch: LeaderEpoch
     checksum: int = 0
 
     @property
     def seal(self) -> int:
-        return zlib.crc32(b"epoch %d" % self.epoch)
+        return zlib.crc32(b"epoch %d" % self.leader_epoch)
 
 
 class PromisedEpoch:
@@ -37,20 +37,20 @@ class PromisedEpoch:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{NAME}"
-        self.epoch = self._read()
+        self.leader_epoch = self._read()
 
-    def promise(self, epoch: LeaderEpoch) -> bool:
+    def promise(self, leader_epoch: LeaderEpoch) -> bool:
         """Follow nobody of a lower epoch from now on; False: a higher one was promised before.
 
         Durable when it returns. An OSError leaves open which of the two the disk has, and so this
         object is not to be asked again: the directory is opened anew.
         """
-        if epoch <= self.epoch:
-            return epoch == self.epoch
-        promise = _Promise(epoch)
+        if leader_epoch <= self.leader_epoch:
+            return leader_epoch == self.leader_epoch
+        promise = _Promise(leader_epoch)
         promise = msgspec.structs.replace(promise, checksum=promise.seal)
         replace_file(self._disk, self._path, msgspec.json.encode(promise))
-        self.epoch = epoch
+        self.leader_epoch = leader_epoch
         return True
 
     def _read(self) -> LeaderEpoch:
@@ -66,7 +66,7 @@ class PromisedEpoch:
             file.close()
         if promise.checksum != promise.seal:
             raise self._damaged("its checksum differs")
-        return promise.epoch
+        return promise.leader_epoch
 
     def _damaged(self, why: str) -> Corrupt:
         return Corrupt(

@@ -60,7 +60,7 @@ class Header(msgspec.Struct, frozen=True):
     file_bytes: int = 0  # cold only: the whole file
     edition: int = 0  # cold only: grows with each rewriting
     sources: tuple[str, ...] = ()  # cold only: the files it replaces
-    epoch: int = 0  # log only: of the last frame before it, as `chain` is its chain value
+    leader_epoch: int = 0  # log only: of the last frame before it, as `chain` is its chain value
 
     @property
     def name(self) -> str:
@@ -81,7 +81,7 @@ class Header(msgspec.Struct, frozen=True):
                 self.last_serial,
                 self.file_bytes,
                 self.chain,
-                self.epoch if self.form == LOG else self.edition,
+                self.leader_epoch if self.form == LOG else self.edition,
                 len(names),
             )
             + names
@@ -129,7 +129,7 @@ def read_header(file: File) -> Header | None:
         )
     sources = tuple(_unpack(packed)) if packed else ()
     if form == LOG:
-        return Header(form, identity, first, chain, last, size, epoch=edition)
+        return Header(form, identity, first, chain, last, size, leader_epoch=edition)
     return Header(form, identity, first, chain, last, size, edition, sources)
 
 
@@ -185,10 +185,10 @@ class Segment:
 
 
 def new_log_segment(
-    directory: str, identity: bytes, first_serial: int, chain: int, *, epoch: int = 0
+    directory: str, identity: bytes, first_serial: int, chain: int, *, leader_epoch: int = 0
 ) -> Segment:
     """A segment to come: nothing of it is on disk yet."""
-    header = Header(LOG, identity, first_serial, chain, epoch=epoch)
+    header = Header(LOG, identity, first_serial, chain, leader_epoch=leader_epoch)
     path = f"{directory}/{header.name}"
     return Segment(
         path, header, MemoryIndex(), HEADER_BYTES, first_serial - 1, chain, 0, HEADER_BYTES

@@ -12,18 +12,19 @@ STEP_BYTES = 64 << 10
 class SerialPlaces:
     """Serials and the byte positions of their frames, both growing."""
 
-    __slots__ = ("_positions", "_serials")
+    __slots__ = ("_positions", "_serials", "due")
 
     def __init__(self) -> None:
         self._serials = array("Q")
         self._positions = array("Q")
+        self.due = 0  # the position from which on the next one is noted
 
     def note(self, serial: int, position: int) -> None:
         """A frame lies there; passed over when one close to it, or behind it, is known."""
-        known = self._positions
-        if not known or position >= known[-1] + STEP_BYTES:
-            known.append(position)
+        if position >= self.due:
+            self._positions.append(position)
             self._serials.append(serial)
+            self.due = position + STEP_BYTES
 
     def before(self, serial: int, end: int) -> int | None:
         """The position of the nearest known frame before a serial, and before the byte `end`."""
