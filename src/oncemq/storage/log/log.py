@@ -172,15 +172,13 @@ class Log:
         else:
             part.buffers.append(head)
             part.buffers.append(body)
+        index = current.index
+        assert isinstance(index, MemoryIndex)
         if isinstance(record, MessagesStored):
-            index = current.index
-            assert isinstance(index, MemoryIndex)
             if index.add(record, position, size):
                 self._catalog.hold(record.topic_id, record.first_offset, current)
                 current.stages += isinstance(record, MessagesStaged)
         elif isinstance(record, Committed):
-            index = current.index
-            assert isinstance(index, MemoryIndex)
             for first in index.add_parts(record, position, size):
                 self._catalog.hold(first.topic_id, first.first_offset, current)
         part.end = current.end = position + size
