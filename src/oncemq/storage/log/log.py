@@ -133,12 +133,9 @@ class Log:
         *,
         seed: int = 0,
         checksum: int = 0,
-        framed: tuple[int, bytes] | None = None,
+        framed: tuple[int, bytes] | None = None,  # chain value and head, by another replica
     ) -> Serial:
-        """Gather a record; its body is kept as it is, not copied, until the group is written.
-
-        `framed`: the chain value and the head of its frame, where another replica made them.
-        """
+        """Gather a record; its body is kept as it is, not copied, until the group is written."""
         current = self._current
         serial = self._last_serial + 1
         body_bytes = 0 if body is None else len(body)
