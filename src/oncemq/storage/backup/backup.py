@@ -77,7 +77,8 @@ def back_up(
         if before is not None and not form.is_of(before.format):
             raise StorageRefused(
                 f"{backup} is the backup of another log, or of this one before it went back in "
-                "time (a restore, or accepted loss); back up into another directory"
+                "time (a restore, or accepted loss), or of another replica; back up into another "
+                "directory"
             )
         known = {each.name: each for each in before.files} if before else {}
         return _BackUp(disk, directory, backup, form, known, progress).run(judge)

@@ -36,12 +36,7 @@ def cut(
             code="cut_below_checkpoint",
         )
     kept = [header for header in headers if header.first_serial <= serial] or headers[:1]
-    if kept[0].first_serial > serial + 1:
-        raise StorageRefused(
-            f"{directory} is to be cut above serial {serial}, but its log segments begin with "
-            f"{kept[0].first_serial}: this replica has to be refilled",
-            code="cut_below_checkpoint",
-        )
+    assert kept[0].first_serial <= serial + 1, "recovery could not begin there"
     last, over = kept[-1], headers[len(kept) :]
     path = f"{directory}/log/{last.name}"
     file = disk.open(path)

@@ -183,13 +183,15 @@ class _Opening:
         return OpenedLog(log, states, replay, frames, end, self.report)
 
     def _cut(self, shelf: SegmentFiles, serial: int, newest: CheckpointFile | None) -> None:
-        """Let the log end with a serial."""
+        """Let the log end with a serial, if it is one that can be opened."""
+        _replay_start(shelf, newest.begin if newest else 0, self.directory)
         self.report.cut = cut(
             self.disk, self.directory, serial, key=self.key, headers=shelf.log, newest=newest
         )
         if self.report.cut:
             self.end = read_end(self.disk, self.directory)
-            shelf.log = [each for each in shelf.log if each.first_serial <= max(serial, 1)]
+            names = self.disk.names(f"{self.directory}/log")
+            shelf.log = [each for each in shelf.log if each.name in names]
 
     def _noted(self) -> tuple[Format, int]:
         """Say durably that the directory is opened, once more, by a version that writes format 2.
