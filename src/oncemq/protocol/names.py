@@ -16,6 +16,7 @@ Offset = NewType("Offset", int)  # place in a topic, from 0
 Sequence = NewType("Sequence", int)  # a producer's number on a topic, from 1
 Serial = NewType("Serial", int)  # place of a record in the shard's log, from 1
 Epoch = NewType("Epoch", int)  # grows when a client starts; higher fences lower
+LeaderEpoch = NewType("LeaderEpoch", int)  # grows when another server leads the shard
 Generation = NewType("Generation", int)  # of the log: grows when it goes on from an earlier state
 Micros = NewType("Micros", int)  # microseconds since 1970, given at append
 

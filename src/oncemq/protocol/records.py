@@ -23,6 +23,7 @@ from oncemq.protocol.names import (
     ClientId,
     Epoch,
     Generation,
+    LeaderEpoch,
     Micros,
     Offset,
     ProducerId,
@@ -265,6 +266,14 @@ class GenerationBegan(RecordStruct, frozen=True, array_like=True):
     timestamp: Micros
 
 
+class EpochBegan(RecordStruct, frozen=True, array_like=True):
+    """A server leads the shard: the first record of its epoch. A server alone writes none."""
+
+    kind = 46
+    leader_epoch: LeaderEpoch
+    leader: str
+
+
 Record = (
     TopicCreated
     | TopicAwaited
@@ -300,6 +309,7 @@ Record = (
     | MessagesLost
     | ClientForgotten
     | GenerationBegan
+    | EpochBegan
 )
 RECORDS: dict[int, type[Record]] = {record.kind: record for record in get_args(Record)}
 

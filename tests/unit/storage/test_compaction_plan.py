@@ -133,7 +133,7 @@ def test_large_cold_neighbours_are_left_alone(roomy: Any) -> None:
 def test_a_damaged_source_is_not_tried_again_and_holds_up_no_other(roomy: Any) -> None:
     for topic in (1, 2):
         roomy.store(topic, b"live")
-        roomy.store(3, b"settled" * 2_820)
+        roomy.store(3, b"settled" * 2_815)
     roomy.store(1, b"later")
     cover(roomy)
     place = roomy.log.find(1, 0)

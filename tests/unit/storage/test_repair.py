@@ -212,8 +212,8 @@ def test_the_generation_is_raised_before_anything_is_taken_out(
 def test_a_log_from_before_generations_is_of_the_first(scribe: Any) -> None:
     path = scribe.directory / "FORMAT"
     form = msgspec.json.decode(path.read_bytes())
-    del form["generation"], form["checksum"]
-    path.write_bytes(msgspec.json.encode(form))
+    del form["generation"], form["checksum"], form["incarnation"]
+    path.write_bytes(msgspec.json.encode(form | {"format": 1}))
     scribe.reopen()
     assert scribe.log.generation == 1
     raised = raise_generation(scribe.disk, str(scribe.directory), lambda size: b"\x05" * size)

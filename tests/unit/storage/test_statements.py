@@ -83,7 +83,11 @@ def test_a_changed_digit_of_format_is_seen(scribe: Any) -> None:
         path.write_bytes(msgspec.json.encode(form | {field: form[field] + 1}))
         with pytest.raises(Corrupt, match="checksum differs"):
             read_format(scribe.disk, str(scribe.directory))
-    path.write_bytes(msgspec.json.encode({**form, "checksum": 0}))  # of an older OnceMQ
+    path.write_bytes(msgspec.json.encode({**form, "checksum": 0}))
+    with pytest.raises(Corrupt, match="checksum differs"):
+        read_format(scribe.disk, str(scribe.directory))
+    del form["incarnation"]
+    path.write_bytes(msgspec.json.encode({**form, "format": 1, "checksum": 0}))  # an older OnceMQ
     assert read_format(scribe.disk, str(scribe.directory)) is not None
     path.write_bytes(good)
 

@@ -20,6 +20,7 @@ from oncemq.broker.state.producers import UNHEARD
 from oncemq.broker.state.stages import Stages
 from oncemq.broker.state.topic import Subscription, Topic, made
 from oncemq.protocol.generations import Generations
+from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import (
     STAGE_NAME,
     ClientId,
@@ -38,6 +39,7 @@ from oncemq.protocol.records import (
     ClockNoted,
     Committed,
     CursorMoved,
+    EpochBegan,
     GenerationBegan,
     KeyedDiscarded,
     KeysForgotten,
@@ -77,6 +79,7 @@ class Shard:
     def __init__(self, tag: int, log_id: bytes = b"") -> None:
         self.log_id = log_id
         self.generations = Generations()
+        self.leader_epochs = LeaderEpochs()
         self.identities = Identities(tag)
         self.serial = Serial(0)  # of the last record applied
         self.checkpointed = Serial(0)  # below this, replay may meet topics that are gone
@@ -159,6 +162,8 @@ class Shard:
                 self.leases.forget(record.client)
             case GenerationBegan():
                 self._generation_began(record, serial)
+            case EpochBegan():
+                self.leader_epochs.began(record.leader_epoch, serial)
             case Marked():
                 pass
             case OwnersForgotten() | OwnerBound():

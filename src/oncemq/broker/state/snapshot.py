@@ -23,6 +23,7 @@ from oncemq.broker.state.topic import (
     restore_producers,
     restore_topic,
 )
+from oncemq.protocol.leader_epochs import EpochBegin
 from oncemq.protocol.names import Epoch, Generation, Micros, ProducerId, Serial, TopicId
 from oncemq.protocol.patterns import PatternState
 
@@ -39,6 +40,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     forgotten: Epoch = Epoch(0)
     generations: tuple[Generation, ...] = ()  # that led to the newest
     ended: tuple[Micros, ...] = ()  # the log's newest moment when each of them began
+    leader_epochs: tuple[EpochBegin, ...] = ()
 
 
 State = (
@@ -94,6 +96,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.clients.forgotten,
             shard.generations.capture(),
             shard.generations.capture_ended(),
+            shard.leader_epochs.capture(),
         )
     )
 
@@ -134,6 +137,8 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.generations.restore(state.generations, state.generation, state.ended)
             shard.clients.grant_above(state.generation)
             shard.ages.restore(state.steps)
+            for epoch, serial in state.leader_epochs:
+                shard.leader_epochs.began(epoch, serial)
             shard.clients.forgotten = max(shard.clients.forgotten, state.forgotten)
 
 

@@ -33,7 +33,6 @@ from oncemq.storage.backup.manifest import (
     holds,
     lock_backup,
     read_manifest,
-    stretches,
 )
 from oncemq.storage.disk import Disk, File, LockingDisk
 from oncemq.storage.log.checkpoint import read_checkpoint
@@ -41,7 +40,7 @@ from oncemq.storage.repair.diagnosis import diagnose_copy
 from oncemq.storage.repair.findings import Diagnosis
 from oncemq.storage.segments.end import read_end
 from oncemq.storage.segments.framing import Bad, frame_key
-from oncemq.storage.segments.layout import Format, read_format, replace_file
+from oncemq.storage.segments.layout import Format, read_format, replace_file, stretches
 from oncemq.storage.segments.segment import COLD, read_header, scan_cold
 from oncemq.storage.segments.verify import is_blank, verify
 
@@ -75,10 +74,11 @@ def back_up(
     lock = lock_backup(disk, backup)
     try:
         before = read_manifest(disk, backup)
-        if before is not None and before.format != form:
+        if before is not None and not form.is_of(before.format):
             raise StorageRefused(
                 f"{backup} is the backup of another log, or of this one before it went back in "
-                "time (a restore, or accepted loss); back up into another directory"
+                "time (a restore, or accepted loss), or of another replica; back up into another "
+                "directory"
             )
         known = {each.name: each for each in before.files} if before else {}
         return _BackUp(disk, directory, backup, form, known, progress).run(judge)

@@ -7,14 +7,13 @@ BACKUP/lock       held (flock) by who writes the backup or restores it
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from oncemq.errors import Corrupt, Locked
 from oncemq.storage.disk import Disk, DiskView, File, Lock, LockingDisk
-from oncemq.storage.segments.framing import STRETCH_BYTES
-from oncemq.storage.segments.layout import Format
+from oncemq.storage.segments.layout import Format, must_be_known, stretches
 
 MANIFEST = "MANIFEST"
 FOLDERS = ("checkpoints", "log")  # of the log: what a backup has files of
@@ -56,11 +55,13 @@ def read_manifest(disk: Disk, backup: str) -> Manifest | None:
         return None
     file = disk.open(f"{backup}/{MANIFEST}")
     try:
-        return msgspec.json.decode(file.read(0, file.size()), type=Manifest)
+        manifest = msgspec.json.decode(file.read(0, file.size()), type=Manifest)
     except (msgspec.MsgspecError, OSError) as error:
         raise Corrupt(f"{backup}/{MANIFEST} cannot be read ({error}): it is no backup") from error
     finally:
         file.close()
+    must_be_known(backup, manifest.format.format)
+    return manifest
 
 
 def lock_backup(disk: LockingDisk, backup: str) -> Lock:
@@ -94,17 +95,6 @@ def checksum_of(file: File, size: int) -> int:
     for _, stretch in stretches(file, size):
         checksum = zlib.crc32(stretch, checksum)
     return checksum
-
-
-def stretches(file: File, size: int) -> Iterator[tuple[int, bytes]]:
-    """The first `size` bytes of a file, in pieces, each with its position."""
-    position = 0
-    while position < size:
-        stretch = file.read(position, min(STRETCH_BYTES, size - position))
-        if not stretch:
-            return
-        yield position, stretch
-        position += len(stretch)
 
 
 class BackupView(DiskView):

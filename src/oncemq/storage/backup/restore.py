@@ -18,7 +18,6 @@ from oncemq.storage.backup.manifest import (
     checksum_of,
     lock_backup,
     read_manifest,
-    stretches,
 )
 from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.log.log import LogOptions
@@ -27,7 +26,9 @@ from oncemq.storage.segments.layout import (
     continue_format,
     must_not_be_half,
     replace_file,
+    stretches,
 )
+from oncemq.storage.segments.openings import reserve_openings
 from oncemq.storage.shortage import DISK_FULL
 
 RandomBytes = Callable[[int], bytes]
@@ -90,6 +91,7 @@ def _fill(
         if each.size:  # the oldest backups name segments that were never begun
             _bring_back(disk, backup, directory, each, progress)
     _take_reserve(disk, directory, manifest)
+    reserve_openings(disk, directory)
     for folder in FOLDERS:
         disk.sync_directory(f"{directory}/{folder}")
     continue_format(disk, directory, manifest.format, random_bytes)

@@ -182,7 +182,7 @@ class Catalog:
         if segment.damage:
             raise Corrupt(segment.damage)
         try:
-            index = make_index(self._file(segment), segment.header, segment.path).index
+            index = make_index(self.file_of(segment), segment.header, segment.path).index
         except Corrupt as damage:
             segment.damage = damage.detail
             raise
@@ -195,11 +195,11 @@ class Catalog:
 
     def read(self, place: BatchPlace, *, verify: bool = False) -> StoredBatch:
         """The batch at a place; with `verify`, its body is checked against its checksum."""
-        return read_frame(self._file(place.segment), place, self._key, verify=verify)[1]
+        return read_frame(self.file_of(place.segment), place, self._key, verify=verify)[1]
 
     def runs(self, place: BatchPlace) -> tuple[Run, ...]:
         """Whose messages the batch at a place has, and since when; its body is not read."""
-        record = read_head(self._file(place.segment), place, self._key, HEAD_BYTES).record()
+        record = read_head(self.file_of(place.segment), place, self._key, HEAD_BYTES).record()
         return record.runs if isinstance(record, MessagesStored) else ()
 
     def read_many(
@@ -267,7 +267,7 @@ class Catalog:
         path = place.segment.path
         parts = self._commits.get(path, place.position)
         if parts is None:
-            _, parts = read_parts(self._file(place.segment), place, self._key)
+            _, parts = read_parts(self.file_of(place.segment), place, self._key)
             self._commits.keep(path, place.position, parts)
         part = parts.get((topic_id, place.first_offset))
         if part is None:
@@ -281,7 +281,7 @@ class Catalog:
                 yield self.read(place)
             return
         start = run[0].position
-        data = self._file(run[0].segment).read(start, run[-1].position + run[-1].size - start)
+        data = self.file_of(run[0].segment).read(start, run[-1].position + run[-1].size - start)
         view = memoryview(data)
         for place in run:
             frame = parse(view, place.position - start, start, self._key)
@@ -289,7 +289,8 @@ class Catalog:
                 raise damaged(place)
             yield stored_in(frame, place, bytes(frame.body), verify=False)
 
-    def _file(self, segment: Segment) -> File:
+    def file_of(self, segment: Segment) -> File:
+        """The file of a segment, open for as long as others are not needed more."""
         if segment.file is not None:
             return segment.file
         handle = self._handles.get(segment.path)

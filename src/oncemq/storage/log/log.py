@@ -11,15 +11,15 @@ takes no further write (memory is never believed over disk).
 """
 
 import logging
-from collections.abc import Iterator
+from functools import partial
 
+from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
-from oncemq.protocol.records import Committed, MessagesStaged, MessagesStored, Record
+from oncemq.protocol.records import Committed, EpochBegan, MessagesStaged, MessagesStored, Record
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
-from oncemq.storage.catalog.commit_parts import StoredBatch
-from oncemq.storage.catalog.gaps import Gap, gaps
+from oncemq.storage.catalog.gaps import gaps
 from oncemq.storage.catalog.moments import moments
 from oncemq.storage.compaction.compaction import CompactionJob
 from oncemq.storage.compaction.plan import LiveOf, Scales, plan
@@ -32,14 +32,15 @@ from oncemq.storage.log.checkpoint import (
     Now,
     keep_newest,
 )
+from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, checked
 from oncemq.storage.log.options import LogOptions
+from oncemq.storage.log.pinned_files import PinnedFiles, pin
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
-from oncemq.storage.segments.entries import Extent
-from oncemq.storage.segments.framing import encode, frame_key
+from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
-from oncemq.storage.segments.segment import Segment, new_log_segment, remove_segment
+from oncemq.storage.segments.segment import new_log_segment, remove_segment
 
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
@@ -66,15 +67,22 @@ class Log:
         cache: BlockCache,
         lock: Lock,
         checkpoints: list[CheckpointFile],
+        epochs: LeaderEpochs,
+        openings: int,
     ) -> None:
+        self.form = form
         self.identity = form.identity
         self.tag = form.tag
         self.generation = form.generation
         self.agreed = form.agreed
+        self.openings = openings  # of this directory, with this one
+        self.epochs = epochs  # those that began behind the checkpoint, committed or not
         self.options = options
+        self.reserve_bytes = options.reserve_bytes  # what puts leave to small facts
         self._disk = disk
         self._directory = directory
         self._key = frame_key(form.identity)
+        self._source = FrameSource(catalog, self._key)
         self._lock = lock
         self._cache = cache
         # the loop thread's
@@ -82,6 +90,8 @@ class Log:
         self._catalog = catalog
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
+        # of what is appended, and of the record before: they differ only where an epoch begins
+        self._epoch = self._epoch_before = max(epochs.newest, self._current.header.leader_epoch)
         self._finished = self._last_serial
         self._gathered: list[GroupPart] = []
         self._begun_serial = checkpoints[-1].begin if checkpoints else 0
@@ -96,6 +106,13 @@ class Log:
             unsaved_bytes=(self._last_serial - self._begun_serial) * FACT_BYTES,
         )
         self.has_room = self.room.has_room  # before each append
+        self.was_full = self.room.was_refused
+        self.read = catalog.read
+        self.read_many = catalog.read_many
+        self.staged_from = catalog.staged_from
+        self.extents = catalog.extents
+        self.gaps = partial(gaps, catalog)
+        self.moments = partial(moments, catalog)
         # the writer thread's; the loop only reads its `synced`
         self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
         self.write = self._writer.write
@@ -121,17 +138,19 @@ class Log:
         *,
         seed: int = 0,
         checksum: int = 0,
+        framed: tuple[int, bytes] | None = None,  # chain value and head, by another replica
     ) -> Serial:
         """Gather a record; its body is kept as it is, not copied, until the group is written."""
         current = self._current
         serial = self._last_serial + 1
         body_bytes = 0 if body is None else len(body)
-        chain, head = encode(
+        chain, head = framed or encode(
             record,
             key=self._key,
             serial=serial,
             previous=current.chain,
             durable=min(self._finished, self._writer.synced),
+            leader_epoch=self._epoch,
             seed=seed,
             body_bytes=body_bytes,
             body_checksum=checksum,
@@ -145,6 +164,8 @@ class Log:
         gathered = self._gathered
         if not gathered or gathered[-1].segment is not current:
             gathered.append(GroupPart(current, position, position))
+            if position >= current.places.due:
+                current.places.note(serial, position)
         part = gathered[-1]
         if body is None or not body_bytes:
             part.buffers.append(head)
@@ -153,15 +174,13 @@ class Log:
         else:
             part.buffers.append(head)
             part.buffers.append(body)
+        index = current.index
+        assert isinstance(index, MemoryIndex)
         if isinstance(record, MessagesStored):
-            index = current.index
-            assert isinstance(index, MemoryIndex)
             if index.add(record, position, size):
                 self._catalog.hold(record.topic_id, record.first_offset, current)
                 current.stages += isinstance(record, MessagesStaged)
         elif isinstance(record, Committed):
-            index = current.index
-            assert isinstance(index, MemoryIndex)
             for first in index.add_parts(record, position, size):
                 self._catalog.hold(first.topic_id, first.first_offset, current)
         part.end = current.end = position + size
@@ -171,20 +190,58 @@ class Log:
         self.room.unsaved_bytes += len(head) if body is None else STATE_BYTES
         return Serial(serial)
 
+    def begin_epoch(self, record: EpochBegan) -> Serial:
+        """This server leads from here on: all records are of its epoch, this one first."""
+        assert record.leader_epoch > self._epoch, "an epoch that began is over, or another leader's"
+        self._epoch = record.leader_epoch
+        serial = self.append(record)
+        self._epoch_before = record.leader_epoch
+        self.epochs.began(record.leader_epoch, serial)
+        return serial
+
+    # between replicas: loop thread
+
+    @property
+    def newest(self) -> ChainLink:
+        """The newest record appended: who has the same one has the same log up to there."""
+        return ChainLink(self._last_serial, self._epoch, self._current.chain)
+
+    def append_frames(self, raw: bytes) -> Serial:
+        """Gather frames of another replica as they are: all of them, or FramesRefused."""
+        durable = min(self._finished, self._writer.synced)
+        for frame, record in checked(raw, self._key, self.newest):
+            rest = raw[frame.position + LOCAL_BYTES : frame.body_position]
+            framed = frame.chain, local_part(frame.chain, durable) + rest
+            serial = self.append(record, frame.body, framed=framed)
+            if isinstance(record, EpochBegan):
+                self._epoch = self._epoch_before = record.leader_epoch
+                self.epochs.began(record.leader_epoch, serial)
+        return Serial(self._last_serial)
+
+    def frames_from(self, serial: int, bytes_max: int) -> FrameRun | None:
+        """Finished frames from a serial on, for another replica: see `FrameSource.read`."""
+        return self._source.read(serial, bytes_max)
+
+    def pin(self) -> PinnedFiles:
+        """The files that another replica begins with, as they are now: see `pinned_files`."""
+        newest = self._checkpoints[-1] if self._checkpoints else None
+        return pin(self._disk, self.form, newest, self._catalog.segments)
+
     def _fits(self, end: int) -> bool:
         """Whether a frame up to `end` may still go into the segment in use."""
-        return end <= self._current.size or self._is_empty(self._current)
-
-    @staticmethod
-    def _is_empty(segment: Segment) -> bool:
-        return segment.last_serial < segment.first_serial
+        current = self._current
+        return end <= current.size or current.last_serial < current.first_serial
 
     def _roll(self, size: int = 0) -> None:
         """Go on in a new segment: an empty file now, its header when the writer gets there."""
         self.keep_lock()  # what has the name of the directory now may be another's
         old = self._current
         new = new_log_segment(
-            f"{self._directory}/log", self.identity, self._last_serial + 1, old.chain
+            f"{self._directory}/log",
+            self.identity,
+            self._last_serial + 1,
+            old.chain,
+            leader_epoch=self._epoch_before,
         )
         new.file = self._disk.open(new.path, create=True)
         try:
@@ -201,11 +258,6 @@ class Log:
     # room: loop thread
 
     @property
-    def reserve_bytes(self) -> int:
-        """What puts leave to small facts."""
-        return self.options.reserve_bytes
-
-    @property
     def bytes_used(self) -> int:
         """Bytes on disk, reserved room included."""
         return self.room.bytes_used
@@ -219,10 +271,6 @@ class Log:
             self._last_serial - self._begun_serial >= self.options.checkpoint_records
             or self._appended_bytes >= self.options.checkpoint_bytes
         )
-
-    def was_full(self, now_ms: int) -> bool:
-        """Whether something was refused for want of room a moment ago."""
-        return self.room.was_refused(now_ms)
 
     @property
     def reclaim_waits(self) -> bool:
@@ -327,36 +375,10 @@ class Log:
         """The stored batch holding `offset`, or the first one after it."""
         return next(self._catalog.places(topic_id, offset), None)
 
-    def read(self, place: BatchPlace, *, verify: bool = False) -> StoredBatch:
-        """The batch at a place; the body is verified only when asked (or by its reader)."""
-        return self._catalog.read(place, verify=verify)
-
-    def read_many(
-        self, topic_id: TopicId, offset: int, *, count_max: int, bytes_max: int
-    ) -> list[StoredBatch]:
-        """Consecutive finished batches, up to so many messages and bytes; one at least."""
-        return self._catalog.read_many(topic_id, offset, count_max=count_max, bytes_max=bytes_max)
-
-    def moments(self, topic_id: TopicId, offset: int) -> Iterator[int]:
-        """When the message at `offset` was stored: see `storage/catalog/moments`."""
-        return moments(self._catalog, topic_id, offset)
-
     def offset_at(self, topic_id: TopicId, timestamp: int) -> Offset | None:
         """The first offset with a timestamp at or after this one; None when all are older."""
         offset = self._catalog.offset_at(topic_id, timestamp)
         return None if offset is None else Offset(offset)
-
-    def staged_from(self, topic_id: TopicId, offset: int) -> dict[int, int]:
-        """Where in each stage the first of a topic's messages from `offset` on lies."""
-        return self._catalog.staged_from(topic_id, offset)
-
-    def gaps(self, topic_id: TopicId, low: int, end: int) -> Iterator[Gap]:
-        """The offsets from `low` up to `end` that no segment holds; reads every index."""
-        return gaps(self._catalog, topic_id, low, end)
-
-    def extents(self, topic_id: TopicId) -> list[Extent]:
-        """What each segment holds of the topic, oldest first."""
-        return self._catalog.extents(topic_id)
 
     def keep_lock(self) -> None:
         """Raise Locked when the directory may be another's by now; ask every second or so."""

@@ -41,24 +41,29 @@ log must never do without being told to.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from oncemq.errors import Corrupt
-from oncemq.protocol.names import Serial
+from oncemq.errors import Corrupt, StorageFull
+from oncemq.protocol.leader_epochs import LeaderEpochs
+from oncemq.protocol.names import LeaderEpoch, Serial
 from oncemq.protocol.records import Record
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk, File, Lock, LockingDisk
 from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint
+from oncemq.storage.log.cutting import cut, keep_copy
 from oncemq.storage.log.log import Log, LogOptions
+from oncemq.storage.log.replay import replayed, replayed_frames
 from oncemq.storage.segments.end import NAME as END
 from oncemq.storage.segments.end import NOTHING, read_end
-from oncemq.storage.segments.framing import STRETCH_BYTES, Frame, frame_key, scan
+from oncemq.storage.segments.framing import STRETCH_BYTES, Frame, frame_key
 from oncemq.storage.segments.index import BlockCache, read_index
-from oncemq.storage.segments.layout import Format, ensure_format, save_copy, tidy
-from oncemq.storage.segments.segment import HEADER_BYTES, Header, Segment, index_path, save_index
+from oncemq.storage.segments.layout import Format, ensure_format, migrated, tidy
+from oncemq.storage.segments.openings import count_opening
+from oncemq.storage.segments.segment import Header, Segment, index_path, save_index
 from oncemq.storage.segments.segment_files import SegmentFiles, load_covered, load_shelf
 from oncemq.storage.segments.verify import Verified, verify
 from oncemq.storage.shortage import DISK_FULL
 
 SEGMENT_BYTES_LEAST = 1 << 20
+PLACE_FRAMES = 64  # of so many, the place of one is offered to `Segment.places`
 
 
 @dataclass(slots=True)
@@ -68,6 +73,7 @@ class Recovery:
     segments: int = 0
     replayed: int = 0
     torn: list[str] = field(default_factory=list[str])  # copies of what was cut off
+    cut: list[str] = field(default_factory=list[str])  # copies of what another leader's log lacks
     damaged_checkpoints: list[str] = field(default_factory=list[str])
     removed: list[str] = field(default_factory=list[str])  # leftovers of a crash
 
@@ -90,15 +96,19 @@ def open_log(
     options: LogOptions,
     *,
     random_bytes: Callable[[int], bytes],
+    cut_to: int | None = None,
 ) -> OpenedLog:
-    """Open the log of a directory, or make a new one in it."""
+    """Open the log of a directory, or make a new one in it.
+
+    `cut_to`: as if it had ended with this serial; for a replica that follows another leader.
+    """
     disk.make_directory(directory)
     lock = disk.lock(f"{directory}/lock")
     try:
         form = ensure_format(disk, directory, random_bytes)
-        opening = _Opening(disk, directory, form)
+        opening = _Opening(disk, directory, form, random_bytes)
         try:
-            return opening.open(options, lock)
+            return opening.open(options, lock, cut_to)
         except BaseException:
             for file in opening.files:
                 file.close()
@@ -111,17 +121,21 @@ def open_log(
 class _Opening:
     """One opening of one directory."""
 
-    def __init__(self, disk: Disk, directory: str, form: Format) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.form = form
+        self.random_bytes = random_bytes
+        self.epochs = LeaderEpochs()
         self.key = frame_key(form.identity)
         self.report = Recovery()
         self.cache = BlockCache()
         self.files: list[File] = []  # to be closed when the opening fails
         self.end = NOTHING
 
-    def open(self, options: LogOptions, lock: Lock) -> OpenedLog:
+    def open(self, options: LogOptions, lock: Lock, cut_to: int | None) -> OpenedLog:
         if "log" not in self.disk.names(self.directory):
             raise Corrupt(
                 f"{self.directory} has a FORMAT file but no log/; restore it from a backup"
@@ -134,6 +148,8 @@ class _Opening:
         self.report.removed += shelf.removed
         checkpoints, states, damaged = self._checkpoints()
         newest = checkpoints[-1] if checkpoints else None
+        if cut_to is not None:
+            self._cut(shelf, cut_to, newest)
         begin = newest.begin if newest else 0
         start = _replay_start(shelf, begin, self.directory)
         self._move_away(damaged)  # not before: who refuses a directory leaves it as it is
@@ -145,23 +161,53 @@ class _Opening:
         catalog = Catalog(self.disk, self.key)
         for segment in sorted([*covered, *tail], key=lambda segment: segment.first_serial):
             catalog.add(segment)
+        form, openings = self._noted()
         log = Log(
             self.disk,
             self.directory,
             self._fitting(options, catalog),
-            form=self.form,
+            form=form,
             catalog=catalog,
             cache=self.cache,
             lock=lock,
             checkpoints=checkpoints,
+            epochs=self.epochs,
+            openings=openings,
         )
         self.report.segments = len(catalog.segments)
         self.report.replayed = log.last_serial - begin
         ends = [(segment.path, segment.end) for segment in tail]
         replay = replayed(self.disk, ends, self.key, begin)
-        frames = _frames(self.disk, ends, self.key, begin, bodies=True)
+        frames = replayed_frames(self.disk, ends, self.key, begin, bodies=True)
         end = Serial(newest.end if newest else 0)
         return OpenedLog(log, states, replay, frames, end, self.report)
+
+    def _cut(self, shelf: SegmentFiles, serial: int, newest: CheckpointFile | None) -> None:
+        """Let the log end with a serial, if it is one that can be opened."""
+        _replay_start(shelf, newest.begin if newest else 0, self.directory)
+        self.report.cut = cut(
+            self.disk, self.directory, serial, key=self.key, headers=shelf.log, newest=newest
+        )
+        if self.report.cut:
+            self.end = read_end(self.disk, self.directory)
+            names = self.disk.names(f"{self.directory}/log")
+            shelf.log = [each for each in shelf.log if each.name in names]
+
+    def _noted(self) -> tuple[Format, int]:
+        """Say durably that the directory is opened, once more, by a version that writes format 2.
+
+        Not before the log was found whole: who refuses a directory leaves it as it is.
+        """
+        try:
+            form = migrated(self.disk, self.directory, self.form, self.random_bytes)
+            return form, count_opening(self.disk, self.directory, form.incarnation)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            raise StorageFull(
+                f"there is no room in {self.directory} to note that it is opened, which is needed "
+                "once after an upgrade: make 64 KiB of room on its disk, and start again"
+            ) from error
 
     def _fitting(self, options: LogOptions, catalog: Catalog) -> LogOptions:
         """What is settled is freed a segment at a time: where there is little room, small ones."""
@@ -211,6 +257,8 @@ class _Opening:
             self.files.append(file)
             found = verify(file, header, self.key, prove=prove)
             proven = max(proven, found.durable)
+            for epoch, serial in found.epochs:
+                self.epochs.began(LeaderEpoch(epoch), Serial(serial))
             if not is_last:
                 _must_lead_to(path, found, headers[number + 1])
             elif found.bad is not None:
@@ -224,6 +272,8 @@ class _Opening:
                 path, header, found.index, found.end, found.last_serial, found.chain,
                 file.size(), found.end, file,
             )  # fmt: skip
+            for at in range(0, len(found.positions), PLACE_FRAMES):
+                segment.places.note(header.first_serial + at, found.positions[at])
             if is_last:
                 self._mend(segment, found, proven)
             else:
@@ -276,7 +326,8 @@ class _Opening:
         file = segment.file
         assert file is not None
         if found.bad is not None:
-            self.report.torn.append(self._copy_torn(segment, file))
+            where = self.disk, self.directory, file, segment.name, segment.end
+            self.report.torn.append(keep_copy(*where, "torn"))
         if segment.size != segment.end:
             self._clear_room(segment, file)
         position = segment.end
@@ -290,18 +341,6 @@ class _Opening:
             position += len(stretch)
         file.sync()
         self.disk.sync_directory(f"{self.directory}/log")
-
-    def _copy_torn(self, segment: Segment, file: File) -> str:
-        """Keep what is cut off, for a person to look at; a full disk must be able to start."""
-        copy = f"{self.directory}/torn/{segment.name}-{segment.end}.torn"
-        try:
-            save_copy(self.disk, file, segment.end, copy)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            self.disk.remove(copy)
-            return f"none: the disk is full; {segment.path} from byte {segment.end} on"
-        return copy
 
     @staticmethod
     def _clear_room(segment: Segment, file: File) -> None:
@@ -358,27 +397,3 @@ def _must_be_torn(path: str, found: Verified, proven: int) -> None:
             f"{where}; serials {expected} to {proven} are lost, which were durable; "
             "run `once repair`"
         )
-
-
-def replayed(
-    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int
-) -> Iterator[tuple[Serial, Record]]:
-    """Every record after `begin`, from files just verified."""
-    for frame in _frames(disk, segments, key, begin, bodies=False):
-        yield Serial(frame.serial), frame.record()
-
-
-def _frames(
-    disk: Disk, segments: list[tuple[str, int]], key: int, begin: int, *, bodies: bool
-) -> Iterator[Frame]:
-    """Every record after `begin`, from files just verified."""
-    for path, end in segments:
-        file = disk.open(path)
-        try:
-            for frame in scan(file, HEADER_BYTES, end, key, bodies=bodies):
-                if not isinstance(frame, Frame) or (bodies and not frame.body_holds()):
-                    raise Corrupt(f"{path} changed while it was read, at byte {frame.position}")
-                if frame.serial > begin:
-                    yield frame
-        finally:
-            file.close()

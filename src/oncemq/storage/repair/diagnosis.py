@@ -13,7 +13,7 @@ from oncemq.protocol.records import MessagesStored, TopicCreated
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk, File
 from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint
-from oncemq.storage.log.recovery import replayed
+from oncemq.storage.log.replay import replayed
 from oncemq.storage.repair.findings import (
     Damage,
     DamagedMessages,

@@ -48,6 +48,27 @@ def read_end(disk: Disk, directory: str) -> End:
     return end if end.checksum == end.seal else NOTHING
 
 
+def lower_end(disk: Disk, directory: str, segment: int, serial: int) -> None:
+    """Let the note say no more than this, durably: the log is about to end there."""
+    path, old = f"{directory}/{NAME}", read_end(disk, directory)
+    end = End(min(old.segment, segment), min(old.serial, serial))
+    if (end.segment, end.serial) == (old.segment, old.serial):
+        return
+    try:
+        _replace(disk, path, end)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        disk.remove(path + ".tmp")
+        disk.remove(path)
+        disk.sync_directory(directory)
+
+
+def _replace(disk: Disk, path: str, end: End) -> None:
+    sealed = msgspec.structs.replace(end, checksum=end.seal)
+    replace_file(disk, path, msgspec.json.encode(sealed))
+
+
 class EndNote:
     """The note of an open log. The writer's thread writes it."""
 
@@ -62,9 +83,8 @@ class EndNote:
         if end == self._written:
             return
         self._written = end
-        sealed = msgspec.structs.replace(end, checksum=end.seal)
         try:
-            replace_file(self._disk, self._path, msgspec.json.encode(sealed))
+            _replace(self._disk, self._path, end)
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise

@@ -1,13 +1,19 @@
 """One record as bytes: a frame of header, meta (the record) and body (the payloads).
 
-    magic u32 · checksum u32 · version u8 · kind u8 · zero u16 · meta bytes u32 · body bytes u32
-    seed u32 · body checksum u32 · previous u32 · serial u64 · durable u64 · meta · body
+    magic u32 · checksum u32 · durable u64 · mark checksum u32
+    version u8 · kind u8 · zero u16 · meta bytes u32 · body bytes u32 · seed u32
+    body checksum u32 · previous u32 · serial u64 · epoch u32 · meta · body
 
-Laws: `checksum` covers everything in the header after it and the meta, starting from a key
-of the log's own, so that a frame of another log (or one inside a payload) is never taken
+Laws: `checksum` covers everything in the header from the version on, and the meta, starting from a
+key of the shard's own, so that a frame of another log (or one inside a payload) is never taken
 for one of this log. It covers the body's checksum too, and the next frame repeats it as
-`previous`: the chain by which stale, lost and swapped blocks are seen. A header of zeros is
-the end; a known checksum with an unknown kind is a newer OnceMQ's and is refused, not skipped.
+`previous`: the chain by which stale, lost and swapped blocks are seen. `durable` says what one
+replica had synced, so it lies before all that, with a checksum that starts from the frame's: the
+same records have the same chain values on every replica. A header of zeros is the end; a known
+checksum with an unknown kind is a newer OnceMQ's and is refused, not skipped.
+
+Frames of format 1 (`_parse_old`) are read, and never written: there `durable` was the last field
+of the header, inside the checksum, and there was no epoch. They and ours may lie in one segment.
 """
 
 import struct
@@ -32,9 +38,10 @@ from oncemq.protocol.records import (
 )
 from oncemq.storage.disk import Buffer, File
 
-MAGIC = 0x314D514F  # "OQM1" on disk
-MAGIC_BYTES = MAGIC.to_bytes(4, "little")
-VERSION = 1
+MAGIC = 0x324D514F  # "OQM2" on disk
+MAGIC_BYTES = b"OQM"  # what frames of both formats begin with
+OLD_MAGIC = 0x314D514F
+VERSION = 2
 # The kinds an index knows of.
 INDEXED = frozenset(
     kind.kind
@@ -49,16 +56,23 @@ INDEXED = frozenset(
 )
 META_BYTES_MAX = 16 << 20
 STRETCH_BYTES = 2 << 20
+_IMPOSSIBLE = "the header gives a length that cannot be"
+_DIFFERS = "the header's checksum does not hold"
 
-_PREFIX = struct.Struct("<II")
-_REST = struct.Struct("<BBHIIIIIQQ")
-_HEADER = struct.Struct("<IIBBHIIIIIQQ")
+_LOCAL = struct.Struct("<IIQI")
+_CHAINED = struct.Struct("<BBHIIIIIQI")
+_HEADER = struct.Struct("<IIQIBBHIIIIIQI")
+_MARK = struct.Struct("<Q")
+_OLD_HEADER = struct.Struct("<IIBBHIIIIIQQ")
 HEADER_BYTES = _HEADER.size
-_ZERO_HEADER = bytes(HEADER_BYTES)
+LOCAL_BYTES = _LOCAL.size  # of the header: what lies outside the chained checksum
+_OLD_HEADER_BYTES = _OLD_HEADER.size
+_ZERO_HEADER = bytes(_OLD_HEADER_BYTES)
 
 _pack_meta = msgspec.msgpack.Encoder().encode
-_prefix = _PREFIX.pack
-_rest = _REST.pack
+_local = _LOCAL.pack
+_chained = _CHAINED.pack
+_mark = _MARK.pack
 _crc32 = zlib.crc32
 # A server's log and a client's outbox have the same frames, and each its own records.
 _decoders: dict[int, Any] = {
@@ -84,12 +98,18 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     body_checksum: int
     previous: int
     durable: int
+    leader_epoch: int  # of who wrote it; 0: of a server alone
     chain: int
     body: memoryview | None  # None where the scan was told not to look at bodies
 
     @property
     def end(self) -> int:
         return self.position + self.size
+
+    @property
+    def is_old(self) -> bool:
+        """Whether it was written in format 1: then its chain value covers a durable mark."""
+        return self.body_position - len(self.meta) - self.position == _OLD_HEADER_BYTES
 
     def record(self) -> Record:
         """The record of a server's log, decoded."""
@@ -127,6 +147,7 @@ def encode(
     serial: int,
     previous: int,
     durable: int,
+    leader_epoch: int = 0,
     seed: int = 0,
     body_bytes: int = 0,
     body_checksum: int = 0,
@@ -136,7 +157,7 @@ def encode(
     # What `parse` would take for a torn tail must not be written: large bytes go into the body.
     assert len(meta) <= META_BYTES_MAX, f"a {type(record).__name__} of {len(meta)} bytes"
     covered = (
-        _rest(
+        _chained(
             VERSION,
             record.kind,
             0,
@@ -146,12 +167,17 @@ def encode(
             body_checksum,
             previous,
             serial,
-            durable,
+            leader_epoch,
         )
         + meta
     )
     chain = _crc32(covered, key)
-    return chain, _prefix(MAGIC, chain) + covered
+    return chain, _local(MAGIC, chain, durable, _crc32(_mark(durable), chain)) + covered
+
+
+def local_part(chain: int, durable: int) -> bytes:
+    """The local part of a frame's header: what this replica says of its own syncs."""
+    return _local(MAGIC, chain, durable, _crc32(_mark(durable), chain))
 
 
 def decode_record(kind: int, meta: Buffer) -> Record:
@@ -184,10 +210,12 @@ def parse(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int |
     """
     available = len(view) - at
     if available < HEADER_BYTES:
-        return HEADER_BYTES
+        return _parse_old(view, at, base, key)
     (
         magic,
         checksum,
+        durable,
+        mark_checksum,
         version,
         kind,
         _,
@@ -197,27 +225,23 @@ def parse(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int |
         body_checksum,
         previous,
         serial,
-        durable,
+        epoch,
     ) = _HEADER.unpack_from(view, at)
-    position = base + at
     if magic != MAGIC:
-        if bytes(view[at : at + HEADER_BYTES]) == _ZERO_HEADER:
-            return None
-        return Bad(position, "no frame begins here")
+        return _parse_old(view, at, base, key)
+    position = base + at
     head = HEADER_BYTES + meta_bytes
     if meta_bytes > META_BYTES_MAX:
-        return Bad(position, "the header gives a length that cannot be")
+        return Bad(position, _IMPOSSIBLE)
     if available < head:
         return head
     meta_end = at + head
-    if _crc32(view[at + 8 : meta_end], key) != checksum:
-        return Bad(position, "the header's checksum does not hold")
+    if _crc32(view[at + LOCAL_BYTES : meta_end], key) != checksum:
+        return Bad(position, _DIFFERS)
+    if _crc32(view[at + 8 : at + 16], checksum) != mark_checksum:
+        return Bad(position, "the checksum of the header's durable mark does not hold")
     if version != VERSION:
-        raise StorageRefused(
-            f"the log holds frames of format {version}, written by a newer OnceMQ; this one "
-            f"knows {VERSION}",
-            code="format_too_new",
-        )
+        raise _too_new(version)
     size = head + body_bytes
     body = view[meta_end : meta_end + body_bytes] if available >= size else None
     return Frame(
@@ -232,8 +256,73 @@ def parse(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int |
         body_checksum,
         previous,
         durable,
+        epoch,
         checksum,
         body,
+    )
+
+
+def _parse_old(view: memoryview, at: int, base: int, key: int) -> Frame | Bad | int | None:
+    """As `parse`, where no header of ours begins: a frame of format 1, zeros, or nothing."""
+    available = len(view) - at
+    if available < _OLD_HEADER_BYTES:
+        return _OLD_HEADER_BYTES
+    (
+        magic,
+        checksum,
+        version,
+        kind,
+        _,
+        meta_bytes,
+        body_bytes,
+        seed,
+        body_checksum,
+        previous,
+        serial,
+        durable,
+    ) = _OLD_HEADER.unpack_from(view, at)
+    position = base + at
+    if magic == MAGIC:
+        return HEADER_BYTES
+    if magic != OLD_MAGIC:
+        if bytes(view[at : at + _OLD_HEADER_BYTES]) == _ZERO_HEADER:
+            return None
+        return Bad(position, "no frame begins here")
+    head = _OLD_HEADER_BYTES + meta_bytes
+    if meta_bytes > META_BYTES_MAX:
+        return Bad(position, _IMPOSSIBLE)
+    if available < head:
+        return head
+    meta_end = at + head
+    if _crc32(view[at + 8 : meta_end], key) != checksum:
+        return Bad(position, _DIFFERS)
+    if version != 1:
+        raise _too_new(version)
+    size = head + body_bytes
+    body = view[meta_end : meta_end + body_bytes] if available >= size else None
+    return Frame(
+        position,
+        size,
+        serial,
+        kind,
+        view[at + _OLD_HEADER_BYTES : meta_end],
+        base + meta_end,
+        body_bytes,
+        seed,
+        body_checksum,
+        previous,
+        durable,
+        0,
+        checksum,
+        body,
+    )
+
+
+def _too_new(version: int) -> StorageRefused:
+    return StorageRefused(
+        f"the log holds frames of format {version}, written by a newer OnceMQ; this one "
+        f"knows {VERSION}",
+        code="format_too_new",
     )
 
 

@@ -1,9 +1,12 @@
 """The data directory: its FORMAT file, its folders, what a crash may leave lying about.
 
-    DIR/FORMAT        JSON: format, identity, tag, generation, the holes that a person agreed to;
-                      written last when a log is made
+    DIR/FORMAT        JSON: format, the shard's identity, tag and generation, the holes that a
+                      person agreed to, the directory's incarnation; written last when a log is made
+    DIR/OPENED        how often the directory was opened
+    DIR/EPOCH         the newest epoch of a leader that this replica promised to follow
     DIR/END           JSON: how far the log is known to be durable
     DIR/RESTORING     while a backup is copied into the directory; without FORMAT: it was cut off
+    DIR/REFILLING     the same, while another replica fills the directory: see `log/refill`
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints
@@ -11,11 +14,18 @@
 
 Law: a directory without FORMAT is new, or was never finished, or is refused; it is never
 taken for an empty log when it holds records, nor for a log when a restore stopped halfway.
+
+Identity and tag are the shard's: each of its replicas has them, and the chain of frames begins from
+the identity. The incarnation is this directory's alone: a directory that was made, restored,
+refilled or cut by a repair has a new one, so nobody counts on what another directory had.
+A directory of format 1 has none. Its next opening gives it one (`migrated`): that one write is the
+whole migration, because frames of both formats are read wherever they lie. No frame of format 2 is
+written before it, so a crash leaves a directory of the one format or of the other.
 """
 
 import shlex
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,9 +36,11 @@ from oncemq.storage.disk import Disk, File
 from oncemq.storage.segments.framing import STRETCH_BYTES, frame_key
 from oncemq.storage.segments.segment import HEADER_BYTES, new_log_segment
 
-VERSION = 1
+VERSION = 2
 IDENTITY_BYTES = 16
+INCARNATION_BYTES = 16
 RESTORING = "RESTORING"
+REFILLING = "REFILLING"
 GONE = ".gone"  # the end of a directory's name: a log that is being removed
 
 
@@ -44,13 +56,14 @@ class Format(msgspec.Struct, frozen=True):
     """What FORMAT says."""
 
     format: int
-    identity: bytes
+    identity: bytes  # of the shard
     tag: int  # the upper half of every identity that this generation of the log gives
     generation: int = 1  # grows when the log goes on from an earlier state: `core.generations`
     checksum: int = 0  # of all of it; 0: written before there was one
     agreed: tuple[
         FormatHole, ...
     ] = ()  # what the log may lack when this generation begins, and no more
+    incarnation: bytes = b""  # of this directory; none in format 1
 
     @property
     def seal(self) -> int:
@@ -58,7 +71,18 @@ class Format(msgspec.Struct, frozen=True):
         text = b"%d %b %d %d" % (self.format, self.identity, self.tag, self.generation)
         if self.agreed:
             text += msgspec.json.encode(self.agreed)
-        return zlib.crc32(text) or 1
+        return zlib.crc32(text + self.incarnation) or 1
+
+    def is_of(self, other: "Format") -> bool:
+        """Whether this is the same log in the same directory; format 1 named no directory."""
+        named = self.incarnation and other.incarnation
+        other = msgspec.structs.replace(
+            other,
+            format=self.format,
+            checksum=self.checksum,
+            incarnation=other.incarnation if named else self.incarnation,
+        )
+        return self == other
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -78,7 +102,14 @@ def ensure_format(disk: Disk, directory: str, random_bytes: Callable[[int], byte
     form = Format(VERSION, random_bytes(IDENTITY_BYTES), tag)
     first = new_log_segment(f"{directory}/log", form.identity, 1, frame_key(form.identity))
     replace_file(disk, first.path, first.header.encode())
-    return _write_format(disk, directory, form)
+    return _incarnate(disk, directory, form, random_bytes)
+
+
+def migrated(
+    disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+) -> Format:
+    """FORMAT as this version writes it; its log was found whole, and nothing is appended yet."""
+    return form if form.format == VERSION else _incarnate(disk, directory, form, random_bytes)
 
 
 def raise_generation(
@@ -113,6 +144,13 @@ def continue_format(
     return _continue(disk, directory, old, old.generation, random_bytes)
 
 
+def adopt_format(
+    disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+) -> Format:
+    """FORMAT for a replica of a shard: the last thing written when its directory is filled."""
+    return _incarnate(disk, directory, form, random_bytes)
+
+
 def _continue(
     disk: Disk,
     directory: str,
@@ -126,14 +164,20 @@ def _continue(
     if tag == old.tag:
         tag = tag % 0x7FFFFFFF + 1
     form = msgspec.structs.replace(old, tag=tag, generation=generation)
-    return _write_format(disk, directory, form)
+    return _incarnate(disk, directory, form, random_bytes)
 
 
 def _random_tag(random_bytes: Callable[[int], bytes]) -> int:
     return int.from_bytes(random_bytes(4), "little") & 0x7FFFFFFF or 1
 
 
-def _write_format(disk: Disk, directory: str, form: Format) -> Format:
+def _incarnate(
+    disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+) -> Format:
+    """Write FORMAT, for a directory that is none of those that were there before."""
+    form = msgspec.structs.replace(
+        form, format=VERSION, incarnation=random_bytes(INCARNATION_BYTES)
+    )
     form = msgspec.structs.replace(form, checksum=form.seal)
     replace_file(disk, f"{directory}/FORMAT", msgspec.json.format(msgspec.json.encode(form)))
     return form
@@ -157,12 +201,7 @@ def read_format(disk: Disk, directory: str) -> Format | None:
         file.close()
     try:
         version = msgspec.json.decode(data, type=_Version).format
-        if version > VERSION:
-            raise StorageRefused(
-                f"{directory} was written by a newer OnceMQ (format {version}); this one knows "
-                f"{VERSION}: run the newer version on it, or use another directory",
-                code="format_too_new",
-            )
+        must_be_known(directory, version)
         form = msgspec.json.decode(data, type=Format)
     except msgspec.MsgspecError as error:
         raise Corrupt(
@@ -170,11 +209,23 @@ def read_format(disk: Disk, directory: str) -> Format | None:
         ) from error
     if len(form.identity) != IDENTITY_BYTES:
         raise Corrupt(f"{path} holds an identity of {len(form.identity)} bytes, not 16")
-    if form.checksum not in (0, form.seal):
+    if version > 1 and len(form.incarnation) != INCARNATION_BYTES:
+        raise Corrupt(f"{path} holds an incarnation of {len(form.incarnation)} bytes, not 16")
+    if form.checksum not in ((0, form.seal) if version == 1 else (form.seal,)):
         raise Corrupt(
             f"{path} is not what was written: its checksum differs; `once repair` shows the way out"
         )
     return form
+
+
+def must_be_known(place: str, version: int) -> None:
+    """Refuse what a newer version wrote: a directory, or a backup."""
+    if version > VERSION:
+        raise StorageRefused(
+            f"{place} was written by a newer OnceMQ (format {version}); this one knows {VERSION}: "
+            "run the newer version on it, or use another directory",
+            code="format_too_new",
+        )
 
 
 def must_not_be_half(directory: str, names: Sequence[str]) -> None:
@@ -185,6 +236,12 @@ def must_not_be_half(directory: str, names: Sequence[str]) -> None:
             f"a restore into {directory} was cut off, and what is there is not whole. Remove it "
             f"(`rm -r {place}`), and restore again: `once restore BACKUP --data {place}`",
             code="restore_cut_off",
+        )
+    if REFILLING in names and "FORMAT" not in names:
+        raise StorageRefused(
+            f"{directory} is half filled with the files of another replica: start its server as a "
+            "replica of that shard, which fills it again",
+            code="refill_cut_off",
         )
 
 
@@ -214,7 +271,7 @@ def tidy(disk: Disk, directory: str) -> list[str]:
     removed: list[str] = []
     for folder in (directory, f"{directory}/log", f"{directory}/checkpoints"):
         for name in disk.names(folder):
-            if name.endswith(".tmp") or name == RESTORING:
+            if name.endswith(".tmp") or name in (RESTORING, REFILLING):
                 disk.remove(f"{folder}/{name}")
                 removed.append(name)
     return removed
@@ -273,6 +330,16 @@ def save_copy(disk: Disk, source: File, start: int, path: str) -> None:
     finally:
         copy.close()
     disk.sync_directory(path.rpartition("/")[0])
+
+
+def stretches(file: File, size: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The bytes of a file from `start` up to `size`, in pieces, each with its position."""
+    while start < size:
+        stretch = file.read(start, min(STRETCH_BYTES, size - start))
+        if not stretch:
+            return
+        yield start, stretch
+        start += len(stretch)
 
 
 def _end_of_data(source: File, start: int) -> int:

@@ -7,6 +7,8 @@ The edition keeps a rewritten cold segment from taking the name of one still bei
     magic u32 · checksum u32 · version u32 · form u32 · identity 16s · first serial u64
     last serial u64 · bytes u64 · chain u32 · edition u32 · names bytes u32 · names (msgpack)
 
+A log segment has the epoch of the frame before it where a cold one has its edition.
+
 Laws: the header is written and synced before the first frame of a log segment, and after the
 last frame of a cold one, so a valid header says: a log segment whose predecessor is durable;
 a cold segment that is whole. `chain` is the chain value of the last frame before the segment.
@@ -31,6 +33,7 @@ from oncemq.storage.segments.index import (
     read_index,
     write_index,
 )
+from oncemq.storage.segments.serial_places import SerialPlaces
 from oncemq.storage.shortage import DISK_FULL, NO_DESCRIPTORS
 
 LOG = 1
@@ -57,6 +60,7 @@ class Header(msgspec.Struct, frozen=True):
     file_bytes: int = 0  # cold only: the whole file
     edition: int = 0  # cold only: grows with each rewriting
     sources: tuple[str, ...] = ()  # cold only: the files it replaces
+    leader_epoch: int = 0  # log only: of the last frame before it, as `chain` is its chain value
 
     @property
     def name(self) -> str:
@@ -77,7 +81,7 @@ class Header(msgspec.Struct, frozen=True):
                 self.last_serial,
                 self.file_bytes,
                 self.chain,
-                self.edition,
+                self.leader_epoch if self.form == LOG else self.edition,
                 len(names),
             )
             + names
@@ -124,6 +128,8 @@ def read_header(file: File) -> Header | None:
             code="format_too_new",
         )
     sources = tuple(_unpack(packed)) if packed else ()
+    if form == LOG:
+        return Header(form, identity, first, chain, last, size, leader_epoch=edition)
     return Header(form, identity, first, chain, last, size, edition, sources)
 
 
@@ -147,6 +153,7 @@ class Segment:
     ahead: int = field(default=0, kw_only=True)  # behind its end are zeros that were written
     claimed: int = field(default=0, kw_only=True)  # up to here the group under way may write
     stages: int = 0  # that were noted while it was the one in use
+    places: SerialPlaces = field(default_factory=SerialPlaces)  # of a log segment's frames
     damage: str = ""  # what was found broken in it: left alone by compaction, not indexed anew
     weights: dict[int, tuple[int, int]] = field(  # of planning: topic → low, bytes from there on
         default_factory=dict[int, tuple[int, int]]
@@ -179,9 +186,11 @@ class Segment:
         )
 
 
-def new_log_segment(directory: str, identity: bytes, first_serial: int, chain: int) -> Segment:
+def new_log_segment(
+    directory: str, identity: bytes, first_serial: int, chain: int, *, leader_epoch: int = 0
+) -> Segment:
     """A segment to come: nothing of it is on disk yet."""
-    header = Header(LOG, identity, first_serial, chain)
+    header = Header(LOG, identity, first_serial, chain, leader_epoch=leader_epoch)
     path = f"{directory}/{header.name}"
     return Segment(
         path, header, MemoryIndex(), HEADER_BYTES, first_serial - 1, chain, 0, HEADER_BYTES

@@ -31,6 +31,9 @@ class Verified:
     index: MemoryIndex = field(default_factory=MemoryIndex)
     positions: "array[int]" = field(default_factory=lambda: array("Q"))  # of every frame
     durable: int = 0  # the highest durable mark of any frame
+    epochs: list[tuple[int, int]] = field(  # that begin in it, each with its first serial
+        default_factory=list[tuple[int, int]]
+    )
     proof: int | None = None  # the chain value at the serial asked for
     bad: Bad | None = None  # what stopped it; None: a clean end
     after: Frame | None = None  # with `bad`: a later frame that proves it was durable once
@@ -41,6 +44,7 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
     size = file.size()
     found = Verified(header.first_serial - 1, header.chain)
     serial, chain, durable, end = found.last_serial, found.chain, 0, found.end
+    epoch = header.leader_epoch
     if prove == serial:
         found.proof = chain
     add, note = found.index.note, found.positions.append
@@ -51,9 +55,12 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         if (
             frame.serial != serial + 1
             or frame.previous != chain
+            or frame.leader_epoch < epoch
             or (frame.body_bytes and not frame.body_holds())
         ):
-            found.bad = Bad(frame.position, _why(frame, serial=serial, chain=chain))
+            found.bad = Bad(
+                frame.position, _why(frame, serial=serial, chain=chain, leader_epoch=epoch)
+            )
             break
         if frame.kind in INDEXED:
             record = frame.record()
@@ -65,6 +72,9 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
         serial, chain = frame.serial, frame.chain
         if frame.durable > durable:
             durable = frame.durable
+        if frame.leader_epoch > epoch:
+            epoch = frame.leader_epoch
+            found.epochs.append((epoch, serial))
         end = frame.position + frame.size
         if serial == prove:
             found.proof = chain
@@ -76,12 +86,17 @@ def verify(file: File, header: Header, key: int, *, prove: int = 0) -> Verified:
     return found
 
 
-def _why(frame: Frame, *, serial: int, chain: int) -> str:
-    """Why a frame cannot follow the one with that serial and chain value."""
+def _why(frame: Frame, *, serial: int, chain: int, leader_epoch: int) -> str:
+    """Why a frame cannot follow the one with that serial, chain value and epoch."""
     if frame.serial != serial + 1:
         return f"serial {frame.serial} stands where {serial + 1} belongs"
     if frame.previous != chain:
         return f"serial {frame.serial} does not follow its predecessor: the chain is broken"
+    if frame.leader_epoch < leader_epoch:
+        return (
+            f"serial {frame.serial} is of epoch {frame.leader_epoch}, behind one of epoch "
+            f"{leader_epoch}"
+        )
     return f"the body of serial {frame.serial} does not match its checksum"
 
 

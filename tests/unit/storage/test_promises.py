@@ -1,0 +1,132 @@
+"""What a directory knows of itself: the epoch it promised to follow, how often it was opened."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from oncemq.errors import Corrupt
+from oncemq.protocol.leader_epochs import KEPT, LeaderEpochs
+from oncemq.protocol.names import LeaderEpoch, Serial
+from oncemq.storage.segments.openings import count_opening, reserve_openings
+from oncemq.storage.segments.promised_epoch import PromisedEpoch
+from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
+
+ONE, TWO = b"1" * 16, b"2" * 16
+
+
+@pytest.fixture
+def disk() -> FaultyDisk:
+    disk = FaultyDisk(Random("promises"))
+    disk.make_directory("/data")
+    return disk
+
+
+def forked_at_each_step(disk: FaultyDisk, work: Callable[[], Any]) -> list[FaultyDisk]:
+    forks: list[FaultyDisk] = []
+    disk.faults.hook = lambda *_: forks.append(disk.fork(Random(len(forks))))
+    work()
+    disk.faults.hook = None
+    return [*forks, disk]
+
+
+def test_a_promise_only_grows(disk: FaultyDisk) -> None:
+    promised = PromisedEpoch(disk, "/data")
+    assert promised.leader_epoch == 0
+    assert promised.promise(LeaderEpoch(3))
+    assert promised.promise(LeaderEpoch(3))
+    assert not promised.promise(LeaderEpoch(2))
+    again = PromisedEpoch(disk, "/data")
+    assert again.leader_epoch == promised.leader_epoch == 3
+
+
+@pytest.mark.parametrize("cut", list(PowerCut))
+def test_a_promise_is_durable_when_it_was_given(disk: FaultyDisk, cut: PowerCut) -> None:
+    PromisedEpoch(disk, "/data").promise(LeaderEpoch(3))
+    promised = PromisedEpoch(disk, "/data")
+    *before, after = forked_at_each_step(disk, lambda: promised.promise(LeaderEpoch(9)))
+    for each in before:
+        each.crash(cut)
+        assert PromisedEpoch(each, "/data").leader_epoch in (3, 9)
+    after.crash(cut)
+    assert PromisedEpoch(after, "/data").leader_epoch == 9
+
+
+def test_a_promise_that_was_read_after_a_kill_is_durable(disk: FaultyDisk) -> None:
+    promised = PromisedEpoch(disk, "/data")
+    for each in forked_at_each_step(disk, lambda: promised.promise(LeaderEpoch(9))):
+        each.kill()
+        epoch = PromisedEpoch(each, "/data").leader_epoch
+        each.crash(PowerCut.NOTHING)
+        assert PromisedEpoch(each, "/data").leader_epoch == epoch
+
+
+def test_a_damaged_promise_is_refused_in_words(disk: FaultyDisk) -> None:
+    PromisedEpoch(disk, "/data").promise(LeaderEpoch(3))
+    file = disk.open("/data/EPOCH")
+    whole = file.read(0, 1000)
+    for damaged in (b"", whole[:-1], whole.replace(b"3", b"4", 1), b'{"leader_epoch":3}', b"[]"):
+        file.truncate(0)
+        file.write([damaged], 0)
+        with pytest.raises(Corrupt, match="which leaders this replica must refuse is not known"):
+            PromisedEpoch(disk, "/data")
+
+
+def test_a_failed_write_leaves_the_promise_as_it_was_known(disk: FaultyDisk) -> None:
+    promised = PromisedEpoch(disk, "/data")
+    disk.faults.failing_syncs = 1
+    with pytest.raises(OSError, match="cannot sync"):
+        promised.promise(LeaderEpoch(3))
+    assert promised.leader_epoch == 0
+
+
+def test_openings_are_counted_for_one_incarnation(disk: FaultyDisk) -> None:
+    assert [count_opening(disk, "/data", ONE) for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert count_opening(disk, "/data", TWO) == 1
+    assert count_opening(disk, "/data", TWO) == 2
+    disk.remove("/data/OPENED")
+    assert count_opening(disk, "/data", TWO) == 1
+
+
+@pytest.mark.parametrize("cut", list(PowerCut))
+def test_a_count_that_was_given_is_never_given_again(disk: FaultyDisk, cut: PowerCut) -> None:
+    for number in range(1, 4):
+        *before, after = forked_at_each_step(disk, lambda: count_opening(disk, "/data", ONE))
+        for each in before:
+            each.crash(cut)
+            assert count_opening(each, "/data", ONE) in (number, number + 1)
+        crashed = after.fork(Random(number))
+        crashed.crash(cut)
+        assert count_opening(crashed, "/data", ONE) == number + 1
+
+
+def test_a_damaged_count_says_less_and_never_more(disk: FaultyDisk) -> None:
+    for _ in range(4):
+        count_opening(disk, "/data", ONE)
+    for position in range(28):
+        damaged = disk.fork(Random(position))
+        damaged.flip_bit("/data/OPENED", position)  # the newer slot
+        assert count_opening(damaged, "/data", ONE) == 4
+        damaged.flip_bit("/data/OPENED", 4096 + position)
+        assert count_opening(damaged, "/data", ONE) in (1, 5)
+
+
+def test_a_directory_with_room_for_its_count_is_opened_on_a_full_disk(disk: FaultyDisk) -> None:
+    reserve_openings(disk, "/data")
+    disk.faults.capacity = 0
+    assert [count_opening(disk, "/data", ONE) for _ in range(3)] == [1, 2, 3]
+
+
+def test_epochs_and_their_first_serials_grow() -> None:
+    epochs = LeaderEpochs([(LeaderEpoch(2), Serial(5))])
+    epochs.began(LeaderEpoch(2), Serial(9))
+    epochs.began(LeaderEpoch(1), Serial(9))
+    epochs.began(LeaderEpoch(4), Serial(9))
+    assert epochs.capture() == ((2, 5), (4, 9))
+    assert (epochs.newest, LeaderEpochs().newest) == (4, 0)
+    for number in range(5, 5 + KEPT):
+        epochs.began(LeaderEpoch(number), Serial(number + 5))
+    assert len(epochs.capture()) == KEPT
+    assert epochs.capture()[0] == (5, 10)

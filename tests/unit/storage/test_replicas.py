@@ -1,0 +1,235 @@
+"""A log that takes in the frames of another: what it refuses, and what stays its own."""
+
+import zlib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncemq.errors import Corrupt, StorageRefused
+from oncemq.protocol.names import LeaderEpoch
+from oncemq.protocol.records import EpochBegan, Marked, Record
+from oncemq.storage.log.frame_runs import FramesRefused
+from oncemq.storage.log.log import LogOptions
+from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
+from oncemq.storage.segments.segment import read_header
+from tests.harness.replicas import Replica, fill, records
+from tests.harness.storage import Scribe
+from tests.unit.storage.test_format1 import SMALL, unpacked
+
+WIDE = LogOptions(segment_bytes=1 << 20, allocate_bytes=4096, reserve_bytes=256)
+
+
+@pytest.fixture
+def pair() -> tuple[Replica, Replica]:
+    leader, follower = Replica(options=WIDE), Replica(b"\6", WIDE)
+    follower.refilled_from(leader)
+    return leader, follower
+
+
+def sent(leader: Replica, serial: int = 1) -> bytes:
+    run = leader.log.frames_from(serial, 1 << 20)
+    assert run is not None
+    return run.frames
+
+
+def a_frame(follower: Replica, record: Record, *, epoch: int = 0, **other: int) -> bytes:
+    """A frame that follows, but for what is told."""
+    newest = follower.log.newest
+    fields = {"serial": newest.serial + 1, "previous": newest.chain} | other
+    _, data = encode(
+        record, key=frame_key(follower.log.identity), durable=0, leader_epoch=epoch, **fields
+    )
+    return data
+
+
+def test_what_a_leader_synced_is_nothing_that_a_follower_synced(
+    pair: tuple[Replica, Replica],
+) -> None:
+    """Its marks would turn the follower's torn group into damage of what was durable."""
+    leader, follower = pair
+    for number in range(4):
+        leader.store(1, b"m%d" % number)
+    follower.log.append_frames(sent(leader))
+    group = follower.log.take_group()
+    assert group is not None
+    follower.log.write(group)  # written, but the power fails before the sync is over
+    place = leader.log.find(1, 1)  # type: ignore[arg-type]
+    assert place is not None
+    follower.disk.flip_bit(place.segment.path, place.position + LOCAL_BYTES + 3)  # type: ignore[attr-defined]
+    follower.kill()
+    opened = follower.open()
+    assert len(opened.report.torn) == 1
+    assert opened.log.last_serial == 1
+    follower.follow(leader)
+    assert records(follower.log) == records(leader.log)
+
+
+def test_only_the_mark_of_a_frame_differs_between_replicas(pair: tuple[Replica, Replica]) -> None:
+    leader, follower = pair
+    for number in range(3):
+        leader.store(1, b"m%d" % number)
+    follower.follow(leader)
+    theirs, ours = sent(leader), sent(follower)
+    assert theirs != ours
+    assert records(follower.log) == records(leader.log)
+
+
+def test_a_segment_says_in_which_epoch_the_record_before_it_is() -> None:
+    leader, follower = Replica(), Replica(b"\6")
+    follower.refilled_from(leader)
+    for number in range(12):
+        if number % 3 == 0:
+            leader.lead(number // 3 + 1)
+        leader.store(1, b"x" * 500)
+    follower.follow(leader)
+    for each in (leader, follower):
+        epochs = []
+        for segment in each.log._catalog.segments:
+            header = segment.header
+            assert read_header(each.disk.open(segment.path)) == header
+            epochs.append(header.leader_epoch)
+            run = each.log.frames_from(segment.first_serial, 1)
+            assert run is not None
+            assert run.previous.leader_epoch == header.leader_epoch
+        assert epochs[-1] == 4
+        assert all(one <= two for one, two in pairwise(epochs))
+        begins = each.log.epochs.capture()
+        assert begins == ((1, 1), (2, 5), (3, 9), (4, 13))
+        each.checkpoint(b"all of it")
+        each.checkpoint(b"once more")
+        assert each.reopen().log.newest.leader_epoch == 4
+        each.log.close()
+
+
+def test_epochs_begin_with_the_record_that_says_so(pair: tuple[Replica, Replica]) -> None:
+    leader, follower = pair
+    leader.lead(3)
+    leader.store(1, b"a")
+    follower.follow(leader)
+    assert follower.log.newest.leader_epoch == 3
+    began = EpochBegan(LeaderEpoch(4), "you")
+    for frame, why in (
+        (a_frame(follower, Marked(), epoch=2), "in epoch 2; epoch 3 has begun here"),
+        (a_frame(follower, Marked(), epoch=4), "in epoch 4, which no record before it began"),
+        (a_frame(follower, began, epoch=3), "in epoch 3, which no record before it began"),
+        (a_frame(follower, began, epoch=5), "in epoch 5, which no record before it began"),
+        (
+            a_frame(follower, EpochBegan(LeaderEpoch(3), "x"), epoch=3),
+            "in epoch 3, which no record",
+        ),
+    ):
+        with pytest.raises(FramesRefused, match=why):
+            follower.log.append_frames(frame)
+    assert follower.log.append_frames(a_frame(follower, began, epoch=4)) == 3
+    follower.commit()
+    assert follower.reopen().log.epochs.capture() == ((3, 1), (4, 3))
+    with pytest.raises(AssertionError, match="is over, or another leader's"):
+        follower.lead(4)
+
+
+def test_frames_that_do_not_follow_are_refused_in_words(pair: tuple[Replica, Replica]) -> None:
+    leader, follower = pair
+    leader.store(1, b"a", b"b")
+    whole = sent(leader)
+    for frames, why in (
+        (whole[:-1], "byte 0 of what was sent begins no whole frame of format 2"),
+        (whole + b"\0" * 100, f"byte {len(whole)} of what was sent begins no whole frame"),
+        (a_frame(follower, Marked(), serial=2), "serial 2 was sent; the next one here is 1"),
+        (a_frame(follower, Marked(), previous=9), "follows another history than serial 0 here"),
+        (whole[:-1] + b"?", "its body does not match its checksum"),
+    ):
+        with pytest.raises(FramesRefused, match=why) as caught:
+            follower.log.append_frames(frames)
+        assert caught.value.code == "frames_refused"
+        assert follower.log.take_group() is None
+    assert follower.log.append_frames(b"") == 0
+
+
+def test_a_record_of_a_newer_version_is_refused_before_it_is_written(
+    pair: tuple[Replica, Replica],
+) -> None:
+    _, follower = pair
+    data = bytearray(a_frame(follower, Marked()))
+    data[LOCAL_BYTES + 1] = 250
+    chain = zlib.crc32(data[LOCAL_BYTES:], frame_key(follower.log.identity))
+    with pytest.raises(StorageRefused, match="kind 250, written by a newer OnceMQ") as caught:
+        follower.log.append_frames(local_part(chain, 0) + bytes(data[LOCAL_BYTES:]))
+    assert caught.value.code == "format_too_new"
+    assert follower.log.newest.serial == 0
+
+
+def test_frames_are_read_from_any_serial_on_and_one_at_least(pair: tuple[Replica, Replica]) -> None:
+    leader, _ = pair
+    for number in range(300):
+        leader.put(1, b"m%d" % number + b"x" * 1000)
+        if number % 10 == 9:
+            leader.commit()
+    for serial in (1, 2, 17, 150, 299, 300):
+        run = leader.log.frames_from(serial, 1)
+        assert run is not None
+        assert (run.previous.serial, run.last.serial) == (serial - 1, serial)
+        more = leader.log.frames_from(serial, 5000)
+        assert more is not None
+        assert more.last.serial == min(300, serial + 3)
+        assert more.frames.startswith(run.frames)
+    leader.put(1, b"not finished")
+    for beyond in (301, 302):
+        run = leader.log.frames_from(beyond, 1000)
+        assert run is not None
+        assert (run.frames, run.previous, run.last) == (b"", run.last, run.last)
+        assert run.last.serial == 300
+
+
+def test_what_was_compacted_is_brought_by_files(pair: tuple[Replica, Replica]) -> None:
+    leader = Replica()
+    for number in range(20):
+        leader.store(1, b"m%d " % number + b"x" * 200)
+    for number in range(2):
+        leader.fact(number)
+        leader.commit()
+        leader.checkpoint(b"state %d" % number)
+    assert leader.compact(lambda _: 10) > 0
+    oldest = next(each for each in leader.log._catalog.segments if each.name.endswith(".log"))
+    assert leader.log.frames_from(oldest.first_serial - 1, 1000) is None
+    assert leader.log.frames_from(oldest.first_serial, 1000) is not None
+
+
+def test_frames_of_format_1_are_brought_by_files(tmp_path: Path, quick_disk: Any) -> None:
+    scribe = Scribe.__new__(Scribe)
+    scribe.directory, scribe.disk, scribe.options = unpacked("killed", tmp_path), quick_disk, SMALL
+    scribe.identity, scribe.topics, scribe.sequence = b"\7", {}, 0
+    scribe.open()
+    last = scribe.log.last_serial
+    assert scribe.log.frames_from(last, 1000) is None
+    scribe.store(9, b"new")
+    run = scribe.log.frames_from(last + 1, 1000)
+    assert run is not None
+    assert run.previous.serial == last
+    follower = Replica(b"\6", WIDE)
+    with pytest.raises(FramesRefused, match="begins no whole frame"):
+        follower.log.append_frames(scribe.segments[-1].read_bytes()[68:])
+    follower.log.close()
+    pinned = scribe.log.pin()
+    fill(follower.disk, pinned, step=100)  # type: ignore[arg-type]
+    pinned.release()
+    follower.open()
+    assert follower.log.newest == scribe.log.newest
+    scribe.store(9, b"newer")
+    run = scribe.log.frames_from(last + 2, 1000)
+    assert run is not None
+    follower.log.append_frames(run.frames)
+    follower.commit()
+    assert follower.reopen().log.newest == scribe.log.newest
+    scribe.log.close()
+
+
+def test_a_damaged_frame_is_not_sent(pair: tuple[Replica, Replica]) -> None:
+    leader, _ = pair
+    leader.store(1, b"a")
+    place = leader.log.find(1, 0)  # type: ignore[arg-type]
+    assert place is not None
+    leader.disk.flip_bit(place.segment.path, place.position + 40)  # type: ignore[attr-defined]
+    with pytest.raises(Corrupt, match="is damaged at byte 68"):
+        leader.log.frames_from(1, 1000)
