@@ -17,6 +17,9 @@ Sequence = NewType("Sequence", int)  # a producer's number on a topic, from 1
 Serial = NewType("Serial", int)  # place of a record in the shard's log, from 1
 Epoch = NewType("Epoch", int)  # grows when a client starts; higher fences lower
 Generation = NewType("Generation", int)  # of the log: grows when it goes on from an earlier state
+LeaderEpoch = NewType("LeaderEpoch", int)  # of a shard: grows with each leader; higher fences lower
+ServerId = NewType("ServerId", str)  # of a server of a cluster
+ShardId = NewType("ShardId", int)  # never used twice in a cluster
 Micros = NewType("Micros", int)  # microseconds since 1970, given at append
 
 NAME_BYTES_MAX = 255
