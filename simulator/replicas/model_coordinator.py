@@ -37,7 +37,7 @@ class ModelCoordinator:
         ]
         self.leases: set[ServerId] = set()
         self._min_in_sync = min_in_sync
-        self._directories = dict.fromkeys(servers, (1, 0, 0))
+        self._directories: dict[ServerId, tuple[int, int, int]] = dict.fromkeys(servers, (1, 0, 0))
         self._given = 1  # incarnations
 
     @property
@@ -55,16 +55,25 @@ class ModelCoordinator:
 
     def claim(self, server: ServerId, claim: Claim) -> int | None:
         """Count one opening of this directory; None: it is older than what was opened before."""
-        incarnation, openings, nonce = self._directories[server]
+        incarnation, openings, _ = self._directories[server]
         if claim.incarnation > incarnation:  # a directory that was never there before
-            incarnation, openings, nonce = claim.incarnation, claim.openings, 0
-        asked = (claim.incarnation, claim.openings)
-        if (incarnation, openings - 1) == asked and nonce == claim.nonce:
-            return openings  # the answer was lost
-        if (incarnation, openings) != asked:
+            self._directories[server] = (claim.incarnation, claim.openings, 0)
+        elif not self.knows(server, claim):
             return None
-        self._directories[server] = (incarnation, openings + 1, claim.nonce)
-        return openings + 1
+        elif openings > claim.openings:
+            return openings  # the answer was lost
+        self._directories[server] = (claim.incarnation, claim.openings + 1, claim.nonce)
+        return claim.openings + 1
+
+    def knows(self, server: ServerId, claim: Claim) -> bool:
+        """Whether this directory is the one that was opened last, or is being opened."""
+        incarnation, openings, nonce = self._directories[server]
+        before = (claim.incarnation, claim.openings)
+        return before == (incarnation, openings) or (*before, claim.nonce) == (
+            incarnation,
+            openings - 1,
+            nonce,
+        )
 
     def new_incarnation(self) -> int:
         """A number that no directory has had."""

@@ -87,6 +87,11 @@ class Surroundings:
     now: Micros = Micros(0)
 
 
+def claim_of(disk: ReplicaDisk) -> Claim:
+    """What a server asks the coordinator before it opens this directory."""
+    return Claim(disk.incarnation, disk.openings, disk.claim[1])
+
+
 class Killed(Exception):
     """The process ends between two actions."""
 
@@ -119,8 +124,7 @@ class ReplicaProcess:
         if self._member is None:
             if now >= self._claim_due:
                 self._claim_due = Micros(now + self._around.limits.ask_again)
-                claim = Claim(self.disk.incarnation, self.disk.openings, self.disk.claim[1])
-                self._around.asks.append(Asked(self.name, self.run, claim))
+                self._around.asks.append(Asked(self.name, self.run, claim_of(self.disk)))
             return
         if self.leader is None:
             self._do(self._member.tick(self.disk.promised, now))
@@ -293,7 +297,8 @@ class ReplicaProcess:
                 self._around.messages.append(envelope)
             case StartRefill():
                 self._refilling.add(action.member)
-                begin = RefillBegin(SHARD, leader.leader_epoch, self.disk.place(leader.commit), ())
+                end = self.disk.place(leader.commit)
+                begin = RefillBegin(SHARD, leader.leader_epoch, action.tail, end, ())
                 frames = tuple(self.disk.frames[: leader.commit])
                 self._around.messages.append(Envelope(self.name, action.member, begin, frames))
             case SendFrames():

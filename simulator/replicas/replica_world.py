@@ -15,6 +15,7 @@ from simulator.replicas.replica_process import (
     Killed,
     ReplicaProcess,
     Surroundings,
+    claim_of,
 )
 from simulator.replicas.witness import Broken, Witness
 
@@ -295,7 +296,8 @@ class ReplicaWorld:
     def _is_whole(self, name: ServerId) -> bool:
         disk, life = self.disks[name], self.coordinator.state.lives[name]
         has_all = disk.synced >= self.witness.committed and disk.agrees(self.witness.chains)
-        return has_all and disk.life.incarnation == life.incarnation
+        is_known = self.coordinator.knows(name, claim_of(disk))
+        return has_all and is_known and disk.life.incarnation == life.incarnation
 
     # ------------------------------------------------------------------ after the faults
 

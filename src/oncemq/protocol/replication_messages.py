@@ -82,12 +82,13 @@ class RefillFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RefillBegin(ReplicaMessage, frozen=True, array_like=True):
-    """What you lack is no longer in frames here: begin anew from these files.
+    """What follows on your log, which ends at `tail`, is no longer in frames: begin from files.
 
     They are pinned while they travel, and together they are the log up to `end`.
     """
 
     opcode = 162
+    tail: Place
     end: Place
     files: tuple[RefillFile, ...]
 

@@ -9,7 +9,7 @@ again: the log is opened anew, and new rules are made of what it holds.
 import msgspec
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ServerId
-from oncemq.protocol.replication_messages import LeaderMessage, MemberMessage, RefillBegin
+from oncemq.protocol.replication_messages import LeaderMessage, MemberMessage, Place, RefillBegin
 from oncemq.replication.view import Ask, ShardView
 
 
@@ -32,9 +32,14 @@ class SendToMember(msgspec.Struct, frozen=True):
 
 
 class StartRefill(msgspec.Struct, frozen=True):
-    """Pin a checkpoint and the segments behind it, and send the member RefillBegin."""
+    """Pin a checkpoint and the segments behind it, and send the member RefillBegin.
+
+    What was pinned for an earlier refill of the member is not needed any more. Say when this one
+    ended, in whatever way (`Leader.refill_ended`).
+    """
 
     member: ServerId
+    tail: Place  # of the member's log: the refill is for this one
 
 
 class AskCoordinator(msgspec.Struct, frozen=True):

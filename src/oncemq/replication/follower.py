@@ -116,7 +116,7 @@ class Follower:
         actions = self._heed(message.leader_epoch)
         if message.leader_epoch < self.promised:
             return [*actions, self._stale(message.leader_epoch)]
-        if self._is_matched or message.end.serial <= self.tail.serial:
+        if message.tail != self.tail or message.end.serial <= self.tail.serial:
             return [*actions, self._mismatch()]
         return [*actions, BeginRefill(message)]
 

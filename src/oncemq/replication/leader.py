@@ -123,7 +123,8 @@ class Leader:
             return []
         match message:
             case Appended():
-                remote.acknowledged(message, self.last, now)
+                last, kept_from = self.last, self.kept_from
+                remote.acknowledged(message, last=last, kept_from=kept_from, now=now)
                 actions = self._surveyed(remote) + self._advance(now)
             case Mismatch():
                 actions = [] if self._is_longer(remote, message) else self._surveyed(remote)
@@ -203,7 +204,7 @@ class Leader:
         return self._begin_epoch() if is_in_sync else []
 
     def _begin_epoch(self) -> list[LeaderAction]:
-        if self._has_begun:
+        if self._has_begun or self._hand_over_to is not None:
             return []
         self._has_begun = True
         return [BeginEpoch(self.leader_epoch)]
@@ -222,9 +223,11 @@ class Leader:
     def _hands_over(self, now: Micros) -> ServerId | None:
         """To the member whose log is longer, while it is there."""
         to = self._hand_over_to
-        if to is None or self._has_begun or to not in self._in_sync.others:
+        if to is None:
             return None
-        return None if self._remotes[to].is_silent(now, self._limits.lag_max) else to
+        if to not in self._in_sync.others or self._remotes[to].is_silent(now, self._limits.lag_max):
+            self._hand_over_to = None
+        return self._hand_over_to
 
     # ------------------------------------------------------------------ the commit
 
@@ -262,7 +265,9 @@ class Leader:
         ]
 
     def _send_to(self, remote: RemoteMember, now: Micros) -> list[LeaderAction]:
-        limits = self._limits
+        limits, oldest = self._limits, Serial(self.kept_from - 1)
+        if remote.after < oldest and remote.stage in (Stage.UNMATCHED, Stage.STREAMING):
+            remote.probe(oldest)  # what follows on its log is not in frames: it says where it ends
         is_due = remote.sent_at is None or now - remote.sent_at >= limits.heartbeat
         match remote.stage:
             case Stage.UNMATCHED if is_due:
@@ -276,9 +281,9 @@ class Leader:
             case Stage.CUTTING if is_due and remote.cut is not None:
                 remote.sent_at = now
                 return [SendToMember(remote.name, remote.cut)]
-            case Stage.REFILLING if remote.sent_at is None:
+            case Stage.REFILLING if remote.sent_at is None and remote.refill_tail is not None:
                 remote.sent_at = now
-                return [StartRefill(remote.name)]
+                return [StartRefill(remote.name, remote.refill_tail)]
             case _:
                 return []
         remote.sent_at = now
@@ -295,8 +300,8 @@ class Leader:
             return  # before that, nobody's log is touched
         agreed = self._starts.parting(self.last, EpochTable(message.starts), tail.serial)
         if agreed < self.kept_from - 1:
-            if remote.stage is not Stage.REFILLING:
-                remote.stage, remote.sent_at = Stage.REFILLING, None
+            if remote.stage is not Stage.REFILLING or remote.refill_tail != tail:
+                remote.stage, remote.refill_tail, remote.sent_at = Stage.REFILLING, tail, None
         elif agreed < tail.serial:
             if remote.cut is None or remote.cut.tail != tail:
                 remote.sent_at = None

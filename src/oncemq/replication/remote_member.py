@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from oncemq.protocol.names import Micros, Serial, ServerId
-from oncemq.protocol.replication_messages import Answered, Appended, Cut
+from oncemq.protocol.replication_messages import Answered, Appended, Cut, Place
 
 
 class Stage(Enum):
@@ -38,6 +38,7 @@ class RemoteMember:
     sent_at: Micros | None = None
     progressed_at: Micros = Micros(0)
     cut: Cut | None = None
+    refill_tail: Place | None = None
     in_flight: deque[tuple[Serial, int]] = field(default_factory=deque[tuple[Serial, int]])
     in_flight_bytes: int = 0
     _newest: tuple[int, int] = (0, 0)
@@ -81,12 +82,15 @@ class RemoteMember:
         self.in_flight.append((through, size))
         self.in_flight_bytes += size
 
-    def acknowledged(self, message: Appended, last: Serial, now: Micros) -> None:
-        """It has so much; the leader's log ends at `last`."""
+    def acknowledged(
+        self, message: Appended, *, last: Serial, kept_from: Serial, now: Micros
+    ) -> None:
+        """It has so much; the leader's log ends at `last`, and has frames from `kept_from` on."""
         if message.synced > self.acked:
             self.acked, self.progressed_at = message.synced, now
         self.is_full = message.is_full
-        if self.stage is not Stage.STREAMING:
+        lacks_files = self.stage is Stage.REFILLING and message.held < kept_from - 1
+        if self.stage is not Stage.STREAMING and not lacks_files:
             self.stage, self.after, self.cut = Stage.STREAMING, message.held, None
         if self.is_full:  # what is under way was not taken
             self.after = message.held
