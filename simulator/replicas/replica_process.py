@@ -48,7 +48,7 @@ from oncemq.replication.member import Member
 from oncemq.replication.view import Ask, ReplicationLimits, ShardView
 from simulator.replicas.model_coordinator import Claim
 from simulator.replicas.replica_disk import Frames, ReplicaDisk
-from simulator.replicas.witness import Witness
+from simulator.replicas.witness import ReplicaWitness
 
 SHARD = ShardId(1)
 EPOCH_BEGAN = 0  # what the first frame of an epoch says; a client's frames say 1, 2, 3 …
@@ -67,7 +67,7 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskUnderWay:
     """A transaction on its way to the coordinator."""
 
     server: ServerId
@@ -79,11 +79,11 @@ class Asked:
 class Surroundings:
     """What a process has around it: the network, the way to the coordinator, whoever watches."""
 
-    witness: Witness
+    witness: ReplicaWitness
     limits: ReplicationLimits
     new_incarnation: Callable[[], int]
     messages: deque[Envelope] = field(default_factory=deque[Envelope])
-    asks: list[Asked] = field(default_factory=list[Asked])
+    asks: list[AskUnderWay] = field(default_factory=list[AskUnderWay])
     now: Micros = Micros(0)
 
 
@@ -124,7 +124,7 @@ class ReplicaProcess:
         if self._member is None:
             if now >= self._claim_due:
                 self._claim_due = Micros(now + self._around.limits.ask_again)
-                self._around.asks.append(Asked(self.name, self.run, claim_of(self.disk)))
+                self._around.asks.append(AskUnderWay(self.name, self.run, claim_of(self.disk)))
             return
         if self.leader is None:
             self._do(self._member.tick(self.disk.promised, now))
@@ -256,7 +256,7 @@ class ReplicaProcess:
                     self._tell(action)
                 case AskCoordinator():
                     what = (action.ask, action.revision)
-                    self._around.asks.append(Asked(self.name, self.run, what))
+                    self._around.asks.append(AskUnderWay(self.name, self.run, what))
                 case AppendFrames():
                     assert self._at_hand is not None
                     self.disk.append(self._at_hand.frames[action.skip :])

@@ -10,14 +10,14 @@ from oncemq.replication.view import ReplicationLimits
 from simulator.replicas.model_coordinator import Claim, ModelCoordinator
 from simulator.replicas.replica_disk import ReplicaDisk
 from simulator.replicas.replica_process import (
-    Asked,
+    AskUnderWay,
     Envelope,
     Killed,
     ReplicaProcess,
     Surroundings,
     claim_of,
 )
-from simulator.replicas.witness import Broken, Witness
+from simulator.replicas.witness import Broken, ReplicaWitness
 
 SERVERS = (ServerId("a"), ServerId("b"), ServerId("c"))
 COORDINATOR = ServerId("coordinator")
@@ -34,7 +34,7 @@ class ReplicaWorld:
         self.chance = Random(seed)
         self.steps = steps
         self.marks: set[str] = set()  # what happened at least once
-        self.witness = Witness()
+        self.witness = ReplicaWitness()
         self.coordinator = ModelCoordinator(SERVERS, LIMITS.min_in_sync)
         self.around = Surroundings(self.witness, LIMITS, self.coordinator.new_incarnation)
         self.disks = {name: ReplicaDisk() for name in SERVERS}
@@ -159,7 +159,7 @@ class ReplicaWorld:
         if self.chance.random() < 0.1:
             asks.append(asked)  # a copy comes late
 
-    def _decide(self, asked: Asked, *, is_answered: bool) -> None:
+    def _decide(self, asked: AskUnderWay, *, is_answered: bool) -> None:
         """The coordinator does what it was asked, whether or not the answer arrives."""
         name = asked.server
         if self._is_apart(name):

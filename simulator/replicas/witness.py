@@ -11,7 +11,7 @@ class Broken(Exception):
     """A law of the replicas did not hold."""
 
 
-class Witness:
+class ReplicaWitness:
     """Sees every commit, every answer and everything that is applied."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     openings: int
 
 
-class Answered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class AnswerNumber(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """When a member said something: in which life, as which of the answers it gave in it."""
 
     life: Life
@@ -108,7 +108,7 @@ class Appended(ReplicaMessage, frozen=True, array_like=True):
     synced: Serial
     held: Serial
     is_full: bool  # there is no room on the disk: nothing more was appended
-    answered: Answered
+    answered: AnswerNumber
 
 
 class Mismatch(ReplicaMessage, frozen=True, array_like=True):
@@ -117,7 +117,7 @@ class Mismatch(ReplicaMessage, frozen=True, array_like=True):
     opcode = 171
     tail: Place
     starts: tuple[EpochStart, ...]
-    answered: Answered
+    answered: AnswerNumber
 
 
 class Stale(ReplicaMessage, frozen=True, array_like=True):
@@ -133,7 +133,7 @@ class RefillWanted(ReplicaMessage, frozen=True, array_like=True):
     opcode = 173
     name: str
     position: int
-    answered: Answered
+    answered: AnswerNumber
 
 
 LeaderMessage = Append | Cut | RefillBegin | RefillPart

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from oncemq.protocol.names import LeaderEpoch, Serial
 from oncemq.protocol.replication_messages import EpochStart
 
+EPOCHS_KEPT = 1_000  # the newest; who is behind all of them begins anew, from files
+
 
 class EpochTable:
     """The epochs of one log, each with its first serial. A fold of the EpochBegan records."""
@@ -28,6 +30,7 @@ class EpochTable:
         """An epoch begins in the log; one that is known changes nothing."""
         if not self._starts or start.leader_epoch > self._starts[-1].leader_epoch:
             self._starts.append(start)
+            del self._starts[:-EPOCHS_KEPT]
 
     def epoch_of(self, serial: Serial) -> LeaderEpoch:
         """The epoch a serial is of; 0 before the first that is known."""
@@ -41,8 +44,12 @@ class EpochTable:
         return max((min(ends[key], other_ends[key]) for key in common), default=Serial(0))
 
     def _ends(self, last: Serial) -> dict[EpochStart, Serial]:
-        """Where each epoch ends, in a log up to `last`. What is before the first is epoch 0."""
-        starts = [EpochStart(LeaderEpoch(0), Serial(1)), *self._starts]
+        """Where each epoch ends, in a log up to `last`.
+
+        What is before the first is epoch 0, as long as none was forgotten.
+        """
+        before = [EpochStart(LeaderEpoch(0), Serial(1))]
+        starts = (before if len(self._starts) < EPOCHS_KEPT else []) + self._starts
         ends = [Serial(each.serial - 1) for each in starts[1:]] + [last]
         return {
             start: min(end, last)

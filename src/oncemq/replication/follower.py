@@ -12,7 +12,7 @@ A follower lives as long as its log is open; cutting is opening anew.
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
 from oncemq.protocol.replication_messages import (
-    Answered,
+    AnswerNumber,
     Append,
     Appended,
     Cut,
@@ -147,9 +147,9 @@ class Follower:
         self.applied = serial
         return [ApplyTo(serial)]
 
-    def _answered(self) -> Answered:
+    def _answered(self) -> AnswerNumber:
         self.number += 1
-        return Answered(self._life, self.number)
+        return AnswerNumber(self._life, self.number)
 
     def _appended(self) -> AnswerLeader:
         return AnswerLeader(

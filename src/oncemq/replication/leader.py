@@ -32,18 +32,10 @@ from oncemq.replication.actions import (
     StepDown,
 )
 from oncemq.replication.epoch_table import EpochTable
+from oncemq.replication.in_sync_changes import InSyncChanges
 from oncemq.replication.in_sync_set import InSyncSet
-from oncemq.replication.remote_member import RemoteMember, Stage
-from oncemq.replication.view import (
-    Ask,
-    Expand,
-    Propose,
-    ReplicationLimits,
-    Resign,
-    ShardView,
-    Shrink,
-    Withdraw,
-)
+from oncemq.replication.remote_member import MemberStage, RemoteMember
+from oncemq.replication.view import Ask, ReplicationLimits, Resign, ShardView
 
 
 class Leader:
@@ -71,9 +63,9 @@ class Leader:
         self._has_begun = False
         self._in_sync = InSyncSet(me, view, limits)
         self._remotes: dict[ServerId, RemoteMember] = {}
+        self._changes = InSyncChanges(self._in_sync, self._remotes, limits)
         self._hand_over_to: ServerId | None = None
         self._is_draining = False
-        self._resign_from: dict[ServerId, Micros] = {}
         self._ticked_at = self._moved_at = now
         self._meet(now)
 
@@ -163,7 +155,7 @@ class Leader:
     def refill_ended(self, member: ServerId) -> list[LeaderAction]:
         """The files are not kept for this member any more: it has them, or was silent too long."""
         remote = self._remotes.get(member)
-        if remote is not None and remote.stage is Stage.REFILLING:
+        if remote is not None and remote.stage is MemberStage.REFILLING:
             remote.probe(Serial(self.kept_from - 1))
         return []
 
@@ -266,22 +258,22 @@ class Leader:
 
     def _send_to(self, remote: RemoteMember, now: Micros) -> list[LeaderAction]:
         limits, oldest = self._limits, Serial(self.kept_from - 1)
-        if remote.after < oldest and remote.stage in (Stage.UNMATCHED, Stage.STREAMING):
+        if remote.after < oldest and remote.stage in (MemberStage.UNMATCHED, MemberStage.STREAMING):
             remote.probe(oldest)  # what follows on its log is not in frames: it says where it ends
         is_due = remote.sent_at is None or now - remote.sent_at >= limits.heartbeat
         match remote.stage:
-            case Stage.UNMATCHED if is_due:
+            case MemberStage.UNMATCHED if is_due:
                 bytes_max = limits.probe_bytes if remote.sent_at is None else 0
-            case Stage.STREAMING:
+            case MemberStage.STREAMING:
                 bytes_max = 0
                 if remote.after < self.last and not remote.is_full:
                     bytes_max = max(0, limits.window_bytes - remote.in_flight_bytes)
                 if not bytes_max and not is_due:
                     return []
-            case Stage.CUTTING if is_due and remote.cut is not None:
+            case MemberStage.CUTTING if is_due and remote.cut is not None:
                 remote.sent_at = now
                 return [SendToMember(remote.name, remote.cut)]
-            case Stage.REFILLING if remote.sent_at is None and remote.refill_tail is not None:
+            case MemberStage.REFILLING if remote.sent_at is None and remote.refill_tail is not None:
                 remote.sent_at = now
                 return [StartRefill(remote.name, remote.refill_tail)]
             case _:
@@ -300,13 +292,13 @@ class Leader:
             return  # before that, nobody's log is touched
         agreed = self._starts.parting(self.last, EpochTable(message.starts), tail.serial)
         if agreed < self.kept_from - 1:
-            if remote.stage is not Stage.REFILLING or remote.refill_tail != tail:
-                remote.stage, remote.refill_tail, remote.sent_at = Stage.REFILLING, tail, None
+            if remote.stage is not MemberStage.REFILLING or remote.refill_tail != tail:
+                remote.stage, remote.refill_tail, remote.sent_at = MemberStage.REFILLING, tail, None
         elif agreed < tail.serial:
             if remote.cut is None or remote.cut.tail != tail:
                 remote.sent_at = None
             remote.cut = Cut(self._shard, self.leader_epoch, tail, agreed)
-            remote.stage = Stage.CUTTING
+            remote.stage = MemberStage.CUTTING
         else:
             remote.probe(agreed)
 
@@ -322,79 +314,12 @@ class Leader:
         return [] if wanted is None else [*self._in_sync.ask(wanted, now)]
 
     def _wanted(self, now: Micros) -> Ask | None:
-        """The most urgent change of the in-sync set."""
+        """The most urgent change."""
         if (to := self._hands_over(now)) is not None:
             return Resign(to)
-        leaving = self._leaving(now)
-        for members in (leaving, frozenset(each for each in leaving if self._is_lost(each))):
-            if members and self._in_sync.allows_without(members):
-                return Shrink(members)
-        if self._in_sync.is_unsure:
-            return Withdraw()
         if self._is_draining and self.commit == self.last:
-            return self._resignation(now, self._in_sync.others - leaving)
-        wanted = self._entering(now)
-        if wanted is None and not self._in_sync.allows_without(leaving) and self._is_cut_off(now):
-            return self._resignation(now, self._in_sync.others)
-        return wanted
-
-    def _is_cut_off(self, now: Micros) -> bool:
-        """Whether nobody is heard of: another may hear more."""
-        return all(each.is_silent(now, self._limits.lag_max) for each in self._remotes.values())
-
-    def _leaving(self, now: Micros) -> frozenset[ServerId]:
-        """Members in sync that do not keep up, or whose disk is full."""
-        return frozenset(
-            name
-            for name in self._in_sync.others
-            if self._is_lost(name)
-            or self._remotes[name].is_full
-            or self._remotes[name].is_behind(now, self._limits.lag_max)
-        )
-
-    def _is_lost(self, member: ServerId) -> bool:
-        """Whether the directory that was in sync is gone."""
-        remote = self._remotes[member]
-        known = remote.incarnation is not None
-        return known and (
-            remote.caught_up_at is None or not self._in_sync.holds(member, remote.incarnation)
-        )
-
-    def _entering(self, now: Micros) -> Ask | None:
-        """A member that has caught up is proposed first, and in sync once it has everything."""
-        proposed = self._in_sync.view.proposed
-        if proposed is not None:
-            remote = self._remotes.get(proposed)
-            if remote is None or remote.incarnation is None:
-                return Withdraw()
-            if self._has_everything(remote):
-                return Expand(proposed, remote.incarnation)
-            is_gone = remote.is_full or remote.is_behind(now, self._limits.lag_max)
-            return Withdraw() if is_gone else None
-        for remote in self._remotes.values():
-            if self._in_sync.holds(remote.name, remote.incarnation) or remote.is_full:
-                continue
-            is_near = not remote.is_behind(now, self._limits.near)
-            if remote.incarnation is not None and remote.stage is Stage.STREAMING and is_near:
-                return Propose(remote.name, remote.incarnation)
-        return None
-
-    def _has_everything(self, remote: RemoteMember) -> bool:
-        """All that was ever committed: in earlier epochs, too, so all of what they left here."""
-        return remote.stage is Stage.STREAMING and remote.acked >= max(self.commit, self._begin)
-
-    def _resignation(self, now: Micros, members: frozenset[ServerId]) -> Ask | None:
-        """Whom to make the leader: who was heard of last, and was not asked a short while ago."""
-        able = [
-            name
-            for name in members
-            if not self._is_lost(name) and now >= self._resign_from.get(name, now)
-        ]
-        if not able:
-            return None
-        to = max(able, key=lambda name: (self._remotes[name].heard_at, name))
-        self._resign_from[to] = Micros(now + self._limits.resign_again)
-        return Resign(to)
+            return self._changes.resignation(now)
+        return self._changes.wanted(now, Serial(max(self.commit, self._begin)))
 
     # ------------------------------------------------------------------ what users are told
 

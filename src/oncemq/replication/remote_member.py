@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from oncemq.protocol.names import Micros, Serial, ServerId
-from oncemq.protocol.replication_messages import Answered, Appended, Cut, Place
+from oncemq.protocol.replication_messages import AnswerNumber, Appended, Cut, Place
 
 
-class Stage(Enum):
+class MemberStage(Enum):
     """What is to be said to a member next."""
 
     UNMATCHED = auto()  # it is not known whether its log is a beginning of the leader's
@@ -31,7 +31,7 @@ class RemoteMember:
     heard_at: Micros
     mark_at: Micros  # at this time the log ended at `mark`
     mark: Serial
-    stage: Stage = Stage.UNMATCHED
+    stage: MemberStage = MemberStage.UNMATCHED
     acked: Serial = Serial(0)
     incarnation: bytes | None = None  # as it said itself
     is_full: bool = False
@@ -44,7 +44,7 @@ class RemoteMember:
     _newest: tuple[int, int] = (0, 0)
     _gone: set[bytes] = field(default_factory=set[bytes])
 
-    def hears(self, answered: Answered, now: Micros) -> bool:
+    def hears(self, answered: AnswerNumber, now: Micros) -> bool:
         """Whether this answer is newer than all that were heard; then it is now the newest."""
         life = answered.life
         if life.incarnation in self._gone:
@@ -67,14 +67,14 @@ class RemoteMember:
 
     def probe(self, after: Serial) -> None:
         """Find out whether its log and the leader's are equal up to `after`; send on from there."""
-        if self.stage is not Stage.UNMATCHED or self.after != after:
+        if self.stage is not MemberStage.UNMATCHED or self.after != after:
             self.sent_at = None
-        self.stage, self.after = Stage.UNMATCHED, after
+        self.stage, self.after = MemberStage.UNMATCHED, after
         self._forget_in_flight()
 
     def sent(self, through: Serial, size: int, now: Micros) -> None:
         """Frames up to `through` are on their way."""
-        if self.stage is not Stage.STREAMING or not size:
+        if self.stage is not MemberStage.STREAMING or not size:
             return
         if not self.in_flight:
             self.progressed_at = now
@@ -89,9 +89,9 @@ class RemoteMember:
         if message.synced > self.acked:
             self.acked, self.progressed_at = message.synced, now
         self.is_full = message.is_full
-        lacks_files = self.stage is Stage.REFILLING and message.held < kept_from - 1
-        if self.stage is not Stage.STREAMING and not lacks_files:
-            self.stage, self.after, self.cut = Stage.STREAMING, message.held, None
+        lacks_files = self.stage is MemberStage.REFILLING and message.held < kept_from - 1
+        if self.stage is not MemberStage.STREAMING and not lacks_files:
+            self.stage, self.after, self.cut = MemberStage.STREAMING, message.held, None
         if self.is_full:  # what is under way was not taken
             self.after = message.held
             self._forget_in_flight()
