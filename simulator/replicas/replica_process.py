@@ -302,6 +302,7 @@ class ReplicaProcess:
                 frames = tuple(self.disk.frames[: leader.commit])
                 self._around.messages.append(Envelope(self.name, action.member, begin, frames))
             case SendFrames():
+                self._around.witness.has(self.name, self.disk, action.after)
                 frames = tuple(self.disk.frames[action.after : action.after + action.bytes_max])
                 previous = self.disk.place(action.after)
                 append = Append(SHARD, leader.leader_epoch, previous, len(frames), leader.commit)

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 
 from oncemq.protocol.names import Micros, ServerId
-from oncemq.replication.view import ReplicationLimits
+from oncemq.replication.view import Expand, ReplicationLimits
 from simulator.replicas.model_coordinator import Claim, ModelCoordinator
 from simulator.replicas.replica_disk import ReplicaDisk
 from simulator.replicas.replica_process import (
@@ -24,7 +24,8 @@ COORDINATOR = ServerId("coordinator")
 # Small, so that limits are met: here a frame has one byte.
 LIMITS = ReplicationLimits(window_bytes=4, probe_bytes=2)
 ROUNDS_MAX = 300  # of 0.1 s, until all is well again
-MESSAGES_MAX = 60  # under way; more are lost
+MESSAGES_MAX = 60  # under way; then none is doubled
+LATE_MAX = 8  # held back
 
 
 class ReplicaWorld:
@@ -34,15 +35,17 @@ class ReplicaWorld:
         self.chance = Random(seed)
         self.steps = steps
         self.marks: set[str] = set()  # what happened at least once
-        self.witness = ReplicaWitness()
         self.coordinator = ModelCoordinator(SERVERS, LIMITS.min_in_sync)
-        self.around = Surroundings(self.witness, LIMITS, self.coordinator.new_incarnation)
         self.disks = {name: ReplicaDisk() for name in SERVERS}
-        self.witness.stores = lambda: list(self.disks.values())
+        self.witness = ReplicaWitness(
+            self.disks, lambda: self.coordinator.state.in_sync, LIMITS.min_in_sync
+        )
+        self.around = Surroundings(self.witness, LIMITS, self.coordinator.new_incarnation)
         self.processes: dict[ServerId, ReplicaProcess] = {}
         self._runs = 0
         self._puts = 0
         self._frozen: set[ServerId] = set()
+        self._late: list[Envelope] = []
         self._cut_links: set[tuple[ServerId, ServerId]] = set()
         self._snapshots: dict[ServerId, ReplicaDisk] = {}
         self._moves, self._weights = self._choices()
@@ -63,6 +66,7 @@ class ReplicaWorld:
         faults: list[tuple[Callable[[], None], int]] = [
             (self._lose, 6),
             (self._double, 6),
+            (self._hold_back, 6),
             (self._kill, 2),
             (self._light_fuse, 2),
             (self._cut_power, 1),
@@ -169,6 +173,8 @@ class ReplicaWorld:
             done = (openings := self.coordinator.claim(name, asked.what)) is not None
         else:
             done = self.coordinator.decide(name, *asked.what)
+            if done and isinstance(asked.what[0], Expand):
+                self.witness.grows(asked.what[0].member, asked.what[0].incarnation)
         process = self.processes.get(name)
         if process is None or process.run != asked.run or not is_answered or name in self._frozen:
             return
@@ -182,6 +188,7 @@ class ReplicaWorld:
         elif asked.what.nonce == process.disk.claim[1]:
             self.marks.add("older directory refused")
             process.disk.renew(self.coordinator.new_incarnation())
+            self.witness.set_back.discard(name)
             self._end(name)
 
     def _watch(self) -> None:
@@ -226,6 +233,14 @@ class ReplicaWorld:
         messages = self.around.messages
         if messages and len(messages) < MESSAGES_MAX:
             messages.append(messages[self.chance.randrange(len(messages))])
+
+    def _hold_back(self) -> None:
+        """A message comes much later than others."""
+        messages, late = self.around.messages, self._late
+        if messages and len(late) < LATE_MAX:
+            late.append(messages[self.chance.randrange(len(messages))])
+        elif late:
+            messages.append(late.pop(self.chance.randrange(len(late))))
 
     def _kill(self) -> None:
         """Of the process alone: what it wrote is still there, synced or not."""
@@ -282,6 +297,8 @@ class ReplicaWorld:
         if not others or not all(self._is_whole(other) for other in others):
             return
         self._end(name)
+        self.witness.holders_min = 1  # what was acknowledged may be on its way to the leader still
+        before = self.disks[name].incarnation
         disk = self._snapshots.get(name)
         if disk is None or self.chance.random() < 0.4:
             self.marks.add("disk emptied")
@@ -292,10 +309,15 @@ class ReplicaWorld:
             disk = disk.copy()
             disk.power_cut(self.chance)
         self.disks[name] = disk
+        self.witness.damaged.add(name)
+        if disk.incarnation == before:
+            self.witness.set_back.add(name)
+        else:
+            self.witness.set_back.discard(name)
 
     def _is_whole(self, name: ServerId) -> bool:
         disk, life = self.disks[name], self.coordinator.state.lives[name]
-        has_all = disk.synced >= self.witness.committed and disk.agrees(self.witness.chains)
+        has_all = self.witness.has_all(disk)
         is_known = self.coordinator.knows(name, claim_of(disk))
         return has_all and is_known and disk.life.incarnation == life.incarnation
 

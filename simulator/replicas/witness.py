@@ -14,10 +14,17 @@ class Broken(Exception):
 class ReplicaWitness:
     """Sees every commit, every answer and everything that is applied."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        disks: dict[ServerId, ReplicaDisk],
+        in_sync: Callable[[], frozenset[ServerId]],
+        holders_min: int,
+    ) -> None:
         self.chains = [0]  # what is committed, by the chain value of each serial
-        self.acknowledged = 0  # to clients: all up to here
-        self.stores: Callable[[], list[ReplicaDisk]] = list
+        self.disks, self.in_sync = disks, in_sync
+        self.damaged: set[ServerId] = set()  # since they came into sync
+        self.set_back: set[ServerId] = set()  # of them, and what they said before may still count
+        self.holders_min = holders_min  # how many disks have what is committed, when it is
         self._committers: dict[LeaderEpoch, tuple[ServerId, int]] = {}
 
     @property
@@ -35,9 +42,34 @@ class ReplicaWitness:
         self.chains.extend(disk.chains[self.committed + 1 : serial + 1])
         if self.committed < serial:
             raise Broken(f"{name} commits {serial}, and its log ends at {disk.last}")
-        holders = sum(disk.synced >= serial and disk.agrees(self.chains) for disk in self.stores())
-        if holders < 1:
-            raise Broken(f"{serial} is committed and on no disk")
+        if disk.frames[serial - 1][0] != leader_epoch:
+            raise Broken(f"{name} commits up to {serial}, which is of an earlier leader")
+        holders = sum(self.has_all(disk) for disk in self.disks.values())
+        if holders < self.holders_min:
+            raise Broken(f"{name} commits {serial}, which is on {holders} disks")
+        self.in_sync_have_all(f"{name} commits {serial}")
+
+    def in_sync_have_all(self, when: str) -> None:
+        """Whoever may be elected has everything."""
+        for name in sorted(self.in_sync() - self.damaged):
+            disk = self.disks[name]
+            if not self.has_all(disk):
+                raise Broken(f"{when}, and {name} is in sync and has only {disk.synced}")
+
+    def grows(self, name: ServerId, incarnation: bytes) -> None:
+        """A member comes into sync, by what this directory of it said."""
+        if self.disks[name].life.incarnation == incarnation and name not in self.set_back:
+            self.damaged.discard(name)
+        self.in_sync_have_all(f"{name} comes into sync")
+
+    def has_all(self, disk: ReplicaDisk) -> bool:
+        """Whether everything committed is on this disk, for good."""
+        return disk.synced >= self.committed and disk.agrees(self.chains)
+
+    def has(self, name: ServerId, disk: ReplicaDisk, serial: Serial) -> None:
+        """A leader is about to send what follows."""
+        if serial > disk.last:
+            raise Broken(f"{name} sends what follows {serial}, and its log ends at {disk.last}")
 
     def serves(self, name: ServerId, disk: ReplicaDisk) -> None:
         """A new leader is about to answer: its log has everything that was acknowledged."""

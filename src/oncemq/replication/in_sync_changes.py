@@ -40,8 +40,6 @@ class InSyncChanges:
         for members in (leaving, frozenset(each for each in leaving if self.is_lost(each))):
             if members and self._in_sync.allows_without(members):
                 return Shrink(members)
-        if self._in_sync.is_unsure:
-            return Withdraw()
         wanted = self._entering(now, everything)
         if wanted is None and not self._in_sync.allows_without(leaving) and self._is_cut_off(now):
             return self._to_one_of(self._in_sync.others, now)

@@ -1,14 +1,15 @@
 """Which members a commit waits for, and what the leader asks the coordinator to change.
 
-Law: the set that a commit waits for is never smaller than the coordinator's. A member is in it
-from the moment its proposal is sent, whatever the answer, until a later revision says that it is
-not; a member that is to leave is in it until a later revision says that it left. So whoever may
-be elected has everything that was ever committed.
+Law: the set that a commit waits for is never smaller than the coordinator's. A member enters the
+coordinator's set only after it was proposed there and the leader has seen that: from then on
+commits wait for it, so whether the answer to the expansion comes or not makes no difference. A
+member that is to leave is waited for until a later revision says that it left. So whoever may be
+elected has everything that was ever committed.
 """
 
 from oncemq.protocol.names import Micros, ServerId
 from oncemq.replication.actions import AskCoordinator
-from oncemq.replication.view import Ask, Expand, Propose, ReplicationLimits, ShardView
+from oncemq.replication.view import Ask, ReplicationLimits, ShardView
 
 
 class InSyncSet:
@@ -18,7 +19,6 @@ class InSyncSet:
         self.view = view
         self._me = me
         self._limits = limits
-        self._possible: set[ServerId] = set()  # asked for at this revision; it may have happened
         self._pending: Ask | None = None
         self._ask_from = Micros(0)
 
@@ -31,17 +31,12 @@ class InSyncSet:
     def counted(self) -> frozenset[ServerId]:
         """Whom a commit waits for."""
         proposed = () if self.view.proposed is None else (self.view.proposed,)
-        return self.view.in_sync.union(proposed, self._possible)
+        return self.view.in_sync.union(proposed)
 
     @property
     def is_enough(self) -> bool:
         """Whether so many are in sync that something may be committed at all."""
         return len(self.view.in_sync) >= self._limits.min_in_sync
-
-    @property
-    def is_unsure(self) -> bool:
-        """Whether a member was proposed, refused, and may be in sync all the same later."""
-        return bool(self._possible) and self._pending is None
 
     def allows_without(self, members: frozenset[ServerId]) -> bool:
         """Whether enough are in sync without these."""
@@ -58,7 +53,6 @@ class InSyncSet:
             return False
         self.view, self._pending = view, None
         self._ask_from = Micros(0)
-        self._possible.clear()  # what was asked at an earlier revision is decided by now
         return True
 
     def refused(self, revision: int) -> None:
@@ -76,7 +70,5 @@ class InSyncSet:
 
     def ask(self, ask: Ask, now: Micros) -> list[AskCoordinator]:
         """Ask for this change, of the shard as it is known here."""
-        if isinstance(ask, Propose | Expand):
-            self._possible.add(ask.member)
         self._pending, self._ask_from = ask, Micros(now + self._limits.ask_again)
         return [AskCoordinator(ask, self.view.revision)]
