@@ -50,6 +50,7 @@ class ModelCoordinator:
         lives = {
             server: Life(life.incarnation, self._directories[server][1])
             for server, life in state.lives.items()
+            if self._directories[server][0].to_bytes(4, "big") == life.incarnation
         }
         return structs.replace(state, lives=lives)
 

@@ -92,7 +92,7 @@ class Member:
         """How the shard gets a leader: this server, or one that it can give the epoch to."""
         if self.is_whole:
             return Elect(self._me, LeaderEpoch(view.leader_epoch + 1))
-        others = sorted(view.in_sync & self._alive - {self._me})
+        others = sorted(view.lives.keys() & view.in_sync & self._alive - {self._me})
         return Resign(others[0]) if view.leader == self._me and others else None
 
     def _rank(self, view: ShardView) -> int:

@@ -23,7 +23,7 @@ class ShardView(msgspec.Struct, frozen=True):
     replicas: tuple[ServerId, ...]
     in_sync: frozenset[ServerId]
     proposed: ServerId | None  # is to be in sync, once it has everything
-    lives: dict[ServerId, Life]  # each member's directory, as it was when it was last in sync
+    lives: dict[ServerId, Life]  # directories that are in sync; none where it was replaced since
 
 
 class Elect(msgspec.Struct, frozen=True):
