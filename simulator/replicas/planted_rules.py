@@ -14,7 +14,7 @@ from oncemq.replication.in_sync_set import InSyncSet
 from oncemq.replication.leader import Leader
 from oncemq.replication.member import Member
 from oncemq.replication.remote_member import RemoteMember
-from oncemq.replication.view import Resign, Shrink
+from oncemq.replication.view import Shrink
 from simulator.planted.plant import Make, Plant, standing_in
 from simulator.replicas.model_coordinator import ModelCoordinator
 
@@ -132,14 +132,6 @@ def _begins_though_another_has_more(original: Any) -> Any:
         return actions
 
     return begin_epoch
-
-
-@broken(InSyncChanges, "_to_one_of")
-def _resigns_to_who_lost_everything(_: Any) -> Any:
-    def to_one_of(self: Any, members: frozenset[Any], now: Micros) -> Any:
-        return Resign(min(members)) if members else None
-
-    return to_one_of
 
 
 @broken(EpochTable, "parting")

@@ -269,12 +269,14 @@ class ReplicaProcess:
                 case StepDown():
                     self._open_log(0)
                 case Reopen():
+                    self._around.witness.cuts(self.name, self.disk, action.cut_to)
                     self.disk.cut_to(action.cut_to)
                     self._open_log(0 if self.follower is None else self.follower.number)
                 case BeginRefill():
                     self._refill()
                 case BeginEpoch():
                     assert self.leader is not None
+                    self._around.witness.leads(self.name, self.disk)
                     self.disk.append(((action.leader_epoch, EPOCH_BEGAN),))
                     self._do(self.leader.appended(self.disk.last, self._around.now))
                 case StartLeading():
@@ -319,7 +321,7 @@ class ReplicaProcess:
                 leader_epoch = self.leader.leader_epoch
                 witness.commits(self.name, self.run, leader_epoch, self.disk, serial)
             case ServeClients():
-                witness.serves(self.name, self.disk)
+                witness.leads(self.name, self.disk)
             case ApplyTo(serial):
                 witness.applies(self.name, self.disk, serial)
             case Halt(why):

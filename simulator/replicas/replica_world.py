@@ -294,7 +294,9 @@ class ReplicaWorld:
         """A disk is emptied or set back, while all others in sync have all that is committed."""
         name = self.chance.choice(SERVERS)
         others = self.coordinator.state.in_sync - {name}
-        if not others or not all(self._is_whole(other) for other in others):
+        if not others or others & self.witness.damaged:
+            return
+        if not all(self._is_whole(other) for other in others):
             return
         self._end(name)
         self.witness.holders_min = 1  # what was acknowledged may be on its way to the leader still

@@ -71,10 +71,16 @@ class ReplicaWitness:
         if serial > disk.last:
             raise Broken(f"{name} sends what follows {serial}, and its log ends at {disk.last}")
 
-    def serves(self, name: ServerId, disk: ReplicaDisk) -> None:
-        """A new leader is about to answer: its log has everything that was acknowledged."""
+    def leads(self, name: ServerId, disk: ReplicaDisk) -> None:
+        """A leader is about to write, or to answer: its log has everything that was committed."""
         if not disk.agrees(self.chains):
-            raise Broken(f"{name} serves without all of the {self.committed} committed records")
+            raise Broken(f"{name} leads without all of the {self.committed} committed records")
+
+    def cuts(self, name: ServerId, disk: ReplicaDisk, serial: Serial) -> None:
+        """A follower is about to cut what is behind."""
+        behind = self.chains[serial + 1 : serial + 2]
+        if behind and behind == disk.chains[serial + 1 : serial + 2]:
+            raise Broken(f"{name} cuts behind {serial}, and the next record is committed")
 
     def applies(self, name: ServerId, disk: ReplicaDisk, serial: Serial) -> None:
         """A follower folds up to there."""
@@ -87,8 +93,8 @@ class ReplicaWitness:
         if isinstance(message, Appended):
             if message.synced > disk.synced:
                 raise Broken(f"{name} says {message.synced} is synced; {disk.synced} is")
-            if message.leader_epoch > disk.promised:
-                raise Broken(f"{name} answers in {message.leader_epoch} without a promise")
+            if message.leader_epoch != disk.promised:
+                raise Broken(f"{name} answers in {message.leader_epoch} without its promise")
 
     def halted(self, name: ServerId, why: str) -> None:
         """No disk was damaged here, so nobody may find one that was."""
