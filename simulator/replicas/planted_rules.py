@@ -100,12 +100,13 @@ def _expands_before_the_member_caught_up(original: Any) -> Any:
     return proposed
 
 
-@broken(InSyncChanges, "wanted")
+@broken(Leader, "_wanted")
 def _takes_what_it_knows_committed_for_everything(original: Any) -> Any:
-    def wanted(self: Any, now: Micros, everything: Serial) -> Any:
-        remotes = self._remotes.values()
-        known = min((each.acked for each in remotes if each.acked), default=Serial(0))
-        return original(self, now, min(known, everything))
+    def wanted(self: Any, now: Micros) -> Any:
+        begin, self._begin = self._begin, Serial(0)
+        ask = original(self, now)
+        self._begin = begin
+        return ask
 
     return wanted
 
