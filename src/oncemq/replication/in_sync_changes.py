@@ -84,9 +84,10 @@ class InSyncChanges:
 
     def _proposed(self, remote: RemoteMember | None, now: Micros, everything: Serial) -> Ask | None:
         """What becomes of a member that is proposed."""
-        if remote is None or remote.incarnation is None:
+        if remote is None:
             return Withdraw()
-        if _is_streaming(remote) and remote.acked >= everything:
+        has_everything = _is_streaming(remote) and remote.acked >= everything
+        if has_everything and remote.incarnation is not None:
             return Expand(remote.name, remote.incarnation)
         is_gone = remote.is_full or remote.is_behind(now, self._limits.lag_max)
         return Withdraw() if is_gone else None

@@ -72,9 +72,14 @@ class Leader:
     def _meet(self, now: Micros) -> None:
         """Every other replica is looked after, and nobody else."""
         view, before = self._in_sync.view, Serial(self._begin - 1)
-        for name in set(view.replicas) - {self._me} - self._remotes.keys():
-            since = now if name in view.in_sync else None
-            self._remotes[name] = RemoteMember(name, before, since, now, now, self.last)
+        for name in view.replicas:
+            if name == self._me or name in self._remotes:
+                continue
+            is_near = name in view.in_sync or name == view.proposed
+            remote = RemoteMember(name, before, now if is_near else None, now, now, self.last)
+            if name in view.in_sync and name in view.lives:
+                remote.incarnation = view.lives[name].incarnation
+            self._remotes[name] = remote
         for name in self._remotes.keys() - set(view.replicas):
             del self._remotes[name]
 
@@ -111,7 +116,7 @@ class Leader:
             return self.challenged(message.promised)
         if remote is None or not self._is_mine(message):
             return []
-        if not remote.hears(message.answered, now):
+        if not remote.hears(message.answered, now, self._limits.lag_max):
             return []
         match message:
             case Appended():

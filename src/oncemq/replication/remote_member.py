@@ -44,11 +44,17 @@ class RemoteMember:
     _newest: tuple[int, int] = (0, 0)
     _gone: set[bytes] = field(default_factory=set[bytes])
 
-    def hears(self, answered: AnswerNumber, now: Micros) -> bool:
-        """Whether this answer is newer than all that were heard; then it is now the newest."""
+    def hears(self, answered: AnswerNumber, now: Micros, patience: Micros) -> bool:
+        """Whether this answer is newer than all that were heard; then it is now the newest.
+
+        Which of two directories is the newer one, nothing tells but the order of their answers.
+        A late answer may mislead: so one that is gone is back when the other one is silent.
+        """
         life = answered.life
         if life.incarnation in self._gone:
-            return False
+            if not self.is_silent(now, patience):
+                return False
+            self._gone.discard(life.incarnation)
         if self.incarnation is not None and self.incarnation != life.incarnation:
             self._gone.add(self.incarnation)
             self._newest = (0, 0)
