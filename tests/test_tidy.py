@@ -94,7 +94,16 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tempfile": (*FILES, *SPARK_FILES),
 }
 
-PURE = ("protocol/", "broker/", "session/", "audit/", "wire/", "zmtp/", "relay/topic_relay.py")
+PURE = (
+    "protocol/",
+    "broker/",
+    "replication/",
+    "session/",
+    "audit/",
+    "wire/",
+    "zmtp/",
+    "relay/topic_relay.py",
+)
 IMPURE = set(
     "os time random socket threading asyncio uuid secrets pathlib zmq sqlite3 logging "
     "subprocess multiprocessing select selectors signal".split()

@@ -12,21 +12,23 @@ PLANTED: dict[str, Plant] = {}
 NEEDS: dict[str, tuple[str, ...]] = {}  # one of these faults, to show itself; none: any world
 
 
+@contextmanager
+def standing_in(owner: Any, name: str, make: Make) -> Generator[None]:
+    """For a while, what `make` makes of `owner.name` stands in for it."""
+    original: Any = inspect.getattr_static(owner, name)
+    setattr(owner, name, make(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
 def instead(owner: Any, name: str, *needs: str) -> Callable[[Make], Make]:
     """The decorated function makes what stands in for `owner.name` while the bug is planted."""
 
     def plant(make: Make) -> Make:
-        @contextmanager
-        def planted() -> Generator[None]:
-            original: Any = inspect.getattr_static(owner, name)
-            setattr(owner, name, make(original))
-            try:
-                yield
-            finally:
-                setattr(owner, name, original)
-
         bug = make.__name__.strip("_")
-        PLANTED[bug], NEEDS[bug] = planted, needs
+        PLANTED[bug], NEEDS[bug] = lambda: standing_in(owner, name, make), needs
         return make
 
     return plant
@@ -38,12 +40,7 @@ def beside(bug: str, owner: Any, name: str, value: Any) -> None:
 
     @contextmanager
     def both() -> Generator[None]:
-        original: Any = inspect.getattr_static(owner, name)
-        with alone():
-            setattr(owner, name, value)
-            try:
-                yield
-            finally:
-                setattr(owner, name, original)
+        with alone(), standing_in(owner, name, lambda _: value):
+            yield
 
     PLANTED[bug] = both

@@ -1,0 +1,111 @@
+"""Who is to leave the in-sync set, who is to enter it, and when the leader is to give up.
+
+Laws: only members that do not keep up leave, and never so many that too few are left: a leader
+that is left with too few stops committing, and gives the shard to another when it hears nobody.
+A member enters in two steps: once it is near, it is proposed, and commits wait for it; once it
+has everything that may have been committed, it is in sync. Everything is not what this leader
+knows to be committed: an earlier leader may have got further, so it is all that this epoch began
+with, too.
+"""
+
+from oncemq.protocol.names import Micros, Serial, ServerId
+from oncemq.replication.in_sync_set import InSyncSet
+from oncemq.replication.remote_member import MemberStage, RemoteMember
+from oncemq.replication.view import (
+    Ask,
+    Expand,
+    Propose,
+    ReplicationLimits,
+    Resign,
+    Shrink,
+    Withdraw,
+)
+
+
+class InSyncChanges:
+    """What a leader wants to be changed, by what it hears of the members."""
+
+    def __init__(
+        self,
+        in_sync: InSyncSet,
+        remotes: dict[ServerId, RemoteMember],
+        limits: ReplicationLimits,
+    ) -> None:
+        self._in_sync, self._remotes, self._limits = in_sync, remotes, limits
+        self._resign_from: dict[ServerId, Micros] = {}
+
+    def wanted(self, now: Micros, everything: Serial) -> Ask | None:
+        """The most urgent change. `everything`: what a member needs, to be in sync."""
+        leaving = self._leaving(now)
+        for members in (leaving, frozenset(each for each in leaving if self.is_lost(each))):
+            if members and self._in_sync.allows_without(members):
+                return Shrink(members)
+        wanted = self._entering(now, everything)
+        if wanted is None and not self._in_sync.allows_without(leaving) and self._is_cut_off(now):
+            return self._to_one_of(self._in_sync.others, now)
+        return wanted
+
+    def resignation(self, now: Micros) -> Ask | None:
+        """The shard given to a member that keeps up; None: there is none."""
+        return self._to_one_of(self._in_sync.others - self._leaving(now), now)
+
+    def is_lost(self, member: ServerId) -> bool:
+        """Whether the directory that was in sync is known to be gone."""
+        remote = self._remotes[member]
+        return remote.incarnation is not None and (
+            remote.caught_up_at is None or not self._in_sync.holds(member, remote.incarnation)
+        )
+
+    def _is_cut_off(self, now: Micros) -> bool:
+        """Whether nobody is heard of: another may hear more."""
+        return all(each.is_silent(now, self._limits.lag_max) for each in self._remotes.values())
+
+    def _leaving(self, now: Micros) -> frozenset[ServerId]:
+        """Members in sync that do not keep up, or whose disk is full."""
+        return frozenset(
+            name
+            for name in self._in_sync.others
+            if self.is_lost(name)
+            or self._remotes[name].is_full
+            or self._remotes[name].is_behind(now, self._limits.lag_max)
+        )
+
+    def _entering(self, now: Micros, everything: Serial) -> Ask | None:
+        proposed = self._in_sync.view.proposed
+        if proposed is not None:
+            return self._proposed(self._remotes.get(proposed), now, everything)
+        for remote in self._remotes.values():
+            if self._in_sync.holds(remote.name, remote.incarnation) or remote.is_full:
+                continue
+            is_near = not remote.is_behind(now, self._limits.near)
+            if remote.incarnation is not None and _is_streaming(remote) and is_near:
+                return Propose(remote.name, remote.incarnation)
+        return None
+
+    def _proposed(self, remote: RemoteMember | None, now: Micros, everything: Serial) -> Ask | None:
+        """What becomes of a member that is proposed."""
+        if remote is None:
+            return Withdraw()
+        has_everything = _is_streaming(remote) and remote.acked >= everything
+        if has_everything and remote.incarnation is not None:
+            return Expand(remote.name, remote.incarnation)
+        is_gone = remote.is_full or remote.is_behind(now, self._limits.lag_max)
+        return Withdraw() if is_gone else None
+
+    def _to_one_of(self, members: frozenset[ServerId], now: Micros) -> Ask | None:
+        """To who was heard of last, and was not asked a short while ago."""
+        able = [
+            name
+            for name in members
+            if not self.is_lost(name) and now >= self._resign_from.get(name, now)
+        ]
+        if not able:
+            return None
+        to = max(able, key=lambda name: (self._remotes[name].heard_at, name))
+        self._resign_from[to] = Micros(now + self._limits.resign_again)
+        return Resign(to)
+
+
+def _is_streaming(remote: RemoteMember) -> bool:
+    """Whether its log is known to be a beginning of the leader's."""
+    return remote.stage is MemberStage.STREAMING

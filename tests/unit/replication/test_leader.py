@@ -1,0 +1,351 @@
+"""A leader: whom it asks, what it sends, what it takes for committed, who is in sync."""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
+from oncemq.protocol.replication_messages import (
+    AnswerNumber,
+    Appended,
+    Cut,
+    EpochStart,
+    Life,
+    Mismatch,
+    Place,
+    Stale,
+)
+from oncemq.replication.actions import (
+    AskCoordinator,
+    BeginEpoch,
+    CommitTo,
+    LeaderAction,
+    SendFrames,
+    SendToMember,
+    ServeClients,
+    StartRefill,
+    StepDown,
+)
+from oncemq.replication.epoch_table import EpochTable
+from oncemq.replication.leader import Leader
+from oncemq.replication.view import (
+    SECOND,
+    Ask,
+    Expand,
+    Propose,
+    ReplicationLimits,
+    Resign,
+    ShardView,
+    Shrink,
+    Withdraw,
+)
+
+A, B, C = ServerId("a"), ServerId("b"), ServerId("c")
+SHARD = ShardId(7)
+LIVES = {name: Life(name.encode(), 1) for name in (A, B, C)}
+VIEW = ShardView(4, A, LeaderEpoch(3), (A, B, C), frozenset((A, B, C)), None, LIVES)
+TWO = structs.replace(VIEW, in_sync=frozenset((A, B)))
+EARLIER = EpochTable([EpochStart(LeaderEpoch(1), Serial(1)), EpochStart(LeaderEpoch(2), Serial(6))])
+BEGIN = Serial(11)
+
+
+class Lead:
+    """A leader of epoch 3 whose log ended at 10, and what its members say."""
+
+    def __init__(self, view: ShardView = VIEW, *, is_proven: bool = True, kept_from: int = 1):
+        self.now = Micros(0)
+        self.numbers = 0
+        self.leader = Leader(
+            A,
+            SHARD,
+            view,
+            last=Serial(10),
+            starts=EpochTable(EARLIER.starts),
+            commit=Serial(8),
+            kept_from=Serial(kept_from),
+            is_proven=is_proven,
+            limits=ReplicationLimits(window_bytes=100, probe_bytes=10),
+            now=self.now,
+        )
+
+    def begin(self) -> "Lead":
+        self.leader.tick(self.now)
+        self.leader.appended(BEGIN, self.now)
+        self.leader.local_synced(BEGIN, self.now)
+        return self
+
+    def serve(self) -> "Lead":
+        self.begin()
+        for name in (B, C):
+            self.says(name, 11)
+        return self
+
+    def _answered(self, life: Life) -> AnswerNumber:
+        self.numbers += 1
+        return AnswerNumber(life, self.numbers)
+
+    def says(
+        self, name: ServerId, synced: int, *, epoch: int = 3, life: Life | None = None, full=False
+    ) -> Sequence[LeaderAction]:
+        answered = self._answered(life or LIVES[name])
+        serial = Serial(synced)
+        message = Appended(SHARD, LeaderEpoch(epoch), serial, serial, full, answered)
+        return self.leader.heard(name, message, self.now)
+
+    def misses(
+        self, name: ServerId, last: int, epoch: int, *starts: tuple[int, int]
+    ) -> Sequence[LeaderAction]:
+        tail = Place(Serial(last), LeaderEpoch(epoch), 5)
+        table = tuple(EpochStart(LeaderEpoch(e), Serial(s)) for e, s in starts)
+        answered = self._answered(LIVES[name])
+        return self.leader.heard(
+            name, Mismatch(SHARD, LeaderEpoch(3), tail, table, answered), self.now
+        )
+
+    def told(self, view: ShardView) -> Sequence[LeaderAction]:
+        return self.leader.told(structs.replace(view, revision=view.revision + 1), self.now)
+
+    def pass_time(self, seconds: float, *alive: ServerId, synced: int = 11) -> list[LeaderAction]:
+        """Ticks of a tenth of a second, in which these members go on answering."""
+        actions: list[LeaderAction] = []
+        for _ in range(round(seconds * 10)):
+            self.now = Micros(self.now + SECOND // 10)
+            for name in alive:
+                actions += self.says(name, synced)
+            actions += self.leader.tick(self.now)
+        return actions
+
+
+def asks(actions: Sequence[LeaderAction]) -> list[Ask]:
+    return [each.ask for each in actions if isinstance(each, AskCoordinator)]
+
+
+# ------------------------------------------------------------------ the beginning
+
+
+def test_a_leader_that_was_in_sync_all_the_time_begins_at_once() -> None:
+    assert BeginEpoch(LeaderEpoch(3)) in Lead().leader.tick(Micros(0))
+
+
+def test_a_leader_that_was_restarted_asks_one_member_in_sync_first() -> None:
+    lead = Lead(is_proven=False)
+    probes = [SendFrames(name, Serial(10), 10) for name in (B, C)]
+    assert lead.leader.tick(Micros(0)) == probes
+    assert BeginEpoch(LeaderEpoch(3)) in lead.says(B, 10)
+
+
+def test_one_that_is_not_in_sync_cannot_say_that_nothing_is_lacking() -> None:
+    lead = Lead(TWO, is_proven=False)
+    assert BeginEpoch(LeaderEpoch(3)) not in lead.says(C, 10)
+
+
+def test_a_longer_log_is_given_the_shard_and_nothing_is_cut() -> None:
+    lead = Lead(is_proven=False)
+    lead.leader.tick(lead.now)
+    assert asks(lead.misses(B, 12, 2, (1, 1), (2, 6))) == [Resign(B)]
+    assert BeginEpoch(LeaderEpoch(3)) not in lead.says(C, 10)
+
+
+def test_a_newer_epoch_is_longer_than_more_records() -> None:
+    lead = Lead(structs.replace(VIEW, leader_epoch=LeaderEpoch(4)), is_proven=False)
+    tail = Place(Serial(7), LeaderEpoch(3), 5)
+    starts = (EpochStart(LeaderEpoch(1), Serial(1)), EpochStart(LeaderEpoch(3), Serial(6)))
+    message = Mismatch(SHARD, LeaderEpoch(4), tail, starts, AnswerNumber(LIVES[B], 1))
+    assert asks(lead.leader.heard(B, message, lead.now)) == [Resign(B)]
+
+
+# ------------------------------------------------------------------ the commit
+
+
+def test_everybody_in_sync_has_to_sync_it() -> None:
+    lead = Lead().begin()
+    assert lead.says(B, 11) == []
+    assert lead.says(C, 11) == [CommitTo(BEGIN), ServeClients()]
+
+
+def test_what_the_leader_has_not_synced_is_not_committed() -> None:
+    lead = Lead().serve()
+    lead.leader.appended(Serial(12), lead.now)
+    lead.says(B, 12)
+    assert CommitTo(Serial(12)) not in lead.says(C, 12)
+    assert lead.leader.local_synced(Serial(12), lead.now) == [CommitTo(Serial(12))]
+
+
+def test_nothing_of_earlier_leaders_is_committed_before_the_own_first_record() -> None:
+    lead = Lead()
+    lead.leader.local_synced(Serial(10), lead.now)
+    lead.says(B, 10)
+    assert not any(isinstance(each, CommitTo) for each in lead.says(C, 10))
+
+
+def test_answers_to_another_leader_do_not_count() -> None:
+    lead = Lead().begin()
+    lead.says(B, 11)
+    assert lead.says(C, 11, epoch=2) == []
+    assert lead.leader.commit == 8
+
+
+def test_a_directory_that_was_replaced_counts_for_nothing() -> None:
+    lead = Lead(TWO).begin()
+    lead.says(B, 11, life=Life(b"new", 1))
+    assert lead.leader.commit == 8
+    assert lead.says(B, 11) == []  # a late answer of the one that is gone
+    assert lead.leader.commit == 8
+
+
+def test_too_few_in_sync_commit_nothing() -> None:
+    lead = Lead(structs.replace(VIEW, in_sync=frozenset((A,)))).begin()
+    assert lead.leader.commit == 8
+    assert "needs 2 servers" in str(lead.leader.refusal(lead.now)) or not lead.leader.is_serving
+
+
+# ------------------------------------------------------------------ the in-sync set
+
+
+def test_a_member_that_lags_is_waited_for_until_it_has_left() -> None:
+    lead = Lead().serve()
+    lead.leader.appended(Serial(12), lead.now)
+    lead.leader.local_synced(Serial(12), lead.now)
+    assert asks(lead.pass_time(1.5, B, synced=12)) == []
+    actions = lead.pass_time(1.0, B, synced=12)
+    assert asks(actions)[0] == Shrink(frozenset((C,)))
+    assert lead.leader.commit == 11
+    assert CommitTo(Serial(12)) in lead.told(TWO)
+
+
+def test_a_member_returns_in_two_steps_and_is_waited_for_from_the_first() -> None:
+    lead = Lead(TWO).serve()
+    proposal = asks(lead.says(C, 11))
+    assert proposal == [Propose(C, b"c")]
+    proposed = structs.replace(TWO, proposed=C)
+    lead.leader.appended(Serial(12), lead.now)
+    assert asks(lead.told(proposed)) == [Expand(C, b"c")]
+    lead.leader.local_synced(Serial(12), lead.now)
+    lead.says(B, 12)
+    assert lead.leader.commit == 11
+    lead.says(C, 12)
+    assert lead.leader.commit == 12
+
+
+def test_a_member_without_what_the_epoch_began_with_does_not_enter() -> None:
+    lead = Lead(structs.replace(TWO, proposed=C)).begin()
+    assert asks(lead.says(C, 10)) == []  # the commit that is known here is 8
+    assert asks(lead.says(C, 11)) == [Expand(C, b"c")]
+
+
+def test_a_proposed_member_that_falls_behind_is_withdrawn() -> None:
+    lead = Lead(structs.replace(TWO, proposed=C)).begin()
+    assert Withdraw() in asks(lead.pass_time(2.5, B))
+
+
+def test_an_ask_without_an_answer_is_repeated_as_it_was() -> None:
+    lead = Lead().serve()
+    repeated = asks(lead.pass_time(5, B))
+    assert len(repeated) > 1
+    assert set(repeated) == {Shrink(frozenset((C,)))}
+
+
+def test_a_leader_that_hears_nobody_gives_the_shard_to_one_that_may() -> None:
+    lead = Lead().serve()
+    assert asks(lead.pass_time(3))[0] == Resign(C)
+
+
+def test_a_leader_that_hears_somebody_does_not() -> None:
+    lead = Lead(TWO).serve()
+    assert Resign(B) not in asks(lead.pass_time(5, C, synced=4))
+
+
+def test_a_leader_that_stood_still_blames_nobody() -> None:
+    lead = Lead().serve()
+    lead.now = Micros(30 * SECOND)
+    assert asks(lead.leader.tick(lead.now)) == []
+
+
+def test_a_full_disk_leaves_or_is_the_leaders_refusal() -> None:
+    assert asks(Lead().serve().says(B, 11, full=True)) == [Shrink(frozenset((B,)))]
+    lead = Lead(TWO).serve()
+    assert Shrink(frozenset((B,))) not in asks(lead.says(B, 11, full=True))
+    assert "the disk of b is full" in str(lead.leader.refusal(lead.now))
+
+
+def test_what_waits_too_long_is_refused_in_words() -> None:
+    lead = Lead(TWO).serve()
+    assert lead.leader.refusal(lead.now) is None
+    lead.leader.appended(Serial(12), lead.now)
+    lead.pass_time(4)
+    assert "waits for b" in str(lead.leader.refusal(lead.now))
+
+
+def test_a_server_that_drains_gives_the_shard_away_when_all_is_committed() -> None:
+    lead = Lead().serve()
+    lead.leader.drain()
+    assert "another server" in str(lead.leader.refusal(lead.now))
+    assert asks(lead.pass_time(0.1, B, C))[0] == Resign(B)
+
+
+# ------------------------------------------------------------------ the others' logs
+
+
+def test_frames_follow_each_other_up_to_a_limit_of_bytes() -> None:
+    lead = Lead(TWO).serve()
+    sends = lead.leader.appended(Serial(20), lead.now)
+    assert SendFrames(B, BEGIN, 100) in sends
+    more = lead.leader.sent(B, Serial(15), 60, lead.now)
+    assert more == [SendFrames(B, Serial(15), 40)]
+    assert lead.leader.sent(B, Serial(18), 50, lead.now) == []
+    assert SendFrames(B, Serial(18), 50) in lead.says(B, 15)
+
+
+def test_what_a_member_does_not_answer_is_asked_after_and_sent_again() -> None:
+    lead = Lead(TWO).serve()
+    lead.leader.appended(Serial(12), lead.now)
+    lead.leader.sent(B, Serial(12), 9, lead.now)
+    assert SendFrames(B, BEGIN, 0) in lead.pass_time(1.2)
+    assert SendFrames(B, BEGIN, 100) in lead.says(B, 11)
+
+
+def test_a_log_that_parts_is_cut_where_the_epochs_say() -> None:
+    lead = Lead().begin()
+    actions = lead.misses(B, 12, 1, (1, 1))
+    cut = Cut(SHARD, LeaderEpoch(3), Place(Serial(12), LeaderEpoch(1), 5), Serial(5))
+    assert actions == [SendToMember(B, cut)]
+    assert lead.misses(B, 5, 1, (1, 1)) == [SendFrames(B, Serial(5), 10)]
+
+
+def test_who_is_behind_what_is_kept_as_frames_gets_files() -> None:
+    lead = Lead(TWO, kept_from=9).begin()
+    tail = Place(Serial(4), LeaderEpoch(1), 5)
+    assert lead.misses(C, 4, 1, (1, 1)) == [StartRefill(C, tail)]
+    assert lead.misses(C, 4, 1, (1, 1)) == []
+    assert lead.leader.refill_ended(C) == []
+    assert SendFrames(C, Serial(8), 10) in lead.leader.tick(lead.now)
+
+
+# ------------------------------------------------------------------ the end
+
+
+def test_a_higher_epoch_ends_it() -> None:
+    lead = Lead().serve()
+    stale = Stale(SHARD, LeaderEpoch(3), LeaderEpoch(5))
+    (step,) = lead.leader.heard(B, stale, lead.now)
+    assert isinstance(step, StepDown)
+    other = structs.replace(VIEW, leader=B, leader_epoch=LeaderEpoch(4))
+    (step,) = lead.told(other)
+    assert step == StepDown("b leads epoch 4 of shard 7")
+    assert lead.leader.challenged(LeaderEpoch(3)) == []
+
+
+def test_an_older_view_is_passed_over() -> None:
+    lead = Lead().serve()
+    old = structs.replace(VIEW, revision=2, leader=C, leader_epoch=LeaderEpoch(2))
+    assert lead.leader.told(old, lead.now) == []
+
+
+def test_a_directory_that_was_taken_for_gone_is_back_when_the_other_is_silent() -> None:
+    lead = Lead(TWO).begin()
+    new = Life(b"new", 1)
+    lead.says(C, 4, life=new)
+    lead.says(C, 9)  # late: of the directory that was there before
+    assert asks(lead.says(C, 11, life=new)) == []
+    lead.pass_time(3, B)
+    assert asks(lead.says(C, 11, life=new)) == [Propose(C, b"new")]
