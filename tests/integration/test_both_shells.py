@@ -270,9 +270,13 @@ def test_closing_waits_for_a_server_that_is_away_while_a_put_is_recorded_nowhere
 def test_a_block_that_fails_ends_with_its_own_error_whatever_became_of_its_puts(
     connect: Connect, tmp_path: Path
 ) -> None:
-    with pytest.raises(ZeroDivisionError), connect(f"ipc://{tmp_path}/nobody") as client:
-        client.put("orders", b"x", wait=False)
-        raise ZeroDivisionError
+    def failing() -> None:
+        with connect(f"ipc://{tmp_path}/nobody") as client:
+            client.put("orders", b"x", wait=False)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        failing()
 
 
 def test_who_waits_for_a_receipt_is_given_no_promise_of_one(
