@@ -334,9 +334,9 @@ def test_a_server_without_a_feed_is_pulled_from_at_once(world) -> None:
     assert listener.server.now - before < listening.PATIENCE_MICROS
 
 
-def test_a_feed_that_nobody_reaches_is_waited_for_only_so_long(world) -> None:
+def test_a_feed_that_nobody_reaches_is_waited_for_only_so_long(world, monkeypatch) -> None:
     listener, shop = Listener(world, "ada", "orders"), world.client("shop")
-    listener.ear.connect = lambda _: None
+    monkeypatch.setattr(listener.ear, "connect", lambda _: None)
     put(shop, b"0")
     before = listener.server.now
     assert listener.hear(wait_ms=20_000) == ["orders@0"]

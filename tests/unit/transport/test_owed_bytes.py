@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncemq.transport.connecting.owed_bytes import BUFFERS_AT_ONCE, OwedBytes
+from oncemq.zmtp.messages import Frame
 
 PIECES = st.lists(st.binary(max_size=6), max_size=4)
 
 
-def bytes_of(buffers: Sequence[bytes | memoryview]) -> bytes:
+def bytes_of(buffers: Sequence[Frame]) -> bytes:
     return b"".join(map(bytes, buffers))
 
 
