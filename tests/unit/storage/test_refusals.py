@@ -15,7 +15,7 @@ from oncemq.storage.backup.manifest import Copied, holds, read_manifest
 from oncemq.storage.catalog import catalog
 from oncemq.storage.segments import framing, segment
 from oncemq.storage.segments.framing import decode_record, encode, frame_key, parse
-from oncemq.storage.segments.layout import read_format
+from oncemq.storage.segments.layout import Format, FormatHole, read_format
 from oncemq.storage.segments.segment import Header, read_header
 from tests.harness.storage import still_open
 
@@ -54,6 +54,20 @@ def test_a_record_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(StorageRefused, match="cannot read") as caught:
         decode_record(ClockNoted.kind, b"\xc1")
     assert caught.value.code == "format_too_new"
+
+
+def test_what_a_person_agreed_to_lose_is_under_the_checksum_of_the_format(
+    tmp_path: Path, quick_disk: Any
+) -> None:
+    path = tmp_path / "FORMAT"
+    form = Format(1, b"i" * 16, tag=7, generation=2, agreed=(FormatHole(5, 10, 20),))
+    form = msgspec.structs.replace(form, checksum=form.seal)
+    path.write_bytes(msgspec.json.encode(form))
+    assert read_format(quick_disk, str(tmp_path)) == form
+    for damaged in ((FormatHole(5, 10, 21),), ()):
+        path.write_bytes(msgspec.json.encode(msgspec.structs.replace(form, agreed=damaged)))
+        with pytest.raises(Corrupt, match="checksum differs"):
+            read_format(quick_disk, str(tmp_path))
 
 
 def test_a_format_file_with_a_wrong_identity_is_refused(scribe: Any) -> None:

@@ -58,7 +58,7 @@ def test_the_path_of_a_server_that_lives_is_left_alone(tmp_path: Path, waiting: 
             with contextlib.suppress(BlockingIOError):
                 peer.connect(str(place))
         inode = place.stat().st_ino
-        with pytest.raises(OSError) as refused:
+        with pytest.raises(OSError, match="in use") as refused:
             Acceptor(f"ipc://{place}")
         assert refused.value.errno == errno.EADDRINUSE
         assert place.stat().st_ino == inode
@@ -67,7 +67,7 @@ def test_the_path_of_a_server_that_lives_is_left_alone(tmp_path: Path, waiting: 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
     place = tmp_path / "precious"
     place.write_text("data")
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError, match="in use") as refused:
         Acceptor(f"ipc://{place}")
     assert refused.value.errno == errno.EADDRINUSE
     assert place.read_text() == "data"
@@ -99,7 +99,7 @@ def test_a_name_that_is_no_file_is_listened_on() -> None:
 
 def test_an_address_of_tcp_that_is_taken_is_refused() -> None:
     acceptor = Acceptor("tcp://127.0.0.1:*")
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(OSError, match="in use") as refused:
         Acceptor(acceptor.address)
     assert refused.value.errno == errno.EADDRINUSE
     acceptor.close()

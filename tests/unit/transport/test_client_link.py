@@ -436,9 +436,13 @@ def test_a_path_whose_queue_is_full_is_no_connection(tmp_path) -> None:
     with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as waiting:
         listening.bind(place)
         listening.listen(0)
-        with pytest.raises(BlockingIOError):
+
+        def fill() -> None:
             for _ in range(10):
                 waiting.enter_context(dialing.connecting(Endpoint(socket.AF_UNIX, place)))
+
+        with pytest.raises(BlockingIOError):
+            fill()
 
 
 def test_the_path_of_a_socket_has_one_byte_at_least_and_103_at_most() -> None:

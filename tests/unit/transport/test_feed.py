@@ -71,6 +71,16 @@ def test_an_ear_is_tuned_while_it_listens(feed, ears) -> None:
     assert until_served(feed, ear.receive) == [B, b"now"]
 
 
+def test_what_was_under_way_when_it_was_wanted_no_longer_is_not_heard(feed, ears) -> None:
+    ear = tuned(feed, ears(), A)
+    feed.send([A, b"under way"])
+    ear.tune({B})
+    for _ in range(2):
+        until_served(feed, feed.change)
+    feed.send([B, b"now"])
+    assert until_served(feed, ear.receive) == [B, b"now"]
+
+
 def test_the_feed_learns_that_the_last_listener_is_gone(feed, ears) -> None:
     first, second = tuned(feed, ears(), A), tuned(feed, ears(), A)
     first.connect("")

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -120,6 +121,7 @@ def test_when_all_connections_are_taken_a_newcomer_is_closed_at_once(place, capl
     second, _ = here.known()
     until_served(here.door, here.peer(handshake()).is_over)
     assert here.told == [(REFUSED, "connections_max")]
+    assert len(here.door.peers) == 2
     assert "connections at the limit connections=2" in caplog.text
     assert here.is_served(first, route)
     second.close()
@@ -258,6 +260,16 @@ def test_who_does_not_read_its_replies_is_not_heard_until_it_does(place) -> None
     assert found == [(route, [b"more"])]
 
 
+def test_who_reads_a_little_is_not_heard_before_half_of_the_limit(place) -> None:
+    here = place(owed_pause_bytes=200_000)
+    peer, route = here.known()
+    owing(here, route, 8_000_000)
+    while here.connections.owed_bytes:
+        peer.heard()
+        here.connections.wait(0)
+        assert here.door.takes(route) == (here.connections.owed_bytes <= 100_000)
+
+
 def test_who_is_owed_too_much_is_dropped(place) -> None:
     here = place(owed_pause_bytes=100_000, owed_bytes_max=400_000)
     honest, honest_route = here.known()
@@ -335,7 +347,7 @@ def test_pings_are_answered_and_what_they_are_owed_is_bounded_as_well(place) -> 
     honest, honest_route = here.known()
     rude, _ = here.known()
     pings = commands.command(commands.PING, b"\0\0" + b"x" * 16) * 1_000
-    left = b""
+    left = b""  # what the system did not take: a ping is said to its end
 
     def flood() -> bool | None:
         nonlocal left
@@ -427,18 +439,37 @@ def test_a_listener_that_does_not_read_misses_whole_messages(place) -> None:
     assert numbers[0] == 0
 
 
+def test_what_listeners_are_owed_counts_the_message_that_is_to_be_sent(place) -> None:
+    here = place(feed_owed_max=100_000)
+    here.listener(A)
+    until_served(here.feed, here.feed.change)
+
+    def missed() -> int | None:
+        here.feed.send([A, bytes(60_000)])
+        return here.feed.status["feed_missed"] or None
+
+    assert until_served(here.feed, missed) == 1
+    assert 0 < here.connections.owed_bytes <= 100_000
+
+
+@contextlib.contextmanager
+def no_file_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_while_no_file_is_left_newcomers_wait_and_the_server_does_not_spin(place) -> None:
     here = place()
     honest, route = here.known()
     late = here.peer(handshake(), message(b"hello"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-    try:
+    with no_file_left():
         here.connections.wait(1_000)  # there is somebody, and no file for it
         assert here.connections.poller.wait(0) == []
         assert here.is_served(honest, route)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     here.pass_time(1)
     assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
     late.close()
@@ -480,3 +511,70 @@ def test_while_the_system_has_no_memory_for_newcomers_they_wait(place, name, cap
     here.pass_time(1)
     assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
     late.close()
+
+
+def test_who_waits_for_a_file_is_let_in_as_soon_as_somebody_leaves(place, caplog) -> None:
+    caplog.set_level(logging.INFO, "oncemq.server")
+    here = place()
+    leaving, _ = here.known()
+    here.peer(handshake(), message(b"hello"))
+    with no_file_left():
+        here.connections.wait(1_000)
+    assert "newcomers are turned away" in caplog.text
+    leaving.close()  # and no time passes
+    assert list(until_served(here.door, here.door.receive)[1]) == [b"hello"]
+
+
+def test_an_address_that_is_closed_while_newcomers_wait_for_a_file_is_forgotten(place) -> None:
+    here = place()
+    door = RouterSocket(
+        "tcp://127.0.0.1:*", frame_bytes_max=FRAME_BYTES_MAX, connections=here.connections
+    )
+    late = RawPeer(door.address, handshake())
+    with no_file_left():
+        here.connections.wait(1_000)
+    door.close()
+    here.pass_time(1)
+    honest, route = here.known()
+    assert here.is_served(honest, route)
+    late.close()
+
+
+def test_who_does_not_fit_is_told_why_before_the_end(place) -> None:
+    here = place()
+    odd = here.peer(handshake(b"PUB"))
+    said = b""
+    while part := until_served(here.door, odd.heard):
+        said += part
+    assert b"\5ERROR" in said
+
+
+class FullLink:
+    """A peer's link that takes nothing the first time."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self._real = real
+        self._is_full = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("send", "sendmsg") and self._is_full:
+            return self._fail
+        return getattr(self._real, name)
+
+    def _fail(self, *_: object) -> None:
+        self._is_full = False
+        raise BlockingIOError
+
+
+@pytest.mark.parametrize("frames", [[b"x"], [b"x", bytes(10_000)]], ids=["send", "sendmsg"])
+def test_a_reply_of_which_nothing_fits_is_owed_whole(place, frames: list[bytes]) -> None:
+    here = place()
+    peer, route = here.known()
+    here.door.peers[route].link = FullLink(here.door.peers[route].link)
+    assert here.door.send(route, frames)
+    assert here.door.send(route, [b"next"])
+    expected = message(*frames) + message(b"next")
+    assert here.connections.owed_bytes == len(expected)
+    said = b""
+    while not said.endswith(expected):
+        said += until_served(here.door, peer.heard)

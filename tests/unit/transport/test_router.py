@@ -109,19 +109,39 @@ def test_a_req_is_answered_in_the_envelope_that_it_asked_in(
     peer.close()
 
 
+@pytest.mark.parametrize("said", [(b"7", b""), (b"7", b"8"), (b"7", b"8", b"9")])
+def test_what_is_no_envelope_of_a_req_is_heard_as_it_is(
+    door: RouterSocket, said: tuple[bytes, ...]
+) -> None:
+    peer = RawPeer(door.address, handshake(b"REQ"), message(*said))
+    _, request = until_served(door, door.receive)
+    assert tuple(map(bytes, request)) == said
+    peer.close()
+
+
+def test_who_is_owed_something_is_found_to_be_gone_as_well(door: RouterSocket) -> None:
+    peer = RawPeer(door.address, handshake(), message(b"hello"))
+    route, _ = until_served(door, door.receive)
+    while not door.connections.owed_bytes:
+        assert door.send(route, [bytes(100_000)])
+    peer.close()
+    until(lambda: not door.reaches(route, PROBE) or None)  # and nobody waits
+
+
 def test_what_is_owed_to_a_peer_that_reads_leaves_before_the_end() -> None:
     door = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
     peer = RawPeer(door.address, handshake(), message(b"hello"))
     route, _ = until_served(door, door.receive)
-    sent = 0
-    while door.connections.owed_bytes < 1 << 20:
-        assert door.send(route, [bytes(100_000)])
-        sent += 1
+    sent: list[bytes] = []
+    while door.connections.owed_bytes < 12 << 20:
+        body = len(sent).to_bytes(4, "big") * 25_000
+        assert door.send(route, [body])
+        sent.append(message(body))
     peer.link.setblocking(True)
     with ThreadPoolExecutor(1) as pool:
         heard = pool.submit(peer.link.makefile("rb").read)
         door.close()
-        assert heard.result().endswith(message(bytes(100_000)) * sent)
+        assert heard.result().endswith(b"".join(sent))
     peer.close()
 
 
