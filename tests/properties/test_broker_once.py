@@ -230,7 +230,7 @@ class OnceMachine(RuleBasedStateMachine):
 
     @rule()
     def puts_leave(self) -> None:
-        for lane in self.publisher.all_lanes():
+        for lane in list(self.publisher.busy.values()):
             if lane.is_lost:
                 producer = lane.parcels[0].producer
                 resume = Resume(WRITER, Epoch(0), lane.topic, producer, self.tokens)
