@@ -204,7 +204,10 @@ class ReplicaProcess:
                     self._do(self._follow(self.follower, envelope.frames, message))
             case Appended() | Mismatch() | Stale() | RefillWanted():
                 if self.leader is not None:
-                    self._do(self.leader.heard(envelope.source, message, self._around.now))
+                    actions = self.leader.heard(envelope.source, message, self._around.now)
+                    leader_epoch = self.leader.leader_epoch
+                    self._around.witness.hears(self.name, leader_epoch, message, actions)
+                    self._do(actions)
             case _:
                 assert_never(message)
 

@@ -1,9 +1,10 @@
 """What must hold whatever happens, held against everything that any replica does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ServerId
-from oncemq.protocol.replication_messages import Appended, MemberMessage
+from oncemq.protocol.replication_messages import Appended, MemberMessage, Stale
+from oncemq.replication.actions import LeaderAction
 from simulator.replicas.replica_disk import ReplicaDisk
 
 
@@ -70,6 +71,19 @@ class ReplicaWitness:
         """A leader is about to send what follows."""
         if serial > disk.last:
             raise Broken(f"{name} sends what follows {serial}, and its log ends at {disk.last}")
+
+    def hears(
+        self,
+        name: ServerId,
+        leader_epoch: LeaderEpoch,
+        message: MemberMessage,
+        actions: Sequence[LeaderAction],
+    ) -> None:
+        """A leader was told something: of what is said to another leader it does nothing."""
+        if message.leader_epoch != leader_epoch and not isinstance(message, Stale) and actions:
+            raise Broken(
+                f"{name} leads {leader_epoch} and heeds what {message.leader_epoch} is told"
+            )
 
     def leads(self, name: ServerId, disk: ReplicaDisk) -> None:
         """A leader is about to write, or to answer: its log has everything that was committed."""

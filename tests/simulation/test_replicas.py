@@ -8,7 +8,7 @@ from simulator.replicas.replica_world import ReplicaWorld
 from simulator.replicas.witness import Broken
 
 SEEDS = 400
-MORE_SEEDS = 4_000
+MORE_SEEDS = 2_000
 SEARCHED = 1_500  # seeds, for one that catches a broken rule
 
 

@@ -55,6 +55,7 @@ class Lead:
     def __init__(self, view: ShardView = VIEW, *, is_proven: bool = True, kept_from: int = 1):
         self.now = Micros(0)
         self.numbers = 0
+        self.view = view
         self.leader = Leader(
             A,
             SHARD,
@@ -76,7 +77,7 @@ class Lead:
 
     def serve(self) -> "Lead":
         self.begin()
-        for name in (B, C):
+        for name in sorted(self.view.in_sync - {A}):
             self.says(name, 11)
         return self
 
