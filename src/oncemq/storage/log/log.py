@@ -36,7 +36,7 @@ from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, chec
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.pinned_files import PinnedFiles, pin
 from oncemq.storage.log.room import Room
-from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
+from oncemq.storage.log.writer import AHEAD_BYTES, Group, GroupPart, GroupWriter
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
@@ -44,11 +44,7 @@ from oncemq.storage.segments.segment import new_log_segment, remove_segment
 
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
 FACT_BYTES = 128  # what a record adds that was there before this start, about
-AHEAD_BYTES = 64 << 10  # of zeros behind a small group, for those after it
-BLOCK_BYTES = 4096
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
-
-_ZEROS = memoryview(bytes(AHEAD_BYTES + BLOCK_BYTES))
 
 logger = logging.getLogger("oncemq.storage")
 
@@ -354,7 +350,7 @@ class Log:
         if size <= AHEAD_BYTES // 4 and self._gathered:
             part = self._gathered[-1]
             if part.end > part.segment.ahead:
-                _write_ahead(part)
+                part.write_ahead()
         group = Group(self._gathered, size, self._last_serial, sync)
         self._gathered = []
         return group
@@ -390,17 +386,3 @@ class Log:
         self._writer.close()
         self._catalog.close()
         self._lock.release()
-
-
-def _write_ahead(part: GroupPart) -> None:
-    """Let the zeros that follow a small group be written with it, as far as room is taken.
-
-    The first write to a block of room that was only taken changes the file's tables, and its sync
-    waits for the file system's journal: with small groups, one in twenty took 60 µs more. What is
-    written is what is there: zeros.
-    """
-    segment = part.segment
-    ahead = min((part.end + AHEAD_BYTES) & -BLOCK_BYTES, segment.size)
-    if ahead > part.end:
-        part.buffers.append(_ZEROS[: ahead - part.end])
-        segment.ahead = segment.claimed = ahead
