@@ -36,8 +36,7 @@ from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, chec
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.pinned_files import PinnedFiles, pin
 from oncemq.storage.log.room import Room
-from oncemq.storage.log.writer import Group, GroupPart, GroupWriter
-from oncemq.storage.log.zeros_ahead import SMALL_BYTES, write_ahead
+from oncemq.storage.log.writer import AHEAD_BYTES, Group, GroupPart, GroupWriter
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.index import BlockCache, MemoryIndex
 from oncemq.storage.segments.layout import Format
@@ -348,10 +347,10 @@ class Log:
         size = 0
         for part in self._gathered:
             size += part.end - part.position
-        if size <= SMALL_BYTES and self._gathered:
+        if size <= AHEAD_BYTES // 4 and self._gathered:
             part = self._gathered[-1]
             if part.end > part.segment.ahead:
-                write_ahead(part)
+                part.write_ahead()
         group = Group(self._gathered, size, self._last_serial, sync)
         self._gathered = []
         return group

@@ -16,14 +16,32 @@ from oncemq.storage.segments.end import EndNote
 from oncemq.storage.segments.index import BlockCache, FileIndex
 from oncemq.storage.segments.segment import Segment, save_index
 
+AHEAD_BYTES = 64 << 10  # of zeros behind a small group, for those after it
+BLOCK_BYTES = 4096
+
+_ZEROS = memoryview(bytes(AHEAD_BYTES + BLOCK_BYTES))
+
 
 class GroupPart(msgspec.Struct):
     """The share of a group that goes to one segment, in one piece."""
 
     segment: Segment
     position: int
-    end: int
+    end: int  # of the frames: zeros may follow in `buffers`
     buffers: list[Buffer] = []
+
+    def write_ahead(self) -> None:
+        """Let the zeros that follow a small group be written with it, as far as room is taken.
+
+        The first write to a block of room that was only taken changes the file's tables, and its
+        sync waits for the file system's journal: with small groups, one in twenty took 60 µs more.
+        What is written is what is there: zeros.
+        """
+        segment = self.segment
+        ahead = min((self.end + AHEAD_BYTES) & -BLOCK_BYTES, segment.size)
+        if ahead > self.end:
+            self.buffers.append(_ZEROS[: ahead - self.end])
+            segment.ahead = segment.claimed = ahead
 
 
 class Group(msgspec.Struct):
