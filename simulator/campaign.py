@@ -46,6 +46,7 @@ FAULTS = {
     "damage": "damage taken out",
     "reset": "reset with unknown delivery",
     "clog": "delay",
+    "lead": "change of the leader",
     "double": "doubled message",
 }
 
@@ -171,7 +172,7 @@ def _kinds(options: WorldOptions) -> set[str]:
     sinks = ("sinks", *(f"sinks and {fault}" for fault in faults)) if options.sinks else ()
     beside = [*faults, *(name for name in ("deals", "inbox", "wild") if getattr(options, name))]
     back = ("back", *(f"back and {each}" for each in beside)) if options.back else ()
-    alone = [name for name in ("required", "leases") if getattr(options, name)]
+    alone = [name for name in ("required", "leases", "leaders") if getattr(options, name)]
     return {*faults, *inbox, *wild, *sinks, *back, *alone}
 
 

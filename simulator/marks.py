@@ -38,6 +38,7 @@ SOMETIMES: dict[str, str] = {
     "client stale_state": "an old copy of a state directory was refused",
     "state restored": "a state directory was replaced by an old copy",
     "lease renewed": "a client renewed the lease of its subscriptions",
+    "refused by a follower": "a server that does not lead refused a request",
     "lease over": "a client did not renew in time",
     "staged unwanted": "a required commit to a topic without subscribers was refused",
     "backup made": "a backup was made beside a running server",

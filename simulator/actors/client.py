@@ -97,7 +97,7 @@ class Process:
             slots=open_slots(self.disk, "/outbox", chance.randbytes) if client.lasting else [],
             directory="/", random_bytes=chance.randbytes, close=lambda: None,
         )  # fmt: skip
-        settings = Settings(["simulated"], 4.0, 1 << 20, chance.random)
+        settings = Settings(self.world.servers_of(client.name), 4.0, 1 << 20, chance.random)
         settings.lanes_kept = 1 if self.history.lives.mortal else settings.lanes_kept
         self.engine = Engine(settings, state, self._line, self._now, self._feed_subscriber)
         self.calls = Calls(self.clock, self.engine, self.world.tell)

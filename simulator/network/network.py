@@ -17,6 +17,7 @@ from oncemq.protocol.step import Body
 from oncemq.transport.connecting.owed_bytes import OWED_MESSAGES_MAX
 from simulator.clock import MICROSECOND, MILLISECOND, Clock
 from simulator.network.feed import Airwaves
+from simulator.network.leadership import ADDRESSES, Leadership
 
 RECONNECT = 50 * MILLISECOND
 
@@ -56,6 +57,7 @@ class SimulatedConnection:
     def __init__(self, network: "Network", line: "SimulatedDealer", number: int) -> None:
         self.route = b"route-%d" % number
         self.line = line
+        self.address = line.address
         self.open = True
         self.up = Direction(lambda frames: network.host_takes(self, frames))
         self.down = Direction(line.takes)
@@ -77,6 +79,7 @@ class Network:
         self._era = 0  # grows when the server goes back in time, which takes longer than any delay
         self._connections: dict[bytes, SimulatedConnection] = {}
         self._made = 0
+        self.leadership = Leadership()
         self.weather: dict[str, Weather] = {}
         self.resets = 0  # of connections with something under way
 
@@ -110,8 +113,12 @@ class Network:
     def reply(self, route: bytes, frames: Sequence[Body]) -> None:
         """The server answers; into the void, if that connection is gone or does not keep up."""
         connection = self._connections.get(route)
-        if connection is not None:
+        if connection is None:
+            return
+        if self._leads(connection.address):
             self._send(connection, connection.down, [bytes(frame) for frame in frames])
+        elif self.leadership.tells:
+            self._refuse(connection, frames)
 
     def reaches(self, route: bytes, frames: Sequence[Body]) -> bool:
         """Whether there is such a connection: a word is sent along it."""
@@ -120,9 +127,29 @@ class Network:
 
     def host_takes(self, connection: SimulatedConnection, frames: Frames) -> None:
         """A request arrives."""
-        if self._host is not None:
-            self.clock.note(f"up {connection.route.decode()} {frames[0].hex()}")
+        if self._host is None:
+            return
+        self.clock.note(f"up {connection.route.decode()} {frames[0].hex()}")
+        if self._leads(connection.address):
             self._host.arrived(connection.route, frames)
+        else:
+            self._refuse(connection, frames)
+
+    # Who leads
+
+    def hang_up_at(self, address: str) -> None:
+        """Every connection to one address breaks."""
+        for connection in list(self._connections.values()):
+            if connection.address == address:
+                self.reset(connection)
+
+    def _leads(self, address: str) -> bool:
+        return address not in ADDRESSES or address == self.leadership.leader
+
+    def _refuse(self, connection: SimulatedConnection, frames: Sequence[Body]) -> None:
+        if connection.open:
+            said = self.leadership.refusal(connection.address, frames)
+            self._send(connection, connection.down, [bytes(frame) for frame in said])
 
     # The client's side
 
@@ -136,6 +163,7 @@ class Network:
             return
         weather = self.weather_of(line.client)
         if self._host is None or weather.silent_up or weather.silent_down:
+            line.is_in_vain = self._host is None
             self.dial(line)
             return
         self._made += 1
@@ -242,7 +270,9 @@ class SimulatedDealer:
 
     def __init__(self, network: Network, client: str, wake: Callable[[], None]) -> None:
         self.descriptors: tuple[int, ...] = ()
+        self.is_in_vain = False
         self.client = client
+        self.address = ""
         self.closed = False
         self.connection: SimulatedConnection | None = None
         self._network = network
@@ -253,6 +283,7 @@ class SimulatedDealer:
     def connect(self, address: str) -> None:
         """Talk to the server from now on."""
         self._leave()
+        self.address, self.is_in_vain = address, False
         self._network.dial(self)
 
     def news(self) -> bool | None:

@@ -31,6 +31,7 @@ from simulator.planted import client as planted_client
 from simulator.planted import (
     going_back,
     inbox,
+    leaders,
     listening,
     patterns,
     sinks,
@@ -45,6 +46,7 @@ __all__ = [
     "PLANTED",
     "going_back",
     "inbox",
+    "leaders",
     "listening",
     "patterns",
     "planted_client",

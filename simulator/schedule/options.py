@@ -70,6 +70,7 @@ class WorldOptions(msgspec.Struct, frozen=True):
     required: int = 0  # puts that are required, also to a topic that nobody subscribes to yet
     churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
     leases: int = 0  # gets of clients whose subscriptions are leased
+    leaders: int = 0  # changes of the leader, in a cluster of three addresses
     back: bool = False  # the server goes back in time: a backup is restored, damage taken out
     # A pattern is left between the backup and the going back to it: only in worlds that are aimed
     # at a planted bug (`simulator/planted/aims`).
@@ -127,6 +128,7 @@ def options_of(seed: int) -> WorldOptions:
         required=30 if seed % 10 == 3 else 0,
         churn=25 if seed % 20 == 16 else 0,
         leases=20 if seed % 20 == 14 else 0,
+        leaders=8 if seed % 40 in (19, 33) else 0,
         back=back,
     )
 

@@ -17,6 +17,7 @@ from simulator.clock import stream
 from simulator.schedule.cast import SETTLING_MS, Cast, Value, WorldStep
 from simulator.schedule.churn import churn_deeds, disk_deeds
 from simulator.schedule.going_back import back_deeds
+from simulator.schedule.leaders import leader_deeds
 from simulator.schedule.leases import lease_deeds
 from simulator.schedule.options import LISTENING, WorldOptions, options_of
 from simulator.schedule.patterns import wild_deeds
@@ -61,6 +62,7 @@ def schedule_of(seed: int, options: WorldOptions | None = None) -> Schedule:
     steps += churn_deeds(cast, stream(seed, "churn"))
     steps += disk_deeds(cast, stream(seed, "client disk"))
     steps += lease_deeds(cast, stream(seed, "leases"))
+    steps += leader_deeds(cast, stream(seed, "leaders"))
     steps += back_deeds(cast, stream(seed, "back"))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
 

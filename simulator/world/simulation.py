@@ -20,6 +20,7 @@ from simulator.history.history import History
 from simulator.history.stories import HandedOut
 from simulator.machines.fake_database import FakeDatabase
 from simulator.machines.machine import DiskFault, Trap, trap_of
+from simulator.network.leadership import ADDRESSES
 from simulator.network.network import Network
 from simulator.schedule.cast import Cast, WorldStep
 from simulator.schedule.options import WorldOptions
@@ -99,6 +100,7 @@ class Simulation:
         }
         self._can_go_back(options)
         self.world.clients = list(self.clients)
+        self.world.servers = [*ADDRESSES] if options.leaders else self.world.servers
         self.world.is_steady = not cast.has("clock_jump")
         self.deals = Deals(self.clients, cast.topics, self.history)
         self.history.lives.mortal.update(cast.mortal_topics)
@@ -150,6 +152,7 @@ class Simulation:
             for process in client.live():
                 process.count_marks()
         self.world.told["connections reset"] = self.network.resets
+        self.world.told["refused by a follower"] = self.network.leadership.refusals
         server = self.lives.server
         shard = server.driver.broker.shard if server and server.driver else None
         self.deals.dealings.settle(shard, self.history)
@@ -181,10 +184,28 @@ class Simulation:
                 self.going_back.restore(int(args["down_ms"]))
             case "damage":
                 self.going_back.damage(int(args["down_ms"]))
+            case "lead":
+                self._lead(step)
             case "set_clock":
                 self.lives.pace.skew_micros += int(args["ms"]) * 1000
             case _:
                 self._deeds[step.do](step, self.clients[step.who])
+
+    def _lead(self, step: WorldStep) -> None:
+        """One steps down; after an election another one leads."""
+        args, leadership = step.args, self.network.leadership
+        before = leadership.leader
+        hints = {address: str(args[address]) for address in ADDRESSES}
+        leadership.step_down(hints, tells=bool(args["tells"]))
+        if args["hangs_up"]:
+            self.network.hang_up_at(before)
+        epoch = leadership.epoch
+
+        def elected() -> None:
+            if leadership.epoch == epoch:
+                leadership.leader = str(args["to"])
+
+        self._later(args["for_ms"], elected)
 
     def _later(self, delay_ms: int | str | bool, event: Callable[[], None]) -> None:
         self.clock.after(int(delay_ms) * MILLISECOND, event)

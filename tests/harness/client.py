@@ -94,6 +94,7 @@ class Wire:
         self.server = server
         self.route = b""  # of the connection; none without one
         self.descriptors: tuple[int, ...] = ()
+        self.is_in_vain = False
         self.events: list[bool] = []
         self.inbox: list[list[bytes]] = []
         self.up = True  # the network is
@@ -179,11 +180,11 @@ class Wire:
 class Node:
     """One client, pumped by hand."""
 
-    def __init__(self, server: Server, state: State) -> None:
+    def __init__(self, server: Server, state: State, wire: Wire, servers: Sequence[str]) -> None:
         self.server = server
-        self.wire = Wire(server)
+        self.wire = wire
         self.state = state
-        settings = Settings(["one"], 5.0, 1 << 20, lambda: 0.5)
+        settings = Settings([*servers], 5.0, 1 << 20, lambda: 0.5)
         self.engine = Engine(settings, self.state, self.wire, lambda: Micros(server.now))
 
     def turn(self, times: int = 6) -> None:
@@ -248,6 +249,8 @@ class World:
         self.directory = directory
         self.server = Server(directory / "server", rules)
         self.nodes: list[Node] = []
+        self.wire_to: Callable[[Server], Wire] = Wire
+        self.servers: Sequence[str] = ("one",)  # as clients are given them
 
     def client(self, name: str | None = None, directory: str | None = None) -> Node:
         if name is None:
@@ -273,7 +276,7 @@ class World:
             random_bytes=random_bytes,
             close=close,
         )
-        node = Node(self.server, state)
+        node = Node(self.server, state, self.wire_to(self.server), self.servers)
         self.nodes.append(node)
         return node
 

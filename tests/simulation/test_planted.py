@@ -83,6 +83,8 @@ CAUGHT_BY = {
     "hands_out_what_it_fetched_before_the_server_went_back": 6,
     "takes_an_answer_to_its_older_epoch_for_its_own": 0,
     "takes_another_branch_of_history_for_its_own": 32,
+    "takes_not_leader_for_an_answer": 19,
+    "trusts_a_leader_of_an_older_epoch": 59,
     "acks_before_sync": 0,
     "answers_a_duplicate_before_its_first_copy_is_durable": 2,
     "subscribes_before_sync": 2,

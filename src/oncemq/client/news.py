@@ -27,6 +27,7 @@ class News:
     def __init__(self, client: str) -> None:
         self._client = client
         self._connected: bool | None = None  # None: nothing was told yet
+        self._leader: tuple[str, int] | None = None  # as it was named last
         self._refusals: set[tuple[str, str]] = set()
         self._full_at = Micros(-MINUTE)
 
@@ -44,6 +45,15 @@ class News:
         else:
             logger.info("server back server=%s client=%s", server, self._client)
         self._connected = connected
+
+    def not_leading(self, server: str, leader: str, leader_epoch: int) -> None:
+        """A server refuses, since it follows; told once for each leader that is named."""
+        if (leader, leader_epoch) != self._leader:
+            self._leader = leader, leader_epoch
+            logger.info(
+                "server follows server=%s client=%s leader=%s epoch=%d",
+                *(server, self._client, leader or "unknown", leader_epoch),
+            )
 
     def let_in(self, server: str, welcome: Welcome) -> None:
         """The server granted this start its epoch."""

@@ -22,12 +22,37 @@ from oncemq.protocol.structs import ReplyStruct
 NO_OFFSET = Offset(-1)
 
 
-class RefusedReply(ReplyStruct, frozen=True, array_like=True):
-    """No, and why, and what to do. Nothing was changed by the request."""
+class RefusedReply(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
+    """No, and why, and what to do. Nothing was changed by the request.
+
+    `leader`, `leader_epoch`: with the code `not_leader` only, see `not_leader`.
+    """
 
     opcode = 64
     code: str
     detail: str
+    leader: str = ""
+    leader_epoch: int = 0
+
+
+NOT_LEADER = "not_leader"
+
+
+def not_leader(leader: str = "", leader_epoch: int = 0) -> RefusedReply:
+    """What a server that does not lead answers to every request but Status, which it answers.
+
+    `leader`: the address for clients (`tcp://host:port`) of the server that leads; empty where
+    that is not known, for instance during an election. Never the address of whoever refuses.
+    `leader_epoch`: the highest leader epoch that whoever refuses has promised to, also where the
+    leader of that epoch is not known; 0: it knows of none. A leader is named with its own epoch:
+    a client passes over a leader of a lower epoch than it has heard of.
+
+    It says nothing about earlier copies of the request: one that this server took while it led may
+    have been stored, or may be yet. So a server that steps down may give it to what is under way,
+    and a client must take it for a lost answer, and never for the end of the request.
+    """
+    where = f"{leader} leads" if leader else "which server leads is not known here"
+    return RefusedReply(NOT_LEADER, f"this server follows; {where}", leader, leader_epoch)
 
 
 class WelcomeLimits(msgspec.Struct, frozen=True, array_like=True):

@@ -41,6 +41,7 @@ class InFlight:
         self.open: dict[int, InFlightRequest] = {}  # by token, the oldest first
         self._tokens: dict[int, int] = {}  # by the identity of the key, which is kept in `open`
         self._last_token = 0
+        self.first_wait = FIRST_WAIT  # on this connection
         self.sends = 0
 
     def __len__(self) -> int:
@@ -97,7 +98,7 @@ class InFlight:
         if exchange.first_epoch is None:
             exchange.first_epoch = client_epoch
         exchange.attempts += 1
-        wait = min(FIRST_WAIT << (exchange.attempts - 1), LONGEST_WAIT)
+        wait = min(self.first_wait << (exchange.attempts - 1), LONGEST_WAIT)
         jitter = 0.75 + 0.5 * self._chance()
         exchange.due = Micros(now + exchange.patience + int(wait * jitter))
 

@@ -41,6 +41,7 @@ from oncemq.protocol.replies import (
     Unsubscribed,
     Welcome,
     WelcomeLimits,
+    not_leader,
 )
 from oncemq.protocol.requests import (
     REQUESTS,
@@ -122,7 +123,7 @@ ALL_REQUESTS = [
 ]
 
 ALL_REPLIES = [
-    RefusedReply("code", "detail"),
+    not_leader("tcp://10.0.0.2:5556", 7),
     Welcome(3, WelcomeLimits(1, 2, 3), b"log", Generation(2)),
     Resumed(TopicId(5), 3, 4, True),
     PutAccepted(TopicId(5), Offset(-1), 2, False, True, 50),
@@ -199,6 +200,22 @@ def test_a_request_of_an_older_client_has_the_defaults() -> None:
 def test_fields_of_a_newer_client_that_are_not_known_are_passed_over() -> None:
     fields = msgspec.msgpack.encode(["orders", {"new": [1, 2]}])
     assert codec.decode_request([frame(12, fields)])[1] == ShowTopic("orders")
+
+
+def test_a_refusal_of_a_server_that_knows_of_no_leaders_is_whole() -> None:
+    fields = msgspec.msgpack.encode(["not_subscribed", "why"])
+    assert codec.decode_reply([frame(64, fields)])[1] == RefusedReply("not_subscribed", "why")
+
+
+def test_a_client_that_knows_of_no_leaders_reads_the_words_of_a_refusal() -> None:
+    class OlderRefusedReply(msgspec.Struct, frozen=True, array_like=True):
+        code: str
+        detail: str
+
+    (head,) = codec.encode_reply(42, not_leader("tcp://10.0.0.2:5556", 7))
+    old = msgspec.msgpack.Decoder(OlderRefusedReply).decode(bytes(head)[12:])
+    words = "this server follows; tcp://10.0.0.2:5556 leads"
+    assert old == OlderRefusedReply("not_leader", words)
 
 
 NONSENSE = [

@@ -13,7 +13,7 @@ from oncemq.client.engine.fetches import Fetches
 from oncemq.client.engine.handshake import HandshakeEngine, LetIn
 from oncemq.client.engine.line import ServerConnection
 from oncemq.client.engine.listening import FeedPort, Listening
-from oncemq.client.engine.questions import Handler, Question, Questions
+from oncemq.client.engine.questions import Handler, Question, Questions, messages_for
 from oncemq.client.engine.settling import Settling
 from oncemq.client.engine.survival import failed_by
 from oncemq.client.engine.transactions import Transactions
@@ -26,12 +26,12 @@ from oncemq.client.state.state import State
 from oncemq.client.ticket import Ticket
 from oncemq.client.told_losses import Losses
 from oncemq.client.values import Message, must_be_of
-from oncemq.errors import Corrupt, Forked, OnceMQError
+from oncemq.errors import Forked, OnceMQError
 from oncemq.protocol.names import Epoch, Generation, Micros
-from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
+from oncemq.protocol.replies import NOT_LEADER, Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Get, Listen, Request, Settle
 from oncemq.protocol.step import Body
-from oncemq.session.inflight import InFlight, InFlightRequest
+from oncemq.session.inflight import FIRST_WAIT, InFlight, InFlightRequest
 from oncemq.session.outgoing import Outgoing
 from oncemq.session.subscriber import Subscriber
 from oncemq.wire import codec
@@ -133,19 +133,7 @@ class Engine:
         self, request: Request, take: Callable[[Messages, Sequence[Body]], T], ticket: "Ticket[T]"
     ) -> int:
         """Send a request whose answer is messages; `take` makes of them what the ticket is for."""
-
-        def handle(reply: Reply, bodies: Sequence[Body]) -> None:
-            if isinstance(reply, RefusedReply):
-                ticket.fail(self.context.error_of(reply))
-                return
-            assert isinstance(reply, Messages)
-            for lost in reply.lost:
-                self.losses.met(lost)
-            try:
-                ticket.fill(take(reply, bodies))
-            except Corrupt as damage:
-                ticket.fail(damage)
-
+        handle = messages_for(ticket, take, self.context, self.losses)
         return self.begin(lambda: (request, None), handle)
 
     def forget_fetches(self, topic: str) -> None:
@@ -173,11 +161,12 @@ class Engine:
         now = self.pumped_at = self.now()
         if (readable or not server.is_connected) and server.hear(now):
             self.exchanges.retry_all()
+            self.exchanges.first_wait = server.answer_micros
             self.listening.relinked()
             self.subscriber.told.tell_again()
-        several = len(client.settings.servers) > 1
-        if several and (server.is_silent or self.exchanges.troubled):
-            server.try_next()
+        if server.has_others and (server.is_silent or self.exchanges.troubled):
+            server.is_of_no_use(now)
+        if server.moves_at is not None and server.moved_on(now):
             self.exchanges.retry_all()
         if client.failure is not None:
             self._tell_failure()  # that of a verb, since the last pump
@@ -219,14 +208,15 @@ class Engine:
             for each in (self._arrival.next_try, at_room, self.listening.next_deadline()):
                 if each is not None and (due is None or each < due):
                     due = each
-            if due is not None and not self._server.is_connected:
-                due = Micros(max(due, self._server.deadline))
+            if self._server.moves_at is not None or not self._server.is_connected:
+                due = self._server.next_look(due)
         return due if at_line is None else at_line if due is None else min(due, at_line)
 
     def gave_up(self, limit: float, what: str) -> OnceMQError:
         """The error of who waited in vain: who did not answer, and what is kept."""
         self.outflow.seal_all()  # what the error calls recorded is so
-        return unanswered(self.context, self.outflow, self._arrival.refusal, limit, what)
+        no_leader = self._server.no_leader
+        return unanswered(self.context, self.outflow, self._arrival.refusal, no_leader, limit, what)
 
     def fail(self, error: OnceMQError) -> None:
         """This client is done for: everyone who waits learns why."""
@@ -339,6 +329,9 @@ class Engine:
             return  # answered before, or nobody wants it
         if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):
             return
+        if not self._server.has_answered:
+            self._server.answered(reply)
+            self.exchanges.first_wait = FIRST_WAIT
         if exchange.said:
             self.telling.answered(exchange, reply)
         self.exchanges.end(token)
@@ -356,6 +349,10 @@ class Engine:
 
     def _comes_again(self, exchange: InFlightRequest, refusal: RefusedReply) -> bool:
         """Whether a refusal is no answer: the request is sent again, or the client has ended."""
+        if refusal.code == NOT_LEADER:
+            if exchange.attempts and self._server.is_connected:  # else it is to an earlier copy
+                self._server.refused(refusal)
+            return True
         if refusal.code == "unknown_client" and self.state.lasting:
             self.context.client_epoch = None  # another server, or one that lost us: say hello again
             return True
@@ -379,7 +376,7 @@ class Engine:
     # The connection
 
     def _send(self, now: Micros) -> None:
-        if not self._server.is_connected:
+        if not self._server.is_connected or self._server.moves_at is not None:
             return
         if self.outgoing.wanted:
             self.exchanges.carry_out(self.outgoing.take())

@@ -12,9 +12,15 @@ from oncemq.protocol.step import Body
 
 
 class ServerConnection(Protocol):
-    """A connection to one server at a time, as `transport.dealer.DealerSocket` is."""
+    """A connection to one server at a time, as `transport.dealer.DealerSocket` is.
+
+    `is_in_vain`: since `connect` all that can be tried was tried, and failed.
+    """
 
     descriptors: tuple[int, ...]
+
+    @property
+    def is_in_vain(self) -> bool: ...
 
     def connect(self, address: str) -> None: ...
     def news(self) -> bool | None: ...

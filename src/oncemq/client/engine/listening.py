@@ -298,10 +298,10 @@ class Listening:
         if self._ear is None:
             return
         self._ear.tune({codec.subject(topic_id) for topic_id in self.live.topics})
-        if feed != self._feed:
-            self._feed = feed
+        if (place := reachable(feed, self._client.address)) != self._feed:
+            self._feed = place
             self._hears = self.is_live = False
-            self._ear.connect(reachable(feed, self._client.address))
+            self._ear.connect(place)
 
     def _news(self, connected: bool) -> None:
         """The feed came or went. Either way the server is asked where everything stands."""

@@ -7,15 +7,25 @@ from oncemq.protocol.replies import RefusedReply
 
 
 def unanswered(
-    client: ClientContext, puts: PutBuffer, refusal: RefusedReply | None, limit: float, what: str
+    client: ClientContext,
+    puts: PutBuffer,
+    refusal: RefusedReply | None,
+    no_leader: str,
+    limit: float,
+    what: str,
 ) -> OnceMQError:
-    """The error of who waited `limit` seconds for something; `refusal`: why it is not let in."""
+    """The error of who waited `limit` seconds for something.
+
+    `refusal`: why it is not let in; `no_leader`: who was asked, and does not lead.
+    """
     kept = ""
     if client.state.lasting and puts.unsent:
         where = client.state.directory
         kept = f"; {puts.unsent} puts are recorded in {where} and go out later"
     servers = ", ".join(client.settings.servers)
     late = f"within {limit:g} s while waiting for {what}"
+    if no_leader:
+        return Unreachable(f"no leader found {late}: {no_leader}{kept}")
     if refusal is None:
         answer = f"no answer from {servers} {late}"
         if puts.trouble:

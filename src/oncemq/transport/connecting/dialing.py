@@ -24,6 +24,7 @@ class Dialing:
         self.waits = ReconnectWaits(random.random)
         self.due: int | None = None  # microseconds; when the next round begins, while one waits
         self.reason = ""  # why the last attempt came to nothing
+        self.is_in_vain = False  # a round came to nothing, since this address is dialed
         self._watched = watched
         self._address: ServerAddress | None = None
         self._endpoints: deque[Endpoint] = deque()  # to be tried in this round
@@ -35,6 +36,7 @@ class Dialing:
         self.leave()
         self._address = address
         self.waits.after_use()
+        self.is_in_vain = False
         self.due = 0
 
     def leave(self) -> None:
@@ -68,7 +70,13 @@ class Dialing:
 
     def failed(self, now: int) -> None:
         """A socket came to nothing: the next address, or after the last of them the next round."""
+        self.is_in_vain = self.is_in_vain or not self._endpoints
         self.due = now if self._endpoints else now + self.waits.after_failure()
+
+    def broke(self, now: int) -> None:
+        """What was connected is no longer: a new round begins, as none has failed yet."""
+        self.is_in_vain = False
+        self.due = now + self.waits.after_failure()
 
     def succeeded(self) -> None:
         """One is connected: when it breaks, a new round begins."""

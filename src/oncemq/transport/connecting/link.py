@@ -126,6 +126,11 @@ class ClientLink:
         due = self._attempt_due if self._socket is not None else self._dialing.due
         return None if due is None else Micros(due)
 
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether each endpoint of the server was tried since `connect`, and none was there."""
+        return self._dialing.is_in_vain
+
     def close(self) -> None:
         """Let go of the connection; what is owed is dropped."""
         self._leave()
@@ -350,7 +355,9 @@ class ClientLink:
         """This connection is over, or this attempt."""
         if self._is_open:
             self._untold.append(False)
-        self._dialing.failed(_now())
+            self._dialing.broke(_now())
+        else:
+            self._dialing.failed(_now())
         self._note(reason, warns=warns)
         self._drop()
 
