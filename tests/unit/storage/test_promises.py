@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt
-from oncemq.protocol.leader_epochs import KEPT, LeaderEpochs
 from oncemq.protocol.names import LeaderEpoch, Serial
+from oncemq.protocol.replicas.leader_epochs import KEPT, LeaderEpochs
 from oncemq.storage.segments.openings import count_opening, reserve_openings
 from oncemq.storage.segments.promised_epoch import PromisedEpoch
 from oncemq.testing.faulty_disk import FaultyDisk

@@ -20,7 +20,6 @@ from oncemq.broker.state.producers import UNHEARD
 from oncemq.broker.state.stages import Stages
 from oncemq.broker.state.topic import Subscription, Topic, made
 from oncemq.protocol.generations import Generations
-from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import (
     STAGE_NAME,
     ClientId,
@@ -70,6 +69,7 @@ from oncemq.protocol.records import (
     TopicRecord,
     TopicTrimmed,
 )
+from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
 from oncemq.protocol.replies import NO_OFFSET
 
 

@@ -23,9 +23,9 @@ from oncemq.broker.state.topic import (
     restore_producers,
     restore_topic,
 )
-from oncemq.protocol.leader_epochs import EpochBegin
 from oncemq.protocol.names import Epoch, Generation, Micros, ProducerId, Serial, TopicId
 from oncemq.protocol.patterns import PatternState
+from oncemq.protocol.replicas.leader_epochs import EpochBegin
 
 
 class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -13,10 +13,10 @@ takes no further write (memory is never believed over disk).
 import logging
 from functools import partial
 
-from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
 from oncemq.protocol.records import Committed, EpochBegan, MessagesStaged, MessagesStored, Record
+from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.catalog.gaps import gaps

@@ -42,9 +42,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from oncemq.errors import Corrupt, StorageFull
-from oncemq.protocol.leader_epochs import LeaderEpochs
 from oncemq.protocol.names import LeaderEpoch, Serial
 from oncemq.protocol.records import Record
+from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk, File, Lock, LockingDisk
 from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint

@@ -13,8 +13,8 @@ import zlib
 import msgspec
 
 from oncemq.errors import Corrupt
-from oncemq.protocol.leader_epochs import ALONE
 from oncemq.protocol.names import LeaderEpoch
+from oncemq.protocol.replicas.leader_epochs import ALONE
 from oncemq.storage.disk import Disk
 from oncemq.storage.segments.layout import replace_file
 

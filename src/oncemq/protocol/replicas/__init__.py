@@ -1,0 +1,1 @@
+"""What the replicas of a shard have in common."""
