@@ -92,8 +92,16 @@ DOORS: dict[str, tuple[str, ...]] = {
     "mmap": FILES,
     "shutil": (*FILES, *SPARK_FILES),
     "tempfile": (*FILES, *SPARK_FILES),
+    "http": ("coordination/etcd/connection.py",),
+    "ssl": ("coordination/etcd/connection.py",),
 }
 
+AGREED = (
+    "coordination/values.py",
+    "coordination/transactions.py",
+    "coordination/coordinator.py",
+    "coordination/etcd/rules/",
+)  # what the simulator runs with its own etcd
 PURE = (
     "protocol/",
     "broker/",
@@ -103,6 +111,7 @@ PURE = (
     "wire/",
     "zmtp/",
     "relay/topic_relay.py",
+    *AGREED,
 )
 IMPURE = set(
     "os time random socket threading asyncio uuid secrets pathlib zmq sqlite3 logging "

@@ -1,0 +1,1 @@
+"""PURE: how to use etcd so that nothing happens twice, is missed, or is taken for granted."""

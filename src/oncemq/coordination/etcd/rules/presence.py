@@ -1,0 +1,55 @@
+"""What a server announces, under a lease that is kept alive and replaced when it ended.
+
+Law: a lease is a hint and nothing else. One that ended, early or not, is replaced, and what was
+announced is put again; nobody is told.
+"""
+
+from oncemq.coordination.etcd.rules.calls import (
+    CallAnswer,
+    Grant,
+    Granted,
+    KeepAlive,
+    Kept,
+    PutLeased,
+)
+
+
+class Presence:
+    """What to ask etcd next so that everything announced is there."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self._lease_ms = lease_ms
+        self._announced: dict[str, bytes] = {}
+        self._put: dict[str, bytes] = {}  # what is there under this lease
+        self.lease: int | None = None
+
+    def announce(self, key: str, value: bytes) -> None:
+        """It is to be there from now on."""
+        self._announced[key] = value
+
+    def next(self, *, is_due: bool) -> Grant | PutLeased | KeepAlive | None:
+        """What is to be asked now; `is_due`: it is time to keep the lease alive."""
+        if not self._announced:
+            return None
+        if self.lease is None:
+            return Grant(self._lease_ms)
+        for key, value in self._announced.items():
+            if self._put.get(key) != value:
+                return PutLeased(key, value, self.lease)
+        return KeepAlive(self.lease) if is_due else None
+
+    def answered(self, call: Grant | PutLeased | KeepAlive, answer: CallAnswer) -> None:
+        """Etcd answered."""
+        match call, answer:
+            case Grant(), Granted(lease):
+                self.lease, self._put = lease, {}
+            case PutLeased(key, value), _:
+                self._put[key] = value
+            case KeepAlive(), Kept(is_there=False):
+                self.ended()
+            case _:
+                pass
+
+    def ended(self) -> None:
+        """The lease is not there any more."""
+        self.lease, self._put = None, {}
