@@ -18,6 +18,7 @@ Law: what cannot be known in time is `Unanswered`, never a guess.
 """
 
 from oncemq.coordination.coordinator import (
+    Entry,
     Found,
     Happened,
     Outcome,
@@ -58,7 +59,7 @@ class Inquiry:
         self._is_in_doubt = True
         return Unanswered(why) if now >= self._deadline else None
 
-    def _has_happened(self, transaction: Transact, entries: dict) -> bool:
+    def _has_happened(self, transaction: Transact, entries: dict[str, Entry]) -> bool:
         """Whether what is there is what an earlier attempt left."""
         return (
             self._is_in_doubt

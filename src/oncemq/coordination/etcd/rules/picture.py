@@ -34,7 +34,7 @@ class Picture:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._entries: dict[str, Entry] | None = None
-        self._revision = 0  # everything up to here was told
+        self.revision = 0  # everything up to here was told
         self._must_read = True
         self._is_away = False
 
@@ -42,29 +42,24 @@ class Picture:
         """What is to be asked now."""
         if self._must_read:
             return ReadPrefix(self._prefix)
-        return WatchFrom(self._prefix, self._revision + 1)
+        return WatchFrom(self._prefix, self.revision + 1)
 
     def read(self, answer: HasRead) -> list[CoordinatorEvent]:
         """Everything was read; if that is news, it is told."""
-        self._must_read = False
-        known, before = self._entries, self._revision
-        self._entries, self._revision = answer.entries, answer.revision
-        if known == answer.entries and before <= answer.revision:
-            return []
-        return [Snapshot(answer.entries, answer.revision)]
-
-    def confirmed(self) -> list[CoordinatorEvent]:
-        """A member watches for us: what comes is up to date."""
-        if not self._is_away:
-            return []
-        self._is_away = False
-        return [Back()]
+        events: list[CoordinatorEvent] = []
+        if self._entries != answer.entries or answer.revision < self.revision:
+            events.append(Snapshot(answer.entries, answer.revision))
+        if self._is_away:
+            events.append(Back())
+        self._must_read = self._is_away = False
+        self._entries, self.revision = answer.entries, answer.revision
+        return events
 
     def changed(self, changes: dict[str, Entry | None], revision: int) -> list[CoordinatorEvent]:
         """All that changed at a revision."""
-        if revision <= self._revision or self._entries is None:
+        if revision <= self.revision or self._entries is None:
             return []
-        self._revision = revision
+        self.revision = revision
         entries = dict(self._entries)
         for key, entry in changes.items():
             if entry is None:
@@ -83,7 +78,8 @@ class Picture:
         self._must_read = True
 
     def unreachable(self, why: str) -> list[CoordinatorEvent]:
-        """No member answers."""
+        """No member answers; everything is read again before it is said that one is back."""
+        self._must_read = True
         if self._is_away:
             return []
         self._is_away = True

@@ -4,6 +4,8 @@ Law: a lease is a hint and nothing else. One that ended, early or not, is replac
 announced is put again; nobody is told.
 """
 
+from collections.abc import Iterable
+
 from oncemq.coordination.etcd.rules.calls import (
     CallAnswer,
     Grant,
@@ -43,13 +45,24 @@ class Presence:
         match call, answer:
             case Grant(), Granted(lease):
                 self.lease, self._put = lease, {}
+            case _, Kept(is_there=False):
+                self.lease, self._put = None, {}
             case PutLeased(key, value), _:
                 self._put[key] = value
-            case KeepAlive(), Kept(is_there=False):
-                self.ended()
             case _:
                 pass
 
-    def ended(self) -> None:
-        """The lease is not there any more."""
-        self.lease, self._put = None, {}
+    @property
+    def announced(self) -> set[str]:
+        """The keys that are to be there."""
+        return set(self._announced)
+
+    def vanished(self, keys: Iterable[str]) -> bool:
+        """Keys are gone, though the lease was kept alive: some versions of etcd confirm too much.
+
+        Of these, what is announced is put again; when the lease is gone too, that says so.
+        """
+        ours = [key for key in keys if key in self._put]
+        for key in ours:
+            del self._put[key]
+        return bool(ours)

