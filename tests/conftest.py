@@ -1,4 +1,4 @@
-"""Hypothesis profiles and the seed of CI. The one PostgreSQL. The order."""
+"""Hypothesis profiles and the seed of CI. The one PostgreSQL, the one etcd. The order."""
 
 import os
 import signal
@@ -9,9 +9,10 @@ import pytest
 from hypothesis import settings
 
 from tests.databases.postgres import postgres
+from tests.harness.etcd import etcd
 from tests.turns import in_turns
 
-__all__ = ["postgres"]  # a fixture for every directory: one server for all of them
+__all__ = ["etcd", "postgres"]  # fixtures for every directory: one of each for all of them
 
 # Installed, pytest finds it by itself; this is for a checkout beside its environment.
 pytest_plugins = ["oncemq.testing.plugin"]

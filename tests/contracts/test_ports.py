@@ -69,6 +69,14 @@ SUITES: dict[str, Suite] = {
     "client/ticket.Awaited": Suite(
         ("test_awaited.py",), ("client/ticket.Ticket", "client/ticket.Until")
     ),
+    "coordination/coordinator.Coordinator": Suite(
+        ("test_coordinator.py",),
+        (
+            "coordination/local.LocalCoordinator",
+            "coordination/etcd/coordinator.EtcdCoordinator",
+            "simulator/coordination/simulated_coordinator.SimulatedCoordinator",
+        ),
+    ),
     "databases/connections.Connection": Suite(
         ("test_connection.py",),
         (

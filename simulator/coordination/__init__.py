@@ -1,0 +1,1 @@
+"""Etcd as servers meet it: its store, and a coordinator that asks it over a bad network."""
