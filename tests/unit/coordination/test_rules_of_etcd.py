@@ -190,5 +190,16 @@ def test_what_vanished_under_a_lease_that_is_confirmed_is_put_again() -> None:
     presence = present()
     assert presence.announced == {"k"}
     assert presence.vanished(["k", "other"])
-    assert not presence.vanished(["k"])
+    assert not presence.vanished(["other"])
     assert presence.next(is_due=False) == PutLeased("k", b"1", 7)
+    presence.answered(PutLeased("k", b"1", 7), Done())
+    assert presence.next(is_due=False) is None
+
+
+def test_what_vanished_before_its_put_was_confirmed_is_put_again() -> None:
+    presence = present()
+    presence.announce("k", b"2")
+    assert presence.next(is_due=False) == PutLeased("k", b"2", 7)
+    assert presence.vanished(["k"])
+    presence.answered(PutLeased("k", b"2", 7), Done())
+    assert presence.next(is_due=False) == PutLeased("k", b"2", 7)

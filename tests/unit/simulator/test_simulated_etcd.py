@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oncemq.coordination.coordinator import Entry, Transact
@@ -202,6 +202,7 @@ def judged(
 
 
 @given(st.integers(min_value=0))
+@example(52321)  # a key vanished before its put was confirmed, and etcd said its lease was kept
 def test_what_is_said_of_each_request_is_so_and_pictures_are_true(seed: int) -> None:
     assert live(seed).findings == []
 

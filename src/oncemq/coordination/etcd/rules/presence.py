@@ -23,6 +23,7 @@ class Presence:
         self._lease_ms = lease_ms
         self._announced: dict[str, bytes] = {}
         self._put: dict[str, bytes] = {}  # what is there under this lease
+        self._gone: set[str] = set()  # seen to vanish, since each was sent last
         self.lease: int | None = None
 
     def announce(self, key: str, value: bytes) -> None:
@@ -37,6 +38,7 @@ class Presence:
             return Grant(self._lease_ms)
         for key, value in self._announced.items():
             if self._put.get(key) != value:
+                self._gone.discard(key)
                 return PutLeased(key, value, self.lease)
         return KeepAlive(self.lease) if is_due else None
 
@@ -48,7 +50,8 @@ class Presence:
             case _, Kept(is_there=False):
                 self.lease, self._put = None, {}
             case PutLeased(key, value), _:
-                self._put[key] = value
+                if key not in self._gone:  # it may vanish before its put is confirmed
+                    self._put[key] = value
             case _:
                 pass
 
@@ -62,7 +65,8 @@ class Presence:
 
         Of these, what is announced is put again; when the lease is gone too, that says so.
         """
-        ours = [key for key in keys if key in self._put]
+        ours = [key for key in keys if key in self._announced]
+        self._gone.update(ours)
         for key in ours:
-            del self._put[key]
+            self._put.pop(key, None)
         return bool(ours)
