@@ -31,7 +31,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark demo-declarative test check lint sim soak soak-spark soak-pipelines spark-cluster models fuzz card bench bench-spark wheel coverage mutate format lock clean
+.PHONY: help setup demo demo-spark demo-declarative test check lint sim soak soak-spark soak-pipelines spark-cluster models etcd fuzz card bench bench-spark wheel coverage mutate format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -79,6 +79,9 @@ spark-cluster: $(READY) ## a Spark master and two workers on this machine, until
 
 models: $(READY) ## check the Spin models, clean and with each planted bug (apt install spin gcc)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models
+
+etcd: build/etcd/etcd ## build the etcd that tests kill (needs go); without it they use 3.5.1, from a wheel
+	@build/etcd/etcd --version | head -1
 
 fuzz: $(READY) build/atheris/.ready ## fuzz each TARGET (all of them) for SECONDS (15)
 	@PYTHONPATH=.:build/atheris $(BIN)/python fuzz/run.py --seconds $(SECONDS) $(if $(KEEP),--keep) $(TARGET)
@@ -137,6 +140,9 @@ build/atheris/.ready: requirements-fuzz.lock $(READY) | $(UV)
 	@rm -rf build/atheris
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --target build/atheris -r requirements-fuzz.lock
 	@touch $@
+
+build/etcd/etcd: tools/etcd/go.mod tools/etcd/go.sum tools/etcd/main.go
+	@cd tools/etcd && GOFLAGS=-mod=readonly go build -o ../../build/etcd/etcd .
 
 .boot/bin/uv: requirements-boot.lock
 	@$(NEEDS_PYTHON)
