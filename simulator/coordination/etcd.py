@@ -7,13 +7,13 @@ late or lost, and watches lag, is the coordinator's way to it (`simulated_coordi
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from oncemq.coordination.coordinator import Entry, Transact
+from oncemq.coordination.coordinator import KeyEntry, Transact
 from oncemq.coordination.etcd.rules.calls import (
     Attempt,
     Attempted,
     Call,
     CallAnswer,
-    Done,
+    CallDone,
     Grant,
     Granted,
     HasRead,
@@ -26,7 +26,7 @@ from oncemq.coordination.etcd.rules.calls import (
 )
 from simulator.clock import MILLISECOND, Clock
 
-History = list[tuple[int, dict[str, Entry | None]]]
+History = list[tuple[int, dict[str, KeyEntry | None]]]
 
 
 @dataclass(slots=True)
@@ -43,7 +43,7 @@ class SimulatedEtcd:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, KeyEntry] = {}
         self.revision = 1
         self.history: History = []
         self._compacted = 0
@@ -96,14 +96,14 @@ class SimulatedEtcd:
                 return Kept(number in self._leases or self.confirms_too_much)
             case Revoke(number):
                 self._end(number)
-                return Done()
+                return CallDone()
             case PutLeased(key, value, number):
                 if number not in self._leases:
                     return Kept(is_there=False)
                 self._take_from_leases({key})
                 self._leases[number].keys.add(key)
                 self._change({key: value})
-                return Done()
+                return CallDone()
 
     def since(self, revision: int) -> History | None:
         """All changes from a revision on; None: some are forgotten."""
@@ -115,7 +115,7 @@ class SimulatedEtcd:
         """Be told that something changed."""
         self._watching.append(on_change)
 
-    def _those(self, keys: tuple[str, ...]) -> dict[str, Entry]:
+    def _those(self, keys: tuple[str, ...]) -> dict[str, KeyEntry]:
         return {key: self.entries[key] for key in keys if key in self.entries}
 
     def _attempt(self, transaction: Transact) -> Attempted:
@@ -131,10 +131,10 @@ class SimulatedEtcd:
 
     def _change(self, values: dict[str, bytes | None]) -> None:
         revision = self.revision + 1
-        changes: dict[str, Entry | None] = {}
+        changes: dict[str, KeyEntry | None] = {}
         for key, value in values.items():
             if value is not None:
-                changes[key] = self.entries[key] = Entry(key, value, revision)
+                changes[key] = self.entries[key] = KeyEntry(key, value, revision)
             elif self.entries.pop(key, None) is not None:
                 changes[key] = None
         if changes:

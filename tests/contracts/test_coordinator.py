@@ -11,19 +11,19 @@ import pytest
 
 from oncemq.coordination.coordinator import (
     Answered,
-    Away,
-    Back,
     Changes,
     Coordinator,
     CoordinatorEvent,
-    Entry,
     Found,
     Happened,
+    KeyEntry,
     Outcome,
     Overtaken,
-    Read,
+    ReadEntries,
     Request,
     Snapshot,
+    StoreAway,
+    StoreBack,
     Transact,
 )
 from oncemq.coordination.etcd.coordinator import EtcdCoordinator
@@ -142,7 +142,7 @@ class Server:
                             self.picture.pop(key, None)
                         else:
                             self.picture[key] = entry.value
-                case Away() | Back():
+                case StoreAway() | StoreBack():
                     pass
 
     def asked(self, request: Request) -> int:
@@ -194,11 +194,11 @@ class Words:
         key = self._prefix + key
         return Transact({key: over}, {key: value.encode()})
 
-    def read(self, *keys: str) -> Read:
-        return Read(tuple(self._prefix + key for key in keys))
+    def read(self, *keys: str) -> ReadEntries:
+        return ReadEntries(tuple(self._prefix + key for key in keys))
 
-    def entry(self, key: str, value: str, revision: int) -> Entry:
-        return Entry(self._prefix + key, value.encode(), revision)
+    def entry(self, key: str, value: str, revision: int) -> KeyEntry:
+        return KeyEntry(self._prefix + key, value.encode(), revision)
 
 
 @pytest.fixture
@@ -316,7 +316,7 @@ def test_values_are_bytes_and_may_be_empty(join: Join, place: Place) -> None:
     values = {"empty": b"", "all": bytes(range(256)), "größe": "größe".encode()}
     keys = {place.prefix + key: value for key, value in values.items()}
     server.ask(Transact(dict.fromkeys(keys, 0), keys))
-    found = server.ask(Read(tuple(keys)))
+    found = server.ask(ReadEntries(tuple(keys)))
     assert isinstance(found, Found)
     assert {key: entry.value for key, entry in found.entries.items()} == keys
 

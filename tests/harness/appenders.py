@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 
 from oncemq.coordination.coordinator import (
     Answered,
-    Away,
-    Back,
     Changes,
     Coordinator,
     CoordinatorEvent,
     Found,
     Happened,
     Overtaken,
-    Read,
+    ReadEntries,
     Snapshot,
+    StoreAway,
+    StoreBack,
     Transact,
     Unanswered,
 )
@@ -42,14 +42,14 @@ class Appender:
     _word: str = ""
 
     def begin(self) -> None:
-        self._ask(Read((self.key,)))
+        self._ask(ReadEntries((self.key,)))
 
     def step(self) -> None:
         """Take what happened, and go on."""
         for event in self.coordinator.take():
             self._take(event)
 
-    def _ask(self, request: Read | Transact) -> None:
+    def _ask(self, request: ReadEntries | Transact) -> None:
         self._tokens += 1
         self.coordinator.ask(request, self._tokens)
 
@@ -69,7 +69,7 @@ class Appender:
                     if entry is not None:
                         self.picture[key] = entry.value
                 self._told(revision)
-            case Away() | Back():
+            case StoreAway() | StoreBack():
                 pass
 
     def _told(self, revision: int) -> None:
@@ -93,11 +93,11 @@ class Appender:
                 self._append(value, entry.revision if entry else 0)
             case Happened():
                 self.outcomes[self._word] = "is in"
-                self._ask(Read((self.key,)))
+                self._ask(ReadEntries((self.key,)))
             case Unanswered():
                 if self._word and self._word not in self.outcomes:
                     self.outcomes[self._word] = "may be in"
-                self._ask(Read((self.key,)))
+                self._ask(ReadEntries((self.key,)))
             case _:
                 raise AssertionError(outcome)
 

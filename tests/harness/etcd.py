@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from oncemq.coordination.etcd.connection import Access, Connection
+from oncemq.coordination.etcd.connection import Access, EtcdConnection
 from oncemq.coordination.etcd.gateway import CallFailed
 from oncemq.coordination.etcd.rules.calls import ReadKeys
 from tests.harness.waiting import until_true
@@ -88,7 +88,7 @@ class EtcdMember:
     @property
     def answers(self) -> bool:
         """Whether it reads as everybody agrees: it has a leader."""
-        connection = Connection(Access((self.address,)), limit_seconds=2)
+        connection = EtcdConnection(Access((self.address,)), limit_seconds=2)
         try:
             connection.call(ReadKeys(("/ready",)))
         except CallFailed:

@@ -14,18 +14,18 @@ import pytest
 
 from oncemq.coordination.coordinator import (
     Answered,
-    Away,
-    Back,
     Changes,
     CoordinatorEvent,
     Happened,
     Outcome,
-    Read,
+    ReadEntries,
     Snapshot,
+    StoreAway,
+    StoreBack,
     Transact,
     Unanswered,
 )
-from oncemq.coordination.etcd.connection import Access, Connection
+from oncemq.coordination.etcd.connection import Access, EtcdConnection
 from oncemq.coordination.etcd.coordinator import EtcdCoordinator, Limits
 from oncemq.coordination.etcd.gateway import CallFailed
 from oncemq.coordination.etcd.rules.calls import HasRead, ReadKeys
@@ -75,7 +75,7 @@ class Told:
 
         return until(found)
 
-    def outcome(self, request: Read | Transact) -> Outcome:
+    def outcome(self, request: ReadEntries | Transact) -> Outcome:
         self._coordinator.ask(request, 1)
         event = self.until(lambda event: isinstance(event, Answered))
         assert isinstance(event, Answered)
@@ -141,7 +141,7 @@ class Crowd:
             each.limit = 0
         until_true(lambda: all(each.is_over for each in self.appenders), "all answered")
         until_true(self._all_see_the_same, "everybody sees the same")
-        connection = Connection(self._access, limit_seconds=2)
+        connection = EtcdConnection(self._access, limit_seconds=2)
         found = connection.call(ReadKeys((KEY,)))
         connection.close()
         assert isinstance(found, HasRead)
@@ -195,10 +195,10 @@ def test_all_of_etcd_killed_is_told_and_so_is_its_return(three: Etcd, crowd: Cro
     crowd.until_more()
     for member in three.members:
         member.kill()
-    until_true(lambda: all(e.counts["Away"] == 1 for e in crowd.appenders), "all say away")
+    until_true(lambda: all(e.counts["StoreAway"] == 1 for e in crowd.appenders), "all say away")
     until_true(lambda: all(e.counts["Unanswered"] for e in crowd.appenders), "all are told")
     three.start()
-    until_true(lambda: all(e.counts["Back"] == 1 for e in crowd.appenders), "all say back")
+    until_true(lambda: all(e.counts["StoreBack"] == 1 for e in crowd.appenders), "all say back")
     crowd.until_more()
     assert crowd.judged() == []
 
@@ -211,10 +211,10 @@ def test_a_member_that_lost_the_others_is_not_believed(three: Etcd) -> None:
         told.until_a(Snapshot)
         for member in three.members[1:]:
             member.kill()
-        told.until_a(Away)
+        told.until_a(StoreAway)
         assert isinstance(told.outcome(put("1")), Unanswered)
         three.members[1].start(three.members)
-        told.until_a(Back)
+        told.until_a(StoreBack)
 
 
 def test_after_a_compaction_that_a_watch_missed_everything_is_read_anew(three: Etcd) -> None:
@@ -243,12 +243,12 @@ def test_a_member_that_is_frozen_costs_one_time_limit(three: Etcd) -> None:
     with coordinator(three.access) as made:
         told = Told(made)
         told.until_a(Snapshot)
-        told.outcome(Read((KEY,)))
+        told.outcome(ReadEntries((KEY,)))
         frozen.signal(signal.SIGSTOP)
         outcomes: list[float] = []
         for _ in range(5):
             begun = time.monotonic()
-            told.outcome(Read((KEY,)))
+            told.outcome(ReadEntries((KEY,)))
             outcomes.append(time.monotonic() - begun)
         frozen.signal(signal.SIGCONT)
     assert sum(took >= QUICK.try_ms / 1000 for took in outcomes) <= 3  # two, if it led
@@ -344,7 +344,7 @@ def answers(access: Access) -> bool:
 
 def why_not(access: Access) -> str:
     """What a read fails with; nothing if it does not."""
-    connection = Connection(access, limit_seconds=2)
+    connection = EtcdConnection(access, limit_seconds=2)
     try:
         connection.call(ReadKeys((KEY,)))
     except CallFailed as failure:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from oncemq.coordination import transactions
 from oncemq.coordination.transactions import Changed, Declined
-from oncemq.coordination.values import ClusterConfig, Directory, ServerId, ShardState
+from oncemq.coordination.values import ClusterConfig, OpenedDirectory, ServerId, ShardReplicas
 
 A, B, C = SERVERS = [ServerId(name) for name in "ABC"]
 CONFIG = ClusterConfig(nonce="0")
@@ -39,12 +39,12 @@ class Disk:
 class Running:
     """A server that runs: what it knows, which may be old."""
 
-    directory: Directory
-    view: ShardState
+    directory: OpenedDirectory
+    view: ShardReplicas
     leads: int = 0  # the epoch that it was elected in, by this start
     hopes: ServerId | None = None  # asked to propose it, and not heard
     committed: int = 0  # how many, in the epoch that it leads
-    acknowledged: dict[ServerId, tuple[Directory, int]] = field(default_factory=dict)
+    acknowledged: dict[ServerId, tuple[OpenedDirectory, int]] = field(default_factory=dict)
 
 
 class Shard:
@@ -67,7 +67,7 @@ class Shard:
     def found(self) -> None:
         disk = self.disks[A]
         disk.openings, disk.promised, disk.log = 1, 3, [(3, 0), (3, 1)]  # of a single server
-        directory = Directory(disk.incarnation, 1, self.draw("claim"))
+        directory = OpenedDirectory(disk.incarnation, 1, self.draw("claim"))
         self.shard = transactions.found(
             A, directory, identity="log", leader_epoch=3, config=CONFIG, nonce=self.draw()
         )
@@ -88,7 +88,7 @@ class Shard:
             me.view = self.shard
         return happened and is_heard
 
-    def laws(self, after: ShardState) -> None:
+    def laws(self, after: ShardReplicas) -> None:
         before = self.shard
         assert after.nonce != before.nonce
         assert after.leader_epoch >= before.leader_epoch
@@ -106,12 +106,12 @@ class Shard:
     def start(self, server: ServerId) -> None:
         disk = self.disks[server]
         disk.openings += 1
-        directory = Directory(disk.incarnation, disk.openings, self.draw("claim"))
+        directory = OpenedDirectory(disk.incarnation, disk.openings, self.draw("claim"))
         joined = transactions.join(
             self.shard, server, directory, identity="log" if disk.log else None,
             promised_epoch=disk.promised, config=CONFIG, nonce=self.draw(),
         )  # fmt: skip
-        assert isinstance(joined, ShardState)
+        assert isinstance(joined, ShardReplicas)
         self.laws(joined)
         self.shard = joined
         self.running[server] = Running(directory, joined)
@@ -179,7 +179,7 @@ class Shard:
             me.view, server, leader_epoch=me.leads, server=other, directory=there,
             nonce=self.draw(),
         )  # fmt: skip
-        if isinstance(proposed, ShardState):
+        if isinstance(proposed, ShardReplicas):
             me.hopes = other
             self.change(server, proposed, is_heard=self.is_heard())
 
@@ -248,7 +248,7 @@ class Shard:
             elected = transactions.elect(
                 self.shard, server, me.directory, promised_epoch=0, nonce="x"
             )
-            if isinstance(elected, ShardState):
+            if isinstance(elected, ShardReplicas):
                 assert self.disks[server].log[: len(self.committed)] == self.committed
 
 
@@ -317,15 +317,15 @@ def test_a_leader_that_does_not_wait_for_whom_it_proposed_loses_what_it_committe
     assert _first_loss(waits_for_proposed=False)
 
 
-def _in_sync_by_name(shard: ShardState, server: ServerId, _: Directory) -> Declined | None:
+def _in_sync_by_name(shard: ShardReplicas, server: ServerId, _: OpenedDirectory) -> Declined | None:
     return None if server in shard.in_sync else Declined("")
 
 
-def _goes_on_by_name(shard: ShardState, server: ServerId, _: Directory) -> bool:
+def _goes_on_by_name(shard: ShardReplicas, server: ServerId, _: OpenedDirectory) -> bool:
     return server in shard.in_sync
 
 
-def _goes_on_by_count(shard: ShardState, server: ServerId, now: Directory) -> bool:
+def _goes_on_by_count(shard: ShardReplicas, server: ServerId, now: OpenedDirectory) -> bool:
     before = shard.in_sync.get(server)
     return before is not None and before.openings < now.openings
 

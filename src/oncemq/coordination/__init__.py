@@ -16,7 +16,7 @@ memory, for one server and for tests; `etcd` asks a real etcd from threads of it
 
 Why safety does not rest on leases: a lease says that a server was there a moment ago, and a server
 that was paused does not know that its lease is over. Here a lease only makes a key vanish, which
-others take as a hint to try an election. Who may commit is decided by `ShardState` alone: the
+others take as a hint to try an election. Who may commit is decided by `ShardReplicas` alone: the
 leader's epoch, which every follower checks durably, and the in-sync set, which only changes by
 compare-and-swap.
 

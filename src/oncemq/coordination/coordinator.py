@@ -30,7 +30,7 @@ Ring = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeyEntry:
     """A key with its value, and the revision of its last change."""
 
     key: str
@@ -42,7 +42,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadEntries:
     """What these keys are now, as everybody agrees."""
 
     keys: tuple[str, ...]
@@ -63,7 +63,7 @@ class Transact:
             raise ValueError("a transaction must expect a revision of each key that it changes")
 
 
-Request = Read | Transact
+Request = ReadEntries | Transact
 
 
 # ------------------------------------------------------------------ what became of them
@@ -73,7 +73,7 @@ Request = Read | Transact
 class Found:
     """What a read found: the keys that are there."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, KeyEntry]
     revision: int
 
 
@@ -92,7 +92,7 @@ class Overtaken:
     caller that goes on from what the keys are.
     """
 
-    entries: dict[str, Entry]
+    entries: dict[str, KeyEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Answered:
 class Snapshot:
     """All keys of the cluster: what was told before is void."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, KeyEntry]
     revision: int
 
 
@@ -128,23 +128,23 @@ class Snapshot:
 class Changes:
     """What changed at one revision; None: the key is gone."""
 
-    entries: dict[str, Entry | None]
+    entries: dict[str, KeyEntry | None]
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
+class StoreAway:
     """Nothing is heard any more: what was told may be old. Said once."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """After `Away`: what was told is up to date again, with what came before this event."""
+class StoreBack:
+    """After `StoreAway`: what was told is up to date again, with what came before this event."""
 
 
-CoordinatorEvent = Answered | Snapshot | Changes | Away | Back
+CoordinatorEvent = Answered | Snapshot | Changes | StoreAway | StoreBack
 
 
 class Coordinator(Protocol):

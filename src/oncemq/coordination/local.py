@@ -7,12 +7,12 @@ from oncemq.coordination.coordinator import (
     Answered,
     Changes,
     CoordinatorEvent,
-    Entry,
     Found,
     Happened,
+    KeyEntry,
     Outcome,
     Overtaken,
-    Read,
+    ReadEntries,
     Request,
     Ring,
     Snapshot,
@@ -25,7 +25,7 @@ class LocalStore:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, KeyEntry] = {}
         self._revision = 0
         self._members: list[LocalCoordinator] = []
 
@@ -48,7 +48,7 @@ class LocalStore:
     def decide(self, request: Request) -> Outcome:
         """What becomes of a request, at once."""
         with self._lock:
-            if isinstance(request, Read):
+            if isinstance(request, ReadEntries):
                 return Found(self._those(request.keys), self._revision)
             return self._transact(request)
 
@@ -65,15 +65,15 @@ class LocalStore:
         self._change({**request.puts, **dict.fromkeys(request.deletes)})
         return Happened(self._revision)
 
-    def _those(self, keys: tuple[str, ...]) -> dict[str, Entry]:
+    def _those(self, keys: tuple[str, ...]) -> dict[str, KeyEntry]:
         return {key: self._entries[key] for key in keys if key in self._entries}
 
     def _change(self, values: dict[str, bytes | None]) -> None:
         revision = self._revision + 1
-        changes: dict[str, Entry | None] = {}
+        changes: dict[str, KeyEntry | None] = {}
         for key, value in values.items():
             if value is not None:
-                changes[key] = self._entries[key] = Entry(key, value, revision)
+                changes[key] = self._entries[key] = KeyEntry(key, value, revision)
             elif self._entries.pop(key, None) is not None:
                 changes[key] = None
         if changes:
@@ -110,7 +110,7 @@ class LocalCoordinator:
         self._events.append(event)
         self._ring()
 
-    def changed(self, changes: dict[str, Entry | None], revision: int) -> None:
+    def changed(self, changes: dict[str, KeyEntry | None], revision: int) -> None:
         """Keys of the store changed; of interest are those of this cluster."""
         mine = {key: entry for key, entry in changes.items() if key.startswith(self._prefix)}
         if mine:

@@ -43,10 +43,10 @@ from msgspec.structs import replace
 
 from oncemq.coordination.values import (
     ClusterConfig,
-    Directory,
+    OpenedDirectory,
     ServerId,
     ServerState,
-    ShardState,
+    ShardReplicas,
 )
 
 
@@ -57,24 +57,24 @@ class Declined:
     why: str
 
 
-Changed = ShardState | Declined
+Changed = ShardReplicas | Declined
 
 
 def found(
     server: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     *,
     identity: str,
     leader_epoch: int,
     config: ClusterConfig,
     nonce: str,
-) -> ShardState:
+) -> ShardReplicas:
     """The first value: one directory, of a single server or empty, is all that there is.
 
     It goes on from the highest epoch that the directory promised. Nothing is committed before
     others joined and were in sync: `min_in_sync` counts from the beginning.
     """
-    return ShardState(
+    return ShardReplicas(
         nonce=nonce,
         identity=identity,
         leader=None,
@@ -87,9 +87,9 @@ def found(
 
 
 def join(
-    shard: ShardState,
+    shard: ShardReplicas,
     server: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     *,
     identity: str | None,
     promised_epoch: int,
@@ -128,7 +128,7 @@ def join(
     return _next(shard, nonce, joining=joining, leader=leader, proposed=proposed)
 
 
-def _goes_on(shard: ShardState, server: ServerId, directory: Directory) -> bool:
+def _goes_on(shard: ShardReplicas, server: ServerId, directory: OpenedDirectory) -> bool:
     """Whether it is the directory that was in sync, opened again, and no copy of it.
 
     Once a copy of it came, which of them is which cannot be told: both have to join.
@@ -143,9 +143,9 @@ def _goes_on(shard: ShardState, server: ServerId, directory: Directory) -> bool:
 
 
 def elect(
-    shard: ShardState,
+    shard: ShardReplicas,
     server: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     *,
     promised_epoch: int,
     nonce: str,
@@ -166,12 +166,12 @@ def elect(
 
 
 def resign(
-    shard: ShardState,
+    shard: ShardReplicas,
     by: ServerId,
     *,
     leader_epoch: int,
     to: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     nonce: str,
 ) -> Changed:
     """The leader hands the lead to a member, as that one's directory was last seen."""
@@ -183,12 +183,12 @@ def resign(
 
 
 def propose(
-    shard: ShardState,
+    shard: ShardReplicas,
     by: ServerId,
     *,
     leader_epoch: int,
     server: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     nonce: str,
 ) -> Changed:
     """The leader means to take a replica into `in_sync`.
@@ -205,12 +205,12 @@ def propose(
 
 
 def expand(
-    shard: ShardState,
+    shard: ShardReplicas,
     by: ServerId,
     *,
     leader_epoch: int,
     server: ServerId,
-    directory: Directory,
+    directory: OpenedDirectory,
     nonce: str,
 ) -> Changed:
     """What is proposed has all that is committed, and is in sync from here on."""
@@ -223,7 +223,7 @@ def expand(
     return _next(shard, nonce, in_sync=in_sync, joining=joining, proposed=None)
 
 
-def withdraw(shard: ShardState, by: ServerId, *, leader_epoch: int, nonce: str) -> Changed:
+def withdraw(shard: ShardReplicas, by: ServerId, *, leader_epoch: int, nonce: str) -> Changed:
     """Who is proposed fell behind; commits may do without it once this is stored."""
     if declined := _not_leader(shard, by, leader_epoch):
         return declined
@@ -231,7 +231,7 @@ def withdraw(shard: ShardState, by: ServerId, *, leader_epoch: int, nonce: str) 
 
 
 def shrink(
-    shard: ShardState, by: ServerId, *, leader_epoch: int, server: ServerId, nonce: str
+    shard: ShardReplicas, by: ServerId, *, leader_epoch: int, server: ServerId, nonce: str
 ) -> Changed:
     """A member is too slow or gone; commits may do without it once this is stored."""
     if declined := _not_leader(shard, by, leader_epoch):
@@ -249,7 +249,7 @@ def shrink(
     return _next(shard, nonce, in_sync=in_sync, joining=joining)
 
 
-def remove(shard: ShardState, server: ServerId, *, nonce: str) -> Changed:
+def remove(shard: ShardReplicas, server: ServerId, *, nonce: str) -> Changed:
     """A replica is given up for good; its directory counts for nothing any more."""
     if server == shard.leader:
         return Declined(f"{server} leads the shard; drain it first")
@@ -278,7 +278,7 @@ def drain(before: ServerState, *, draining: bool, nonce: str) -> ServerState:
 # ------------------------------------------------------------------ what several of them ask
 
 
-def _not_leader(shard: ShardState, server: ServerId, leader_epoch: int) -> Declined | None:
+def _not_leader(shard: ShardReplicas, server: ServerId, leader_epoch: int) -> Declined | None:
     if shard.leader == server and shard.leader_epoch == leader_epoch:
         return None
     return Declined(
@@ -287,7 +287,9 @@ def _not_leader(shard: ShardState, server: ServerId, leader_epoch: int) -> Decli
     )
 
 
-def _not_in_sync(shard: ShardState, server: ServerId, directory: Directory) -> Declined | None:
+def _not_in_sync(
+    shard: ShardReplicas, server: ServerId, directory: OpenedDirectory
+) -> Declined | None:
     if shard.has_in_sync(server, directory):
         return None
     if server in shard.in_sync:
@@ -295,7 +297,7 @@ def _not_in_sync(shard: ShardState, server: ServerId, directory: Directory) -> D
     return Declined(f"{server} is not in sync; in sync are {', '.join(sorted(shard.in_sync))}")
 
 
-def _promised_more(shard: ShardState, server: ServerId, promised_epoch: int) -> Declined | None:
+def _promised_more(shard: ShardReplicas, server: ServerId, promised_epoch: int) -> Declined | None:
     """An epoch is stored before anybody promises it, so the store has lost what it had."""
     if promised_epoch <= shard.leader_epoch:
         return None
@@ -306,16 +308,18 @@ def _promised_more(shard: ShardState, server: ServerId, promised_epoch: int) -> 
 
 
 def _moved_out(
-    shard: ShardState, server: ServerId
-) -> tuple[dict[ServerId, Directory], dict[ServerId, Directory]]:
+    shard: ShardReplicas, server: ServerId
+) -> tuple[dict[ServerId, OpenedDirectory], dict[ServerId, OpenedDirectory]]:
     """`in_sync` and `joining` without and with a member; a newer directory of it stays."""
     joining = {server: shard.in_sync[server], **shard.joining}
     return _without(shard.in_sync, server), joining
 
 
-def _without(directories: dict[ServerId, Directory], server: ServerId) -> dict[ServerId, Directory]:
+def _without(
+    directories: dict[ServerId, OpenedDirectory], server: ServerId
+) -> dict[ServerId, OpenedDirectory]:
     return {each: directory for each, directory in directories.items() if each != server}
 
 
-def _next(shard: ShardState, nonce: str, **changes: Any) -> ShardState:
+def _next(shard: ShardReplicas, nonce: str, **changes: Any) -> ShardReplicas:
     return replace(shard, nonce=nonce, **changes)

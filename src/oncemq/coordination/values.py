@@ -48,7 +48,7 @@ class ServerState(Value, frozen=True, forbid_unknown_fields=True):
     draining: bool = False  # it is to lead nothing
 
 
-class Directory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OpenedDirectory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A data directory as it was opened: which one, for the how manieth time, by which start.
 
     Two starts may count the same opening when one has a copy of the other's disk; the claim, which
@@ -60,7 +60,7 @@ class Directory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     claim: str
 
 
-class ShardState(Value, frozen=True, forbid_unknown_fields=True):
+class ShardReplicas(Value, frozen=True, forbid_unknown_fields=True):
     """Who leads a shard, in which epoch, and which directories have all that was committed.
 
     A server may be in `in_sync` and in `joining`: its directory that was in sync was replaced by
@@ -70,8 +70,8 @@ class ShardState(Value, frozen=True, forbid_unknown_fields=True):
     identity: str  # of the log, in hex; its replicas have it in common
     leader: ServerId | None  # nobody, from when the leader starts again until an election
     leader_epoch: int
-    in_sync: dict[ServerId, Directory]
-    joining: dict[ServerId, Directory]  # replicas that are not in sync
+    in_sync: dict[ServerId, OpenedDirectory]
+    joining: dict[ServerId, OpenedDirectory]  # replicas that are not in sync
     proposed: ServerId | None  # of those joining: commits wait for it, and do not count it yet
     min_in_sync: int
 
@@ -80,7 +80,7 @@ class ShardState(Value, frozen=True, forbid_unknown_fields=True):
         """The servers that have the shard's log, or are getting it."""
         return sorted({*self.in_sync, *self.joining})
 
-    def has_in_sync(self, server: ServerId, directory: Directory) -> bool:
+    def has_in_sync(self, server: ServerId, directory: OpenedDirectory) -> bool:
         """Whether this very directory has all that was committed: only its word counts."""
         return self.in_sync.get(server) == directory
 
@@ -104,7 +104,7 @@ def decoded(data: bytes, kind: type[V], *, key: str) -> V:
         ) from None
 
 
-class Keys:
+class ClusterKeys:
     """Where the values of one cluster are."""
 
     def __init__(self, cluster: str) -> None:

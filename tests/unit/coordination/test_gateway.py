@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.coordination.coordinator import Entry, Transact
+from oncemq.coordination.coordinator import KeyEntry, Transact
 from oncemq.coordination.etcd.gateway import (
     CallFailed,
     LeaseGone,
@@ -24,7 +24,7 @@ from oncemq.coordination.etcd.rules.calls import (
     Attempt,
     Attempted,
     Call,
-    Done,
+    CallDone,
     Grant,
     Granted,
     HasRead,
@@ -92,7 +92,7 @@ HEADER = '"header":{"cluster_id":"1","member_id":"2","revision":"900719925474099
 KV = '{"key":"YQ==","create_revision":"2","mod_revision":"9007199254740992","version":"1"}'
 FOUND = f'{{"response_range":{{"header":{{"revision":"3"}},"kvs":[{KV}],"count":"1"}}}}'
 NOT_FOUND = '{"response_range":{"header":{"revision":"3"}}}'
-A = Entry("a", b"", BIG - 1)
+A = KeyEntry("a", b"", BIG - 1)
 GONE = "etcdserver: requested lease not found"
 
 
@@ -120,8 +120,8 @@ GONE = "etcdserver: requested lease not found"
         (KeepAlive(7), f'{{"result":{{{HEADER},"ID":"7","TTL":"6"}}}}\n', Kept(is_there=True)),
         (KeepAlive(7), f'{{"result":{{{HEADER},"ID":"7"}}}}\n', Kept(is_there=False)),
         (KeepAlive(7), f'{{"result":{{{HEADER},"ID":"7","TTL":"0"}}}}\n', Kept(is_there=False)),
-        (Revoke(7), f"{{{HEADER}}}", Done()),
-        (PutLeased("a", b"", 7), f"{{{HEADER}}}", Done()),
+        (Revoke(7), f"{{{HEADER}}}", CallDone()),
+        (PutLeased("a", b"", 7), f"{{{HEADER}}}", CallDone()),
     ],
 )
 def test_an_answer_from_json(call: Call, text: str, answer: object) -> None:
@@ -177,7 +177,7 @@ def test_a_watch_tells_changes_by_revision() -> None:
     )
     line = f'{{"result":{{{HEADER},"events":[{events}]}}}}\n'
     assert watched(line.encode()) == Watched(
-        [(4, {"a": Entry("a", b"x", 4)}), (5, {"b": None, "c": Entry("c", b"", 5)})]
+        [(4, {"a": KeyEntry("a", b"x", 4)}), (5, {"b": None, "c": KeyEntry("c", b"", 5)})]
     )
     assert watched(f'{{"result":{{{HEADER},"created":true}}}}\n'.encode()) == Watched([])
 

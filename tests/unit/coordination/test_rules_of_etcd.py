@@ -3,22 +3,22 @@
 import pytest
 
 from oncemq.coordination.coordinator import (
-    Away,
-    Back,
     Changes,
-    Entry,
     Found,
     Happened,
+    KeyEntry,
     Overtaken,
-    Read,
+    ReadEntries,
     Snapshot,
+    StoreAway,
+    StoreBack,
     Transact,
     Unanswered,
 )
 from oncemq.coordination.etcd.rules.calls import (
     Attempt,
     Attempted,
-    Done,
+    CallDone,
     Grant,
     Granted,
     HasRead,
@@ -34,14 +34,14 @@ from oncemq.coordination.etcd.rules.picture import Picture
 from oncemq.coordination.etcd.rules.presence import Presence
 
 SWAP = Transact({"a": 5, "b": 5}, {"a": b"mine"}, ("b",))
-MINE = Entry("a", b"mine", 6)
-THEIRS = Entry("a", b"theirs", 6)
+MINE = KeyEntry("a", b"mine", 6)
+THEIRS = KeyEntry("a", b"theirs", 6)
 
 # ------------------------------------------------------------------ requests
 
 
 def test_a_read_is_answered_by_what_was_found() -> None:
-    inquiry = Inquiry(Read(("a",)), deadline=0)
+    inquiry = Inquiry(ReadEntries(("a",)), deadline=0)
     assert inquiry.call == ReadKeys(("a",))
     assert inquiry.answered(HasRead({"a": MINE}, 9)) == Found({"a": MINE}, 9)
 
@@ -60,10 +60,10 @@ def test_a_transaction_whose_answer_was_lost_is_known_by_what_it_put() -> None:
 
 
 @pytest.mark.parametrize(
-    "there", [{"a": THEIRS}, {}, {"a": MINE, "b": Entry("b", b"not deleted", 5)}]
+    "there", [{"a": THEIRS}, {}, {"a": MINE, "b": KeyEntry("b", b"not deleted", 5)}]
 )
 def test_a_transaction_whose_answer_was_lost_and_of_which_something_is_missing_is_overtaken(
-    there: dict[str, Entry],
+    there: dict[str, KeyEntry],
 ) -> None:
     inquiry = Inquiry(SWAP, deadline=10)
     inquiry.failed("lost", now=9)
@@ -128,12 +128,12 @@ def test_a_change_that_a_watch_lost_is_found_by_comparing() -> None:
 
 def test_etcd_is_away_once_and_back_after_everything_was_read() -> None:
     picture = watching()
-    assert picture.unreachable("refused") == [Away("refused")]
+    assert picture.unreachable("refused") == [StoreAway("refused")]
     assert picture.unreachable("refused") == []
     assert picture.next() == ReadPrefix("/p/")
-    assert picture.read(HasRead({"a": THEIRS}, 9)) == [Snapshot({"a": THEIRS}, 9), Back()]
-    assert picture.unreachable("refused") == [Away("refused")]
-    assert picture.read(HasRead({"a": THEIRS}, 9)) == [Back()]
+    assert picture.read(HasRead({"a": THEIRS}, 9)) == [Snapshot({"a": THEIRS}, 9), StoreBack()]
+    assert picture.unreachable("refused") == [StoreAway("refused")]
+    assert picture.read(HasRead({"a": THEIRS}, 9)) == [StoreBack()]
 
 
 def test_a_store_that_went_back_is_told_as_it_is() -> None:
@@ -152,7 +152,7 @@ def present() -> Presence:
     assert presence.next(is_due=True) is None
     presence.announce("k", b"1")
     presence.answered(Grant(6_000), Granted(7))
-    presence.answered(PutLeased("k", b"1", 7), Done())
+    presence.answered(PutLeased("k", b"1", 7), CallDone())
     return presence
 
 
@@ -162,7 +162,7 @@ def test_what_is_announced_is_put_under_a_lease_that_is_kept_alive() -> None:
     assert presence.next(is_due=False) == Grant(6_000)
     presence.answered(Grant(6_000), Granted(7))
     assert presence.next(is_due=False) == PutLeased("k", b"1", 7)
-    presence.answered(PutLeased("k", b"1", 7), Done())
+    presence.answered(PutLeased("k", b"1", 7), CallDone())
     assert presence.next(is_due=False) is None
     assert presence.next(is_due=True) == KeepAlive(7)
     presence.answered(KeepAlive(7), Kept(is_there=True))
@@ -192,7 +192,7 @@ def test_what_vanished_under_a_lease_that_is_confirmed_is_put_again() -> None:
     assert presence.vanished(["k", "other"])
     assert not presence.vanished(["other"])
     assert presence.next(is_due=False) == PutLeased("k", b"1", 7)
-    presence.answered(PutLeased("k", b"1", 7), Done())
+    presence.answered(PutLeased("k", b"1", 7), CallDone())
     assert presence.next(is_due=False) is None
 
 
@@ -201,5 +201,5 @@ def test_what_vanished_before_its_put_was_confirmed_is_put_again() -> None:
     presence.announce("k", b"2")
     assert presence.next(is_due=False) == PutLeased("k", b"2", 7)
     assert presence.vanished(["k"])
-    presence.answered(PutLeased("k", b"2", 7), Done())
+    presence.answered(PutLeased("k", b"2", 7), CallDone())
     assert presence.next(is_due=False) == PutLeased("k", b"2", 7)

@@ -23,24 +23,24 @@ from oncemq.coordination.transactions import (
 )
 from oncemq.coordination.values import (
     ClusterConfig,
-    Directory,
-    Keys,
+    ClusterKeys,
     NotUnderstood,
+    OpenedDirectory,
     ServerId,
     ServerState,
-    ShardState,
+    ShardReplicas,
     decoded,
     encoded,
 )
 
 A, B, C, D = (ServerId(name) for name in "ABCD")
 CONFIG = ClusterConfig(nonce="0")
-DISK = {server: Directory(f"disk-{server}", 3, f"claim-{server}") for server in (A, B, C, D)}
+DISK = {server: OpenedDirectory(f"disk-{server}", 3, f"claim-{server}") for server in (A, B, C, D)}
 
 
-def shard(members: str, others: str = "", /, **more: Any) -> ShardState:
+def shard(members: str, others: str = "", /, **more: Any) -> ShardReplicas:
     """In epoch 7."""
-    state = ShardState(
+    state = ShardReplicas(
         nonce="before",
         identity="log",
         leader=A,
@@ -53,13 +53,13 @@ def shard(members: str, others: str = "", /, **more: Any) -> ShardState:
     return replace(state, **more)
 
 
-def again(server: ServerId) -> Directory:
+def again(server: ServerId) -> OpenedDirectory:
     """The server's directory, opened once more."""
-    return Directory(f"disk-{server}", 4, "another claim")
+    return OpenedDirectory(f"disk-{server}", 4, "another claim")
 
 
-def joined(before: Changed, server: ServerId, directory: Directory, **more: Any) -> Changed:
-    assert isinstance(before, ShardState)
+def joined(before: Changed, server: ServerId, directory: OpenedDirectory, **more: Any) -> Changed:
+    assert isinstance(before, ShardReplicas)
     how: dict[str, Any] = {
         "identity": "log",
         "promised_epoch": 7,
@@ -105,35 +105,35 @@ def test_a_join_that_was_stored_already_changes_nothing() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Directory("empty disk", 1, "x"),
-        Directory("disk-B", 2, "restored from a copy of the opening before"),
-        Directory("disk-B", 3, "a copy that counts the same"),
+        OpenedDirectory("empty disk", 1, "x"),
+        OpenedDirectory("disk-B", 2, "restored from a copy of the opening before"),
+        OpenedDirectory("disk-B", 3, "a copy that counts the same"),
     ],
 )
 def test_another_disk_or_an_older_one_joins_and_its_place_in_sync_stays_empty(
-    other: Directory,
+    other: OpenedDirectory,
 ) -> None:
     after = joined(shard("ABC"), B, other)
     assert after == shard("ABC", nonce="n", joining={B: other})
-    assert isinstance(after, ShardState)
+    assert isinstance(after, ShardReplicas)
     assert not after.has_in_sync(B, other)
     assert why(elect(after, B, other, promised_epoch=7, nonce="n")).startswith("what B has open")
 
 
 def test_after_a_copy_came_the_disk_that_was_in_sync_has_to_join_too() -> None:
-    copy = Directory("disk-B", 3, "a copy")
+    copy = OpenedDirectory("disk-B", 3, "a copy")
     before = joined(shard("ABC"), B, copy)
     assert joined(before, B, again(B)) == shard("ABC", nonce="n", joining={B: again(B)})
 
 
 def test_the_disk_that_was_in_sync_may_come_back_after_an_empty_one() -> None:
-    before = joined(shard("ABC"), B, Directory("empty disk", 1, "x"))
+    before = joined(shard("ABC"), B, OpenedDirectory("empty disk", 1, "x"))
     after = joined(before, B, again(B))
     assert after == shard("ABC", nonce="n", in_sync={A: DISK[A], B: again(B), C: DISK[C]})
 
 
 def test_a_leader_whose_disk_is_lost_does_not_lead() -> None:
-    empty = Directory("empty disk", 1, "x")
+    empty = OpenedDirectory("empty disk", 1, "x")
     after = joined(shard("ABC"), A, empty)
     assert after == shard("ABC", nonce="n", leader=None, joining={A: empty})
 
@@ -202,7 +202,7 @@ def test_a_leader_resigns_to_a_member_in_a_new_epoch() -> None:
         (B, again(B), "what B has open is not the directory that was in sync"),
     ],
 )
-def test_a_leader_does_not_resign_to(to: ServerId, directory: Directory, said: str) -> None:
+def test_a_leader_does_not_resign_to(to: ServerId, directory: OpenedDirectory, said: str) -> None:
     before = shard("AB", "C")
     assert why(resign(before, A, leader_epoch=7, to=to, directory=directory, nonce="n")) == said
 
@@ -214,16 +214,16 @@ def test_a_replica_is_proposed_then_in_sync() -> None:
     how: dict[str, Any] = {"leader_epoch": 7, "server": C, "directory": DISK[C], "nonce": "n"}
     proposed = propose(shard("AB", "C"), A, **how)
     assert proposed == shard("AB", "C", nonce="n", proposed=C)
-    assert isinstance(proposed, ShardState)
+    assert isinstance(proposed, ShardReplicas)
     assert propose(proposed, A, **how) is proposed
     assert expand(proposed, A, **how) == shard("ABC", nonce="n")
 
 
 def test_an_emptied_member_that_was_caught_up_takes_its_place_again() -> None:
-    new = Directory("empty disk", 1, "x")
+    new = OpenedDirectory("empty disk", 1, "x")
     how: dict[str, Any] = {"leader_epoch": 7, "server": B, "directory": new, "nonce": "n"}
     proposed = propose(shard("AB", joining={B: new}), A, **how)
-    assert isinstance(proposed, ShardState)
+    assert isinstance(proposed, ShardReplicas)
     assert expand(proposed, A, **how) == shard("AB", nonce="n", in_sync={A: DISK[A], B: new})
 
 
@@ -264,7 +264,7 @@ def test_a_member_that_is_too_slow_leaves_while_enough_remain() -> None:
 
 
 def test_a_member_whose_disk_was_lost_leaves_with_its_new_one_still_joining() -> None:
-    new = Directory("empty disk", 1, "x")
+    new = OpenedDirectory("empty disk", 1, "x")
     before = shard("ABC", joining={C: new})
     after = shrink(before, A, leader_epoch=7, server=C, nonce="n")
     assert after == shard("AB", nonce="n", joining={C: new})
@@ -278,7 +278,7 @@ def test_a_leader_does_not_leave_and_nobody_leaves_twice() -> None:
     assert why(shrink(shard("AB", "C"), A, server=C, **how)) == "C is not in sync"
 
 
-CHANGES: dict[str, Callable[[ShardState, ServerId, int], Changed]] = {
+CHANGES: dict[str, Callable[[ShardReplicas, ServerId, int], Changed]] = {
     "resign": lambda s, by, e: resign(
         s, by, leader_epoch=e, to=C, directory=DISK[C], nonce="n"
     ),
@@ -296,7 +296,7 @@ CHANGES: dict[str, Callable[[ShardState, ServerId, int], Changed]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_only_the_leader_in_its_epoch_changes(change: str) -> None:
     before = shard("ABC", "D", proposed=D)
-    assert isinstance(CHANGES[change](before, A, 7), ShardState)
+    assert isinstance(CHANGES[change](before, A, 7), ShardReplicas)
     assert why(CHANGES[change](before, B, 7)) == ("B does not lead in epoch 7: A does, in epoch 7")
     assert why(CHANGES[change](before, A, 6)) == ("A does not lead in epoch 6: A does, in epoch 7")
     nobody = replace(before, leader=None)
@@ -329,7 +329,7 @@ def test_a_server_that_says_where_it_is_stays_draining() -> None:
 
 def test_values_are_read_as_they_were_written() -> None:
     before = shard("AB", "C", proposed=C)
-    assert decoded(encoded(before), ShardState, key="shard/0") == before
+    assert decoded(encoded(before), ShardReplicas, key="shard/0") == before
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"nonce":"n","replicas":3,"later":1}', b"\xff"])
@@ -339,7 +339,7 @@ def test_a_value_of_another_version_is_refused_in_words(data: bytes) -> None:
 
 
 def test_keys_are_below_the_cluster_and_names_cannot_leave_it() -> None:
-    keys = Keys("prod")
+    keys = ClusterKeys("prod")
     assert [keys.config, keys.shard(0), keys.server(A), keys.alive(A)] == [
         "/oncemq/prod/cfg",
         "/oncemq/prod/shard/0",
@@ -348,4 +348,4 @@ def test_keys_are_below_the_cluster_and_names_cannot_leave_it() -> None:
     ]
     for name in ("", "a/b", ".a", "a b", "x" * 65):
         with pytest.raises(ValueError, match="1 to 64"):
-            Keys(name)
+            ClusterKeys(name)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oncemq.coordination.coordinator import Entry, Transact
+from oncemq.coordination.coordinator import KeyEntry, Transact
 from oncemq.coordination.etcd.rules.calls import (
     Attempt,
     Attempted,
-    Done,
+    CallDone,
     Grant,
     Granted,
     HasRead,
@@ -50,14 +50,14 @@ def leased(etcd: SimulatedEtcd, key: str = "k") -> int:
     """A key under a lease of two seconds."""
     granted = etcd.apply(Grant(2_000))
     assert isinstance(granted, Granted)
-    assert etcd.apply(PutLeased(key, b"1", granted.lease)) == Done()
+    assert etcd.apply(PutLeased(key, b"1", granted.lease)) == CallDone()
     return granted.lease
 
 
 def test_a_swap_happens_at_one_revision_or_reads_what_it_compared(etcd: SimulatedEtcd) -> None:
     swap = Attempt(Transact({"a": 0, "b": 0}, {"a": b"1", "b": b"2"}))
     assert etcd.apply(swap) == Attempted(True, {}, 2)
-    there = {"a": Entry("a", b"1", 2), "b": Entry("b", b"2", 2)}
+    there = {"a": KeyEntry("a", b"1", 2), "b": KeyEntry("b", b"2", 2)}
     assert etcd.apply(swap) == Attempted(False, there, 2)
     assert etcd.apply(ReadPrefix("a")) == HasRead({"a": there["a"]}, 2)
     assert etcd.apply(Attempt(Transact({"a": 2}, {}, ("a",)))) == Attempted(True, {}, 3)
@@ -70,7 +70,7 @@ def test_what_was_compacted_is_forgotten(etcd: SimulatedEtcd) -> None:
         etcd.apply(Attempt(Transact({"a": over}, {"a": bytes([over])})))
     etcd.compact()
     assert etcd.since(3) is None
-    assert etcd.since(4) == [(4, {"a": Entry("a", b"\3", 4)})]
+    assert etcd.since(4) == [(4, {"a": KeyEntry("a", b"\3", 4)})]
 
 
 def test_a_lease_ends_with_its_keys_unless_it_is_kept_alive(
@@ -214,7 +214,15 @@ def test_a_seed_gives_one_history() -> None:
 def test_histories_have_everything_in_them() -> None:
     lives = [live(seed) for seed in range(30)]
     counts = sum((each.counts for each in lives), Counter[str]())
-    wanted = {"Happened", "Overtaken", "Unanswered", "Away", "Back", "Snapshot", "Changes"}
+    wanted = {
+        "Happened",
+        "Overtaken",
+        "Unanswered",
+        "StoreAway",
+        "StoreBack",
+        "Snapshot",
+        "Changes",
+    }
     assert all(counts[each] > 10 for each in wanted)
     assert max(each.words for each in lives) > 100
 

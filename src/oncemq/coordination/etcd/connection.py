@@ -53,7 +53,7 @@ class Access:
         return f"Access({', '.join(self.addresses)})"
 
 
-class Connection:
+class EtcdConnection:
     """To one member at a time; for one thread, but for `interrupt`."""
 
     def __init__(self, access: Access, *, limit_seconds: float) -> None:

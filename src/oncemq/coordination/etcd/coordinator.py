@@ -24,14 +24,14 @@ from queue import SimpleQueue
 
 from oncemq.coordination.coordinator import (
     Answered,
-    Back,
     CoordinatorEvent,
     Outcome,
     Request,
     Ring,
+    StoreBack,
     Unanswered,
 )
-from oncemq.coordination.etcd.connection import Access, Connection
+from oncemq.coordination.etcd.connection import Access, EtcdConnection
 from oncemq.coordination.etcd.gateway import CallFailed
 from oncemq.coordination.etcd.rules.calls import HasRead, ReadPrefix, Revoke, WatchFrom
 from oncemq.coordination.etcd.rules.inquiry import Inquiry
@@ -67,7 +67,7 @@ class EtcdCoordinator:
         self._presence_due = threading.Event()
         self._ending = threading.Event()
         seconds = self._limits.try_ms / 1000
-        self._connections = [Connection(access, limit_seconds=seconds) for _ in range(3)]
+        self._connections = [EtcdConnection(access, limit_seconds=seconds) for _ in range(3)]
         asking, watching, announcing = self._connections
         self._threads = [
             threading.Thread(target=run, args=(connection,), name=f"etcd-{name}", daemon=True)
@@ -107,7 +107,7 @@ class EtcdCoordinator:
 
     # ------------------------------------------------------------------ asking
 
-    def _ask_all(self, connection: Connection) -> None:
+    def _ask_all(self, connection: EtcdConnection) -> None:
         while (item := self._requests.get()) is not None:
             token, request = item
             outcome = self._asked(connection, request)
@@ -116,7 +116,7 @@ class EtcdCoordinator:
             self._tell([Answered(token, outcome)])
         connection.close()
 
-    def _asked(self, connection: Connection, request: Request) -> Outcome:
+    def _asked(self, connection: EtcdConnection, request: Request) -> Outcome:
         inquiry = Inquiry(request, deadline=_now_ms() + self._limits.request_ms)
         while True:
             try:
@@ -129,13 +129,13 @@ class EtcdCoordinator:
             if self._paused(connection):
                 return Unanswered("closed")
 
-    def _paused(self, connection: Connection) -> bool:
+    def _paused(self, connection: EtcdConnection) -> bool:
         """Wait a little if every member failed; whether it is time to end."""
         return self._ending.wait(self._limits.pause_ms / 1000 if connection.all_failed else 0)
 
     # ------------------------------------------------------------------ watching
 
-    def _watch(self, connection: Connection) -> None:
+    def _watch(self, connection: EtcdConnection) -> None:
         compared = _now_ms()
         while not self._ending.is_set():
             if _now_ms() - compared >= self._limits.compare_ms:
@@ -156,7 +156,7 @@ class EtcdCoordinator:
                 self._paused(connection)
         connection.close()
 
-    def _read(self, connection: Connection, step: ReadPrefix) -> None:
+    def _read(self, connection: EtcdConnection, step: ReadPrefix) -> None:
         answer = connection.call(step)
         assert isinstance(answer, HasRead)
         if answer.revision < self._picture.revision:
@@ -166,14 +166,14 @@ class EtcdCoordinator:
                 self._picture.revision,
             )
         events = self._picture.read(answer)
-        if any(isinstance(event, Back) for event in events):
+        if any(isinstance(event, StoreBack) for event in events):
             _log.info("etcd back: %s", connection.address)
         self._tell(events)
         with self._presence_lock:
             announced = self._presence.announced
         self._gone(announced - answer.entries.keys())
 
-    def _follow(self, connection: Connection, step: WatchFrom, *, until: int) -> None:
+    def _follow(self, connection: EtcdConnection, step: WatchFrom, *, until: int) -> None:
         """Tell changes until the watch is idle, broken or forgotten, or it is time to compare."""
         for line in connection.watch(step, idle_seconds=self._limits.idle_ms / 1000):
             if line.is_forgotten:
@@ -198,7 +198,7 @@ class EtcdCoordinator:
 
     # ------------------------------------------------------------------ presence
 
-    def _announce_all(self, connection: Connection) -> None:
+    def _announce_all(self, connection: EtcdConnection) -> None:
         every = self._limits.lease_ms / 3000
         kept = 0.0
         while not self._ending.is_set():
@@ -219,7 +219,7 @@ class EtcdCoordinator:
                 self._presence.answered(call, answer)
         self._leave(connection)
 
-    def _leave(self, connection: Connection) -> None:
+    def _leave(self, connection: EtcdConnection) -> None:
         """What was announced is gone at once, if etcd is there."""
         if self._presence.lease is not None:
             try:

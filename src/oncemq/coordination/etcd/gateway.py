@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from oncemq.coordination.coordinator import Entry, Transact
+from oncemq.coordination.coordinator import KeyEntry, Transact
 from oncemq.coordination.etcd.rules.calls import (
     Attempt,
     Attempted,
     Call,
     CallAnswer,
-    Done,
+    CallDone,
     Grant,
     Granted,
     HasRead,
@@ -50,7 +50,7 @@ class LeaseGone(CallFailed):
 class Watched:
     """What a line of a watch says: changes, by revision, or that earlier ones are forgotten."""
 
-    changes: list[tuple[int, dict[str, Entry | None]]]
+    changes: list[tuple[int, dict[str, KeyEntry | None]]]
     is_forgotten: bool = False
 
 
@@ -93,7 +93,7 @@ def call_answer(call: Call, text: bytes) -> CallAnswer:
             case KeepAlive():
                 return Kept(int(found["result"].get("TTL", 0)) > 0)
             case Revoke() | PutLeased():
-                return Done()
+                return CallDone()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CallFailed(f"an answer that is not etcd's: {error!r}") from None
 
@@ -113,7 +113,7 @@ def watched(line: bytes) -> Watched:
             return Watched([], is_forgotten=True)
         if result.get("canceled"):
             raise CallFailed(f"the watch was cancelled: {result.get('cancel_reason', 'no reason')}")
-        changes: dict[int, dict[str, Entry | None]] = {}
+        changes: dict[int, dict[str, KeyEntry | None]] = {}
         for event in result.get("events", ()):
             entry = _entry(event["kv"])
             is_gone = event.get("type") == "DELETE"
@@ -177,15 +177,15 @@ def _range(key: str) -> Json:
     return {"request_range": {"key": _b64(key)}}
 
 
-def _read(responses: Iterable[Json]) -> dict[str, Entry]:
+def _read(responses: Iterable[Json]) -> dict[str, KeyEntry]:
     ranges = [each["response_range"] for each in responses if "response_range" in each]
     entries = [_entry(kv) for each in ranges for kv in each.get("kvs", ())]
     return {entry.key: entry for entry in entries}
 
 
-def _entry(kv: Json) -> Entry:
+def _entry(kv: Json) -> KeyEntry:
     value = b64decode(kv.get("value", ""))
-    return Entry(b64decode(kv["key"]).decode(), value, int(kv["mod_revision"]))
+    return KeyEntry(b64decode(kv["key"]).decode(), value, int(kv["mod_revision"]))
 
 
 def _end_of(prefix: str) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from oncemq.coordination.coordinator import Entry, Transact
+from oncemq.coordination.coordinator import KeyEntry, Transact
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ Call = ReadKeys | ReadPrefix | Attempt | Grant | KeepAlive | Revoke | PutLeased
 class HasRead:
     """The keys that are there, and the revision of the whole store."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, KeyEntry]
     revision: int
 
 
@@ -72,7 +72,7 @@ class Attempted:
     """Whether the comparison held; if not, what was there."""
 
     succeeded: bool
-    entries: dict[str, Entry]
+    entries: dict[str, KeyEntry]
     revision: int
 
 
@@ -91,11 +91,11 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallDone:
     """Nothing more is to be said."""
 
 
-CallAnswer = HasRead | Attempted | Granted | Kept | Done
+CallAnswer = HasRead | Attempted | Granted | Kept | CallDone
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ Law: what cannot be known in time is `Unanswered`, never a guess.
 """
 
 from oncemq.coordination.coordinator import (
-    Entry,
     Found,
     Happened,
+    KeyEntry,
     Outcome,
     Overtaken,
-    Read,
+    ReadEntries,
     Request,
     Transact,
     Unanswered,
@@ -38,12 +38,12 @@ class Inquiry:
         self._request = request
         self._deadline = deadline
         self._is_in_doubt = False  # an attempt before may have happened
-        self.call = ReadKeys(request.keys) if isinstance(request, Read) else Attempt(request)
+        self.call = ReadKeys(request.keys) if isinstance(request, ReadEntries) else Attempt(request)
 
     def answered(self, answer: CallAnswer) -> Outcome:
         """Etcd answered."""
         match self._request, answer:
-            case Read(), HasRead(entries, revision):
+            case ReadEntries(), HasRead(entries, revision):
                 return Found(entries, revision)
             case Transact(), Attempted(succeeded=True, revision=revision):
                 return Happened(revision)
@@ -59,7 +59,7 @@ class Inquiry:
         self._is_in_doubt = True
         return Unanswered(why) if now >= self._deadline else None
 
-    def _has_happened(self, transaction: Transact, entries: dict[str, Entry]) -> bool:
+    def _has_happened(self, transaction: Transact, entries: dict[str, KeyEntry]) -> bool:
         """Whether what is there is what an earlier attempt left."""
         return (
             self._is_in_doubt

@@ -18,12 +18,12 @@ unless the store itself went back (somebody put an older copy of it there).
 """
 
 from oncemq.coordination.coordinator import (
-    Away,
-    Back,
     Changes,
     CoordinatorEvent,
-    Entry,
+    KeyEntry,
     Snapshot,
+    StoreAway,
+    StoreBack,
 )
 from oncemq.coordination.etcd.rules.calls import HasRead, ReadPrefix, WatchFrom
 
@@ -33,7 +33,7 @@ class Picture:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
-        self._entries: dict[str, Entry] | None = None
+        self._entries: dict[str, KeyEntry] | None = None
         self.revision = 0  # everything up to here was told
         self._must_read = True
         self._is_away = False
@@ -50,12 +50,12 @@ class Picture:
         if self._entries != answer.entries or answer.revision < self.revision:
             events.append(Snapshot(answer.entries, answer.revision))
         if self._is_away:
-            events.append(Back())
+            events.append(StoreBack())
         self._must_read = self._is_away = False
         self._entries, self.revision = answer.entries, answer.revision
         return events
 
-    def changed(self, changes: dict[str, Entry | None], revision: int) -> list[CoordinatorEvent]:
+    def changed(self, changes: dict[str, KeyEntry | None], revision: int) -> list[CoordinatorEvent]:
         """All that changed at a revision."""
         if revision <= self.revision or self._entries is None:
             return []
@@ -83,4 +83,4 @@ class Picture:
         if self._is_away:
             return []
         self._is_away = True
-        return [Away(why)]
+        return [StoreAway(why)]
