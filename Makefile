@@ -80,7 +80,7 @@ spark-cluster: $(READY) ## a Spark master and two workers on this machine, until
 models: $(READY) ## check the Spin models, clean and with each planted bug (apt install spin gcc)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/models
 
-etcd: build/etcd/etcd ## build the etcd that tests kill (needs go); without it they use 3.5.1, from a wheel
+etcd: build/etcd/etcd ## build the etcd that tests kill (needs go); without it they are skipped, all others use a wheel's
 	@build/etcd/etcd --version | head -1
 
 fuzz: $(READY) build/atheris/.ready ## fuzz each TARGET (all of them) for SECONDS (15)
@@ -142,7 +142,7 @@ build/atheris/.ready: requirements-fuzz.lock $(READY) | $(UV)
 	@touch $@
 
 build/etcd/etcd: tools/etcd/go.mod tools/etcd/go.sum tools/etcd/main.go
-	@cd tools/etcd && GOFLAGS=-mod=readonly go build -o ../../build/etcd/etcd .
+	@cd tools/etcd && GOFLAGS=-mod=readonly go build -ldflags '-s -w' -o ../../build/etcd/etcd .
 
 .boot/bin/uv: requirements-boot.lock
 	@$(NEEDS_PYTHON)

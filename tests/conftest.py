@@ -9,10 +9,10 @@ import pytest
 from hypothesis import settings
 
 from tests.databases.postgres import postgres
-from tests.harness.etcd import etcd
+from tests.harness.etcd import etcd, etcd_to_kill
 from tests.turns import in_turns
 
-__all__ = ["etcd", "postgres"]  # fixtures for every directory: one of each for all of them
+__all__ = ["etcd", "etcd_to_kill", "postgres"]  # fixtures for every directory: one of each for all of them
 
 # Installed, pytest finds it by itself; this is for a checkout beside its environment.
 pytest_plugins = ["oncemq.testing.plugin"]

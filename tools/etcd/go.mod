@@ -1,6 +1,6 @@
 module etcd
 
-go 1.26
+go 1.25.0
 
 require go.etcd.io/etcd/server/v3 v3.6.14
 

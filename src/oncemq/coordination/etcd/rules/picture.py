@@ -10,8 +10,7 @@ Nothing is missed: etcd gives every change from a revision on, or says that it h
 revision told is left out, whatever a member that lags or repeats sends.
 
 Some versions of etcd lose a change of a watch (see OPERATING.md). So everything is also read from
-time to time and compared; a difference is told as a `Snapshot`, and is logged, for it says that the
-etcd has such a bug.
+time to time and compared; a difference is told as a `Snapshot`.
 
 Law: a revision is told once, in order; a `Snapshot` is never older than what was told before,
 unless the store itself went back (somebody put an older copy of it there).
