@@ -12,7 +12,7 @@ from tests.databases.postgres import postgres
 from tests.harness.etcd import etcd, etcd_to_kill
 from tests.turns import in_turns
 
-__all__ = ["etcd", "etcd_to_kill", "postgres"]  # fixtures for every directory: one of each for all of them
+__all__ = ["etcd", "etcd_to_kill", "postgres"]  # fixtures for every directory: one of each
 
 # Installed, pytest finds it by itself; this is for a checkout beside its environment.
 pytest_plugins = ["oncemq.testing.plugin"]

@@ -52,7 +52,7 @@ def etcd_to_kill() -> None:
     version = re.search(r"etcd Version: (\d+)\.(\d+)\.(\d+)", said.stdout)
     assert version is not None, said.stdout
     if (3, 5, 0) <= tuple(map(int, version.groups())) <= (3, 5, 2):
-        pytest.skip(f"{version[0]} may corrupt its data when it is killed; `make etcd` builds newer")
+        pytest.skip(f"{version[0]} may lose its data when killed; `make etcd` builds a newer one")
 
 
 class EtcdMember:

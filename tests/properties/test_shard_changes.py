@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from oncemq.coordination import transactions
 from oncemq.coordination.transactions import Changed, Declined
-from oncemq.coordination.values import ClusterConfig, OpenedDirectory, ServerId, ShardReplicas
+from oncemq.coordination.values import ClusterConfig, OpenedDirectory, ShardReplicas
+from oncemq.protocol.names import ServerId
 
 A, B, C = SERVERS = [ServerId(name) for name in "ABC"]
 CONFIG = ClusterConfig(nonce="0")

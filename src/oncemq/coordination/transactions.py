@@ -44,10 +44,10 @@ from msgspec.structs import replace
 from oncemq.coordination.values import (
     ClusterConfig,
     OpenedDirectory,
-    ServerId,
     ServerState,
     ShardReplicas,
 )
+from oncemq.protocol.names import ServerId
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ would otherwise drop what a newer server wrote.
 """
 
 import re
-from typing import NewType, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from oncemq.errors import OnceMQError
-
-ServerId = NewType("ServerId", str)
+from oncemq.protocol.names import ServerId
 
 SERVER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 CLUSTER_NAME = SERVER_ID  # both become parts of keys

@@ -26,12 +26,12 @@ from oncemq.coordination.values import (
     ClusterKeys,
     NotUnderstood,
     OpenedDirectory,
-    ServerId,
     ServerState,
     ShardReplicas,
     decoded,
     encoded,
 )
+from oncemq.protocol.names import ServerId
 
 A, B, C, D = (ServerId(name) for name in "ABCD")
 CONFIG = ClusterConfig(nonce="0")
