@@ -6,7 +6,7 @@ import msgspec
 from msgspec import structs
 
 from oncemq.protocol.names import LeaderEpoch, ServerId
-from oncemq.protocol.replication_messages import Life
+from oncemq.protocol.replicas.messages import Life
 from oncemq.replication.view import (
     Ask,
     Elect,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId
-from oncemq.protocol.replication_messages import Append, Cut
+from oncemq.protocol.replicas.messages import Append, Cut
 from oncemq.replication.actions import PromiseEpoch, Reopen
 from oncemq.replication.epoch_table import EpochTable
 from oncemq.replication.follower import Follower

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replication_messages import EpochStart, Life, Place
+from oncemq.protocol.replicas.messages import EpochStart, Life, Place
 from oncemq.replication.epoch_table import EpochTable
 
 Frames = tuple[tuple[LeaderEpoch, int], ...]  # the epoch of each, and what it says

@@ -7,7 +7,7 @@ from random import Random
 from typing import assert_never
 
 from oncemq.protocol.names import Micros, Serial, ServerId, ShardId
-from oncemq.protocol.replication_messages import (
+from oncemq.protocol.replicas.messages import (
     Append,
     Appended,
     Cut,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ServerId
-from oncemq.protocol.replication_messages import Appended, MemberMessage, Stale
+from oncemq.protocol.replicas.messages import Appended, MemberMessage, Stale
 from oncemq.replication.actions import LeaderAction
 from simulator.replicas.replica_disk import ReplicaDisk
 

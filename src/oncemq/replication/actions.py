@@ -9,7 +9,7 @@ again: the log is opened anew, and new rules are made of what it holds.
 import msgspec
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ServerId
-from oncemq.protocol.replication_messages import LeaderMessage, MemberMessage, Place, RefillBegin
+from oncemq.protocol.replicas.messages import LeaderMessage, MemberMessage, Place, RefillBegin
 from oncemq.replication.view import Ask, ShardView
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replication_messages import EpochStart
+from oncemq.protocol.replicas.messages import EpochStart
 
 EPOCHS_KEPT = 1_000  # the newest; who is behind all of them begins anew, from files
 

@@ -11,7 +11,7 @@ A follower lives as long as its log is open; cutting is opening anew.
 """
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
-from oncemq.protocol.replication_messages import (
+from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Append,
     Appended,

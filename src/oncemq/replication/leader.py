@@ -12,7 +12,7 @@ got longer, `local_synced` when it was synced, `kept_from` when frames were comp
 from typing import assert_never
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
-from oncemq.protocol.replication_messages import (
+from oncemq.protocol.replicas.messages import (
     Appended,
     Cut,
     EpochStart,

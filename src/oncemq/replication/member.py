@@ -10,7 +10,7 @@ one win. That nobody stands too early is a matter of leases, and safety does not
 """
 
 from oncemq.protocol.names import LeaderEpoch, Micros, ServerId
-from oncemq.protocol.replication_messages import Life
+from oncemq.protocol.replicas.messages import Life
 from oncemq.replication.actions import (
     AskCoordinator,
     MemberAction,

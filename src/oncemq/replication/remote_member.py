@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from oncemq.protocol.names import Micros, Serial, ServerId
-from oncemq.protocol.replication_messages import AnswerNumber, Appended, Cut, Place
+from oncemq.protocol.replicas.messages import AnswerNumber, Appended, Cut, Place
 
 
 class MemberStage(Enum):

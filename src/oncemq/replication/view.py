@@ -9,7 +9,7 @@ happen, whatever was answered.
 import msgspec
 
 from oncemq.protocol.names import LeaderEpoch, Micros, ServerId
-from oncemq.protocol.replication_messages import Life
+from oncemq.protocol.replicas.messages import Life
 
 SECOND = 1_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replication_messages import EpochStart
+from oncemq.protocol.replicas.messages import EpochStart
 from oncemq.replication.epoch_table import EPOCHS_KEPT, EpochTable
 
 

@@ -1,7 +1,7 @@
 """A follower: what it appends, answers, cuts and applies."""
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
-from oncemq.protocol.replication_messages import (
+from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Append,
     Appended,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
-from oncemq.protocol.replication_messages import (
+from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Appended,
     Cut,

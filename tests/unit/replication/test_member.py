@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from oncemq.protocol.names import LeaderEpoch, Micros, ServerId
-from oncemq.protocol.replication_messages import Life
+from oncemq.protocol.replicas.messages import Life
 from oncemq.replication.actions import AskCoordinator, PromiseEpoch, StartLeading
 from oncemq.replication.member import Member
 from oncemq.replication.view import Elect, ReplicationLimits, Resign, ShardView
