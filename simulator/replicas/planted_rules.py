@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId
+from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
 from oncemq.protocol.replicas.messages import Append, Cut
 from oncemq.replication.actions import PromiseEpoch, Reopen
-from oncemq.replication.epoch_table import EpochTable
 from oncemq.replication.follower import Follower
 from oncemq.replication.in_sync_changes import InSyncChanges
 from oncemq.replication.in_sync_set import InSyncSet
@@ -135,9 +135,9 @@ def _begins_though_another_has_more(original: Any) -> Any:
     return begin_epoch
 
 
-@broken(EpochTable, "parting")
+@broken(LeaderEpochs, "parting")
 def _compares_lengths_and_not_epochs(_: Any) -> Any:
-    def parting(self: Any, last: Serial, other: EpochTable, other_last: Serial) -> Serial:
+    def parting(self: Any, last: Serial, other: LeaderEpochs, other_last: Serial) -> Serial:
         return min(last, other_last)
 
     return parting
@@ -211,7 +211,7 @@ def _cuts_at_a_late_copy(_: Any) -> Any:
     return cut
 
 
-@broken(EpochTable, "parting")
+@broken(LeaderEpochs, "parting")
 def _cuts_more_than_it_must(original: Any) -> Any:
     def parting(self: Any, *logs: Any) -> Serial:
         return Serial(max(0, original(self, *logs) - 3))

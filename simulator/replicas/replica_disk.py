@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replicas.messages import EpochStart, Life, Place
-from oncemq.replication.epoch_table import EpochTable
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
+from oncemq.protocol.replicas.messages import Life, Place
 
 Frames = tuple[tuple[LeaderEpoch, int], ...]  # the epoch of each, and what it says
 
@@ -45,8 +45,8 @@ class ReplicaDisk:
             if leader_epoch > (self.frames[at - 1][0] if at else 0)
         )
 
-    def table(self) -> EpochTable:
-        return EpochTable(self.starts())
+    def table(self) -> LeaderEpochs:
+        return LeaderEpochs(self.starts())
 
     def append(self, frames: Frames) -> None:
         for frame in frames:

@@ -7,11 +7,11 @@ from random import Random
 from typing import assert_never
 
 from oncemq.protocol.names import Micros, Serial, ServerId, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart
 from oncemq.protocol.replicas.messages import (
     Append,
     Appended,
     Cut,
-    EpochStart,
     LeaderMessage,
     MemberMessage,
     Mismatch,

@@ -3,8 +3,9 @@
 from pathlib import Path
 from random import Random
 
-from oncemq.protocol.names import LeaderEpoch
+from oncemq.protocol.names import LeaderEpoch, Serial
 from oncemq.protocol.records import EpochBegan
+from oncemq.protocol.replicas.leader_epochs import EpochStart
 from oncemq.storage.log.log import Log, LogOptions
 from oncemq.storage.log.pinned_files import PinnedFiles
 from oncemq.storage.log.refill import Refill
@@ -64,3 +65,8 @@ def records(log: Log) -> list[tuple[int, bytes]]:
         found.append((run.last.chain, run.frames[20:]))
         serial = run.last.serial + 1
     return found
+
+
+def epoch_starts(*pairs: tuple[int, int]) -> tuple[EpochStart, ...]:
+    """Epochs, each with its first serial."""
+    return tuple(EpochStart(LeaderEpoch(epoch), Serial(serial)) for epoch, serial in pairs)

@@ -52,11 +52,11 @@ def test_equal_records_have_equal_chain_values_whatever_was_synced_when(
     one, two, three = (log.log for log in logs)
     assert one.newest == two.newest == three.newest
     assert records(one) == records(two) == records(three)
-    assert one.epochs.capture() == two.epochs.capture()
+    assert one.epochs.starts == two.epochs.starts
     for log in logs:
-        newest, epochs = log.log.newest, log.log.epochs.capture()
+        newest, epochs = log.log.newest, log.log.epochs.starts
         log.reopen()
-        assert (log.log.newest, log.log.epochs.capture()) == (newest, epochs)
+        assert (log.log.newest, log.log.epochs.starts) == (newest, epochs)
         log.log.close()
 
 

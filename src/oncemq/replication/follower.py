@@ -11,12 +11,12 @@ A follower lives as long as its log is open; cutting is opening anew.
 """
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Append,
     Appended,
     Cut,
-    EpochStart,
     Life,
     Mismatch,
     Place,
@@ -33,7 +33,6 @@ from oncemq.replication.actions import (
     PromiseEpoch,
     Reopen,
 )
-from oncemq.replication.epoch_table import EpochTable
 
 
 class Follower:
@@ -46,7 +45,7 @@ class Follower:
         *,
         promised: LeaderEpoch,
         tail: Place,
-        starts: EpochTable,
+        starts: LeaderEpochs,
         applied: Serial,
         number: int = 0,
         is_proven: bool = False,
@@ -88,7 +87,7 @@ class Follower:
         if is_new:
             self.tail = last
             for start in starts:
-                self.starts.begin(start)
+                self.starts.began(start)
             actions.append(AppendFrames(skip))
         if not is_new:
             actions.append(self._appended())

@@ -12,10 +12,10 @@ got longer, `local_synced` when it was synced, `kept_from` when frames were comp
 from typing import assert_never
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.protocol.replicas.messages import (
     Appended,
     Cut,
-    EpochStart,
     MemberMessage,
     Mismatch,
     RefillWanted,
@@ -31,7 +31,6 @@ from oncemq.replication.actions import (
     StartRefill,
     StepDown,
 )
-from oncemq.replication.epoch_table import EpochTable
 from oncemq.replication.in_sync_changes import InSyncChanges
 from oncemq.replication.in_sync_set import InSyncSet
 from oncemq.replication.remote_member import MemberStage, RemoteMember
@@ -48,7 +47,7 @@ class Leader:
         view: ShardView,
         *,
         last: Serial,
-        starts: EpochTable,
+        starts: LeaderEpochs,
         commit: Serial,
         kept_from: Serial,
         is_proven: bool,
@@ -91,7 +90,7 @@ class Leader:
             self._moved_at = now
         self.last = last
         if last == self._begin:
-            self._starts.begin(EpochStart(self.leader_epoch, last))
+            self._starts.began(EpochStart(self.leader_epoch, last))
         return self._sends(now)
 
     def sent(self, member: ServerId, through: Serial, size: int, now: Micros) -> list[LeaderAction]:
@@ -295,7 +294,7 @@ class Leader:
             self._hand_over_to = remote.name
         if not self._has_begun:
             return  # before that, nobody's log is touched
-        agreed = self._starts.parting(self.last, EpochTable(message.starts), tail.serial)
+        agreed = self._starts.parting(self.last, LeaderEpochs(message.starts), tail.serial)
         if agreed < self.kept_from - 1:
             if remote.stage is not MemberStage.REFILLING or remote.refill_tail != tail:
                 remote.stage, remote.refill_tail, remote.sent_at = MemberStage.REFILLING, tail, None

@@ -12,6 +12,7 @@ from oncemq.protocol.names import ClientId, Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxOpened
 from oncemq.protocol.records import Committed, CursorMoved, EpochBegan, Retention
 from oncemq.protocol.requests import ForgetClient, Lease, Start
+from tests.harness.replicas import epoch_starts
 
 DAY = 86_400_000_000
 
@@ -57,15 +58,15 @@ def test_replaying_every_record_gives_the_live_state(desk) -> None:
 
 def test_the_epochs_of_leaders_are_a_fold_and_in_checkpoints() -> None:
     shard = Shard(7)
-    assert shard.leader_epochs.capture() == ()
+    assert shard.leader_epochs.starts == ()
     began = [EpochBegan(1, "a"), EpochBegan(2, "b")]
     for serial, record in zip((4, 9), began, strict=True):
         shard.apply(record, Serial(serial))
     after = restored(list(snapshot.capture(shard)), [], begin=0, end=9)
-    assert after.leader_epochs.capture() == ((1, 4), (2, 9))
+    assert after.leader_epochs.starts == epoch_starts((1, 4), (2, 9))
     after.apply(began[1], Serial(9))  # replayed though the checkpoint has it
     after.apply(EpochBegan(5, "a"), Serial(12))
-    assert after.leader_epochs.capture() == ((1, 4), (2, 9), (5, 12))
+    assert after.leader_epochs.starts == epoch_starts((1, 4), (2, 9), (5, 12))
 
 
 def test_a_checkpoint_alone_gives_the_live_state(desk) -> None:

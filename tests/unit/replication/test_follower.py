@@ -1,12 +1,12 @@
 """A follower: what it appends, answers, cuts and applies."""
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Append,
     Appended,
     Cut,
-    EpochStart,
     Life,
     Mismatch,
     Place,
@@ -23,7 +23,6 @@ from oncemq.replication.actions import (
     PromiseEpoch,
     Reopen,
 )
-from oncemq.replication.epoch_table import EpochTable
 from oncemq.replication.follower import Follower
 
 SHARD = ShardId(7)
@@ -41,7 +40,7 @@ def follower(last: int = 5, *, promised: int = 1, applied: int = 0) -> Follower:
         LIFE,
         promised=LeaderEpoch(promised),
         tail=place(last),
-        starts=EpochTable(START),
+        starts=LeaderEpochs(START),
         applied=Serial(applied),
     )
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.protocol.replicas.messages import (
     AnswerNumber,
     Appended,
     Cut,
-    EpochStart,
     Life,
     Mismatch,
     Place,
@@ -26,7 +26,6 @@ from oncemq.replication.actions import (
     StartRefill,
     StepDown,
 )
-from oncemq.replication.epoch_table import EpochTable
 from oncemq.replication.leader import Leader
 from oncemq.replication.view import (
     SECOND,
@@ -45,7 +44,9 @@ SHARD = ShardId(7)
 LIVES = {name: Life(name.encode(), 1) for name in (A, B, C)}
 VIEW = ShardView(4, A, LeaderEpoch(3), (A, B, C), frozenset((A, B, C)), None, LIVES)
 TWO = structs.replace(VIEW, in_sync=frozenset((A, B)))
-EARLIER = EpochTable([EpochStart(LeaderEpoch(1), Serial(1)), EpochStart(LeaderEpoch(2), Serial(6))])
+EARLIER = LeaderEpochs(
+    [EpochStart(LeaderEpoch(1), Serial(1)), EpochStart(LeaderEpoch(2), Serial(6))]
+)
 BEGIN = Serial(11)
 
 
@@ -61,7 +62,7 @@ class Lead:
             SHARD,
             view,
             last=Serial(10),
-            starts=EpochTable(EARLIER.starts),
+            starts=LeaderEpochs(EARLIER.starts),
             commit=Serial(8),
             kept_from=Serial(kept_from),
             is_proven=is_proven,

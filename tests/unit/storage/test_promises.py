@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from oncemq.errors import Corrupt
-from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replicas.leader_epochs import KEPT, LeaderEpochs
+from oncemq.protocol.names import LeaderEpoch
 from oncemq.storage.segments.openings import count_opening, reserve_openings
 from oncemq.storage.segments.promised_epoch import PromisedEpoch
 from oncemq.testing.faulty_disk import FaultyDisk
@@ -117,16 +116,3 @@ def test_a_directory_with_room_for_its_count_is_opened_on_a_full_disk(disk: Faul
     reserve_openings(disk, "/data")
     disk.faults.capacity = 0
     assert [count_opening(disk, "/data", ONE) for _ in range(3)] == [1, 2, 3]
-
-
-def test_epochs_and_their_first_serials_grow() -> None:
-    epochs = LeaderEpochs([(LeaderEpoch(2), Serial(5))])
-    epochs.began(LeaderEpoch(2), Serial(9))
-    epochs.began(LeaderEpoch(1), Serial(9))
-    epochs.began(LeaderEpoch(4), Serial(9))
-    assert epochs.capture() == ((2, 5), (4, 9))
-    assert (epochs.newest, LeaderEpochs().newest) == (4, 0)
-    for number in range(5, 5 + KEPT):
-        epochs.began(LeaderEpoch(number), Serial(number + 5))
-    assert len(epochs.capture()) == KEPT
-    assert epochs.capture()[0] == (5, 10)

@@ -14,7 +14,7 @@ from oncemq.storage.log.frame_runs import FramesRefused
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
 from oncemq.storage.segments.segment import read_header
-from tests.harness.replicas import Replica, fill, records
+from tests.harness.replicas import Replica, epoch_starts, fill, records
 from tests.harness.storage import Scribe
 from tests.unit.storage.test_format1 import SMALL, unpacked
 
@@ -95,8 +95,8 @@ def test_a_segment_says_in_which_epoch_the_record_before_it_is() -> None:
             assert run.previous.leader_epoch == header.leader_epoch
         assert epochs[-1] == 4
         assert all(one <= two for one, two in pairwise(epochs))
-        begins = each.log.epochs.capture()
-        assert begins == ((1, 1), (2, 5), (3, 9), (4, 13))
+        begins = each.log.epochs.starts
+        assert begins == epoch_starts((1, 1), (2, 5), (3, 9), (4, 13))
         each.checkpoint(b"all of it")
         each.checkpoint(b"once more")
         assert each.reopen().log.newest.leader_epoch == 4
@@ -124,7 +124,7 @@ def test_epochs_begin_with_the_record_that_says_so(pair: tuple[Replica, Replica]
             follower.log.append_frames(frame)
     assert follower.log.append_frames(a_frame(follower, began, epoch=4)) == 3
     follower.commit()
-    assert follower.reopen().log.epochs.capture() == ((3, 1), (4, 3))
+    assert follower.reopen().log.epochs.starts == epoch_starts((3, 1), (4, 3))
     with pytest.raises(AssertionError, match="is over, or another leader's"):
         follower.lead(4)
 

@@ -69,7 +69,7 @@ from oncemq.protocol.records import (
     TopicRecord,
     TopicTrimmed,
 )
-from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.protocol.replies import NO_OFFSET
 
 
@@ -163,7 +163,7 @@ class Shard:
             case GenerationBegan():
                 self._generation_began(record, serial)
             case EpochBegan():
-                self.leader_epochs.began(record.leader_epoch, serial)
+                self.leader_epochs.began(EpochStart(record.leader_epoch, serial))
             case Marked():
                 pass
             case OwnersForgotten() | OwnerBound():

@@ -25,7 +25,7 @@ from oncemq.broker.state.topic import (
 )
 from oncemq.protocol.names import Epoch, Generation, Micros, ProducerId, Serial, TopicId
 from oncemq.protocol.patterns import PatternState
-from oncemq.protocol.replicas.leader_epochs import EpochBegin
+from oncemq.protocol.replicas.leader_epochs import EpochStart
 
 
 class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -40,7 +40,7 @@ class ShardState(msgspec.Struct, frozen=True, array_like=True, tag=3):
     forgotten: Epoch = Epoch(0)
     generations: tuple[Generation, ...] = ()  # that led to the newest
     ended: tuple[Micros, ...] = ()  # the log's newest moment when each of them began
-    leader_epochs: tuple[EpochBegin, ...] = ()
+    leader_epochs: tuple[EpochStart, ...] = ()
 
 
 State = (
@@ -96,7 +96,7 @@ def capture(shard: Shard) -> Iterator[bytes]:
             shard.clients.forgotten,
             shard.generations.capture(),
             shard.generations.capture_ended(),
-            shard.leader_epochs.capture(),
+            shard.leader_epochs.starts,
         )
     )
 
@@ -137,8 +137,8 @@ def restore(shard: Shard, blob: bytes) -> None:
             shard.generations.restore(state.generations, state.generation, state.ended)
             shard.clients.grant_above(state.generation)
             shard.ages.restore(state.steps)
-            for epoch, serial in state.leader_epochs:
-                shard.leader_epochs.began(epoch, serial)
+            for start in state.leader_epochs:
+                shard.leader_epochs.began(start)
             shard.clients.forgotten = max(shard.clients.forgotten, state.forgotten)
 
 

@@ -10,6 +10,7 @@ from typing import ClassVar, get_args
 import msgspec
 
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
+from oncemq.protocol.replicas.leader_epochs import EpochStart
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -18,13 +19,6 @@ class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     serial: Serial = Serial(0)  # 0: before the first record
     leader_epoch: LeaderEpoch = LeaderEpoch(0)  # of the frame; 0: of before there was a cluster
     chain: int = 0
-
-
-class EpochStart(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The first serial that the leader of an epoch gave."""
-
-    leader_epoch: LeaderEpoch
-    serial: Serial
 
 
 class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):

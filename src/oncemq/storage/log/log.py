@@ -16,7 +16,7 @@ from functools import partial
 from oncemq.protocol.names import Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxRecord
 from oncemq.protocol.records import Committed, EpochBegan, MessagesStaged, MessagesStored, Record
-from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.catalog.gaps import gaps
@@ -192,7 +192,7 @@ class Log:
         self._epoch = record.leader_epoch
         serial = self.append(record)
         self._epoch_before = record.leader_epoch
-        self.epochs.began(record.leader_epoch, serial)
+        self.epochs.began(EpochStart(record.leader_epoch, serial))
         return serial
 
     # between replicas: loop thread
@@ -211,7 +211,7 @@ class Log:
             serial = self.append(record, frame.body, framed=framed)
             if isinstance(record, EpochBegan):
                 self._epoch = self._epoch_before = record.leader_epoch
-                self.epochs.began(record.leader_epoch, serial)
+                self.epochs.began(EpochStart(record.leader_epoch, serial))
         return Serial(self._last_serial)
 
     def frames_from(self, serial: int, bytes_max: int) -> FrameRun | None:

@@ -44,7 +44,7 @@ from dataclasses import dataclass, field, replace
 from oncemq.errors import Corrupt, StorageFull
 from oncemq.protocol.names import LeaderEpoch, Serial
 from oncemq.protocol.records import Record
-from oncemq.protocol.replicas.leader_epochs import LeaderEpochs
+from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Disk, File, Lock, LockingDisk
 from oncemq.storage.log.checkpoint import CheckpointFile, read_checkpoint
@@ -258,7 +258,7 @@ class _Opening:
             found = verify(file, header, self.key, prove=prove)
             proven = max(proven, found.durable)
             for epoch, serial in found.epochs:
-                self.epochs.began(LeaderEpoch(epoch), Serial(serial))
+                self.epochs.began(EpochStart(LeaderEpoch(epoch), Serial(serial)))
             if not is_last:
                 _must_lead_to(path, found, headers[number + 1])
             elif found.bad is not None:

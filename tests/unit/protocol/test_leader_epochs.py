@@ -3,12 +3,11 @@
 import pytest
 
 from oncemq.protocol.names import LeaderEpoch, Serial
-from oncemq.protocol.replicas.messages import EpochStart
-from oncemq.replication.epoch_table import EPOCHS_KEPT, EpochTable
+from oncemq.protocol.replicas.leader_epochs import EPOCHS_KEPT, EpochStart, LeaderEpochs
 
 
-def table(*starts: tuple[int, int]) -> EpochTable:
-    return EpochTable(EpochStart(LeaderEpoch(epoch), Serial(serial)) for epoch, serial in starts)
+def table(*starts: tuple[int, int]) -> LeaderEpochs:
+    return LeaderEpochs(EpochStart(LeaderEpoch(epoch), Serial(serial)) for epoch, serial in starts)
 
 
 @pytest.mark.parametrize(
@@ -38,8 +37,8 @@ def test_logs_agree_up_to_the_end_of_their_newest_common_epoch(
 
 def test_an_epoch_that_is_known_begins_once() -> None:
     known = table((1, 1), (2, 4))
-    known.begin(EpochStart(LeaderEpoch(2), Serial(4)))
-    known.begin(EpochStart(LeaderEpoch(1), Serial(9)))
+    known.began(EpochStart(LeaderEpoch(2), Serial(4)))
+    known.began(EpochStart(LeaderEpoch(1), Serial(9)))
     assert known.starts == table((1, 1), (2, 4)).starts
     assert [known.epoch_of(Serial(serial)) for serial in (0, 3, 4, 9)] == [0, 1, 2, 2]
 
@@ -47,6 +46,6 @@ def test_an_epoch_that_is_known_begins_once() -> None:
 def test_what_is_before_the_epochs_that_are_kept_is_not_taken_for_epoch_0() -> None:
     many = table()
     for epoch in range(1, EPOCHS_KEPT + 10):
-        many.begin(EpochStart(LeaderEpoch(epoch), Serial(epoch)))
+        many.began(EpochStart(LeaderEpoch(epoch), Serial(epoch)))
     assert len(many.starts) == EPOCHS_KEPT
     assert many.parting(Serial(2_000), table(), Serial(5)) == 0
