@@ -12,6 +12,7 @@ from oncemq.protocol.names import ClientId, Offset, Serial, TopicId
 from oncemq.protocol.outbox_records import OutboxOpened
 from oncemq.protocol.records import Committed, CursorMoved, EpochBegan, Retention
 from oncemq.protocol.requests import ForgetClient, Lease, Start
+from oncemq.server.recovery import fold
 from tests.harness.replicas import epoch_starts
 
 DAY = 86_400_000_000
@@ -24,11 +25,8 @@ def blobs(shard: Shard) -> list[bytes]:
 def restored(captured: list[bytes], records, *, begin: int, end: int) -> Shard:
     """A shard from a checkpoint that was begun at `begin` and done at `end`."""
     shard = Shard(7)
-    for blob in captured:
-        snapshot.restore(shard, blob)
-    shard.checkpointed = Serial(end)
-    for serial, record in enumerate(records[begin:], start=begin + 1):
-        shard.apply(record, Serial(serial))
+    replay = enumerate(records[begin:], start=begin + 1)
+    fold(shard, captured, Serial(end), ((Serial(serial), record) for serial, record in replay))
     shard.serial = Serial(len(records))
     shard.recovered()
     return shard
