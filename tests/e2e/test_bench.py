@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.attacker import ATTACKS
 from benchmarks.command import PARTS, benchmarks, measures
 from benchmarks.lab import QUICK, batch_for, in_turns, lab, quantile
 from benchmarks.report import Aim, Figure, number_text, size_text, tables
@@ -28,6 +29,7 @@ TINY = replace(
     listeners=(2,),
     connected=5,
     stopped=0.5,
+    attacked=0.3,
 )
 
 STOPPED = ["meanwhile", "meanwhile", "grown by", "meanwhile", "in all"]
@@ -41,6 +43,7 @@ VALUES = {
     "transactions": ["committed", "committed"],
     # Where the machine has a Redis; it is compared with, and not needed.
     "redis": ["p50"] * (4 if shutil.which("redis-server") else 0),
+    "attacks": ["p50"] * len(ATTACKS),
     "topics": ["p50", "RSS per topic"],
     "restart": ["log GB"],
     "memory": ["after 0 MiB", "after 0 MiB"],

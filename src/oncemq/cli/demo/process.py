@@ -160,13 +160,13 @@ class ServerChild(Child):
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time it has used, from /proc; 0 where there is none."""
+        """Processor time that its threads have used, from /proc; 0 where there is none."""
         try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text("ascii")
+            threads = list(Path(f"/proc/{self.pid}/task").iterdir())
+            spent = [(thread / "schedstat").read_text("ascii") for thread in threads]
         except OSError:
             return 0.0
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return sum(int(each.split()[0]) for each in spent) / 1e9
 
     def _more_arguments(self) -> Sequence[str]:
         return ["--bind", self.address or "tcp://127.0.0.1:*"]
