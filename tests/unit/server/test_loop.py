@@ -154,6 +154,25 @@ def test_what_is_asked_while_a_sync_stalls_is_bounded(make_host: Any, what: str)
     assert len(host.replies()) == asked + 1
 
 
+def test_the_writer_has_its_moments_while_the_loop_has_more_to_do(
+    host: Any, looping: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was woken too late to get Python's lock: with a flood on the feed, after 50 ms."""
+    slept: list[int] = []
+    monkeypatch.setattr(loop_module.time, "sleep", lambda _: slept.append(host.now))
+    loop, door = looping([])
+    monkeypatch.setattr(loop, "_receive", lambda _: 0)
+    for under_way, has_more, passed in (
+        *((0, True, 1_000), (1, False, 1_000)),
+        *((1, True, 1_000), (1, True, 100), (1, True, 100)),
+    ):
+        host.now += passed
+        loop._writer.under_way, door.has_more = under_way, has_more
+        loop._turn(0)
+    loop._writer.under_way = 0
+    assert slept == [host.now - 200, host.now]
+
+
 def test_the_status_is_answered_while_a_sync_stalls(host: Any) -> None:
     host.subscribe("orders")
     host.send(*host.putting("orders", b"a"))
