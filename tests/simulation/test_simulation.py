@@ -8,10 +8,13 @@ names its seed; `make sim SEED=n` replays it.
 import os
 import subprocess
 import time
+from collections.abc import Callable
+from itertools import count, islice
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from msgspec import structs
 
 from simulator import marks, proof
 from simulator.campaign import campaign
@@ -58,6 +61,26 @@ def test_fresh_seeds_break_nothing_and_reach_every_mark() -> None:
     print(total)
     assert not total.failures, f"replay with: make sim SEED={min(total.failures)}"
     assert total.unseen == []
+
+
+RARE_WORLDS: dict[str, Callable[[WorldOptions], WorldOptions | None]] = {
+    "client stale_state": lambda each: structs.replace(
+        each, faults=("stale", "client_kill"), mishaps=14
+    ),
+    "backup restored twice": lambda each: each if each.back else None,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", marks.RARE)
+def test_a_rare_thing_is_seen_in_worlds_that_have_more_of_it(mark: str) -> None:
+    worlds = (RARE_WORLDS[mark](options_of(seed)) for seed in count())
+    seen = 0
+    for options in islice((each for each in worlds if each is not None), 30):
+        outcome = run(schedule_of(options.seed, options))
+        assert outcome.findings == []
+        seen += bool(outcome.marks.get(mark))
+    assert seen >= 3
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
