@@ -66,6 +66,7 @@ class Catalog:
 
     def __init__(self, disk: Disk, key: int) -> None:
         self.segments: list[Segment] = []
+        self.replacements = 0  # of segments, by compaction
         self._disk = disk
         self._key = key
         self._holders: dict[int, _Holders] = {}
@@ -95,6 +96,7 @@ class Catalog:
 
     def replace(self, sources: Sequence[Segment], result: Segment | None) -> None:
         """Put `result` where its sources (neighbours) stood; without one, just drop them."""
+        self.replacements += 1
         gone = set(map(id, sources))
         at = next(i for i, segment in enumerate(self.segments) if id(segment) in gone)
         self.segments = [segment for segment in self.segments if id(segment) not in gone]

@@ -214,6 +214,13 @@ def read_checkpoint(
         return None
     finally:
         file.close()
+    return checkpoint_in(data, path, identity)
+
+
+def checkpoint_in(
+    data: bytes, path: str, identity: bytes
+) -> tuple[CheckpointFile, list[bytes]] | None:
+    """The same of the bytes of a file."""
     if len(data) < _HEADER.size:
         return None
     magic, checksum, version, count, its_identity, begin, end, size, chain, blobs_checksum = (

@@ -10,14 +10,22 @@ back, and a higher epoch begins with the record that says so. Of frames that cam
 taken in or none.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from oncemq.errors import Corrupt, StorageRefused
+from oncemq.protocol.names import Serial
 from oncemq.protocol.records import EpochBegan, Record
+from oncemq.protocol.replicas.leader_epochs import EpochStart
 from oncemq.storage.catalog.catalog import Catalog
+from oncemq.storage.disk import Buffer
 from oncemq.storage.segments.framing import Frame, parse, scan
 from oncemq.storage.segments.segment import LOG, Segment
+
+RUN_FRAMES_MAX = 4_000  # about 20 ms for who checks them
+WALKED_FRAMES = 10_000  # about 15 ms
 
 
 class ChainLink(NamedTuple):
@@ -43,24 +51,43 @@ class FramesRefused(StorageRefused):
 
 
 class CheckedFrame(NamedTuple):
-    """A frame that follows, and its record."""
+    """A frame whose checksums hold and that follows the one before it, and its record."""
 
     frame: Frame
     record: Record
 
 
-def checked(raw: bytes, key: int, newest: ChainLink) -> list[CheckedFrame]:
-    """The frames of another replica, all of which follow; FramesRefused when one does not."""
-    view, at = memoryview(raw), 0
+class ReceivedFrames(NamedTuple):
+    """Frames of another replica that follow each other, and the record before them."""
+
+    raw: Buffer  # that they lie in
+    frames: list[CheckedFrame]
+    previous: ChainLink
+    last: ChainLink
+    starts: tuple[EpochStart, ...]  # the epochs that begin in them
+
+    def before(self, skip: int) -> ChainLink:
+        """The record that all but the first so many follow."""
+        return _link(self.frames[skip - 1].frame) if skip else self.previous
+
+
+def check(raw: Buffer, key: int, previous: ChainLink) -> ReceivedFrames:
+    """The frames of another replica, if all follow; FramesRefused when one does not."""
+    view, at, end = memoryview(raw), 0, len(raw)
     found: list[CheckedFrame] = []
-    while at < len(raw):
+    starts: list[EpochStart] = []
+    last = previous
+    while at < end:
         frame = parse(view, at, 0, key)
         if not isinstance(frame, Frame) or frame.body is None or frame.is_old:
             raise FramesRefused(f"byte {at} of what was sent begins no whole frame of format 2")
-        found.append(CheckedFrame(frame, _followed(frame, newest)))
-        newest = _link(frame)
-        at = frame.end
-    return found
+        record = _followed(frame, last)
+        found.append(CheckedFrame(frame, record))
+        if isinstance(record, EpochBegan):
+            starts.append(EpochStart(record.leader_epoch, Serial(frame.serial)))
+        last = ChainLink(frame.serial, frame.leader_epoch, frame.chain)
+        at = frame.position + frame.size
+    return ReceivedFrames(raw, found, previous, last, tuple(starts))
 
 
 def _followed(frame: Frame, newest: ChainLink) -> Record:
@@ -88,48 +115,94 @@ def _followed(frame: Frame, newest: ChainLink) -> Record:
 
 
 class FrameSource:
-    """Reads frames out of the segments of an open log. Owned by the loop thread."""
+    """Reads frames out of the segments of an open log. Owned by the loop thread.
+
+    A record is looked for from the nearest place that is known, and never through more than
+    `WALKED_FRAMES` at once: the loop has others to serve. What was walked through is known then, so
+    whoever asks again gets there.
+    """
 
     def __init__(self, catalog: Catalog, key: int) -> None:
         self._catalog = catalog
         self._key = key
+        self._kept_from = (-1, 0)  # after so many replacements of segments by compaction
 
     def read(self, serial: int, bytes_max: int) -> FrameRun | None:
         """Finished frames of one segment from `serial` on; one at least, where there is any.
 
-        None: only files can bring them. Without frames, `previous` is the newest finished record.
-        The segment is walked through from the nearest place that is known: one of 64 MiB with very
-        many small records may take a second, once.
+        None: only files can bring them. Without frames, `previous` is the newest finished record,
+        or one on the way to where the frames are: ask again.
         """
         segment = self._segment_of(serial)
         if segment is None:
             return None
         start, previous = self._walk(segment, serial)
         end, last = start, previous
-        for frame in self._frames(segment, start):
-            if frame.is_old:
-                return None
-            if end > start and frame.end - start > bytes_max:
-                break
-            end, last = frame.end, _link(frame)
+        if previous.serial + 1 == serial:
+            for frame in islice(self._frames(segment, start), RUN_FRAMES_MAX):
+                if frame.is_old:
+                    return None
+                if end > start and frame.end - start > bytes_max:
+                    break
+                end, last = frame.end, _link(frame)
         return FrameRun(previous, self._catalog.file_of(segment).read(start, end - start), last)
+
+    def place_of(self, serial: int) -> ChainLink | None:
+        """A finished record's link. None: it was compacted away, or is far from what is known."""
+        after = self._segment_of(serial + 1)
+        if after is not None and after.first_serial == serial + 1:
+            return _before(after)  # its header has it
+        segment = after or self._segment_of(serial)
+        found = None if segment is None else self._walk(segment, serial + 1)[1]
+        return found if found is not None and found.serial == serial else None
+
+    @property
+    def kept_from(self) -> int:
+        """From which serial on all frames can be read."""
+        if self._kept_from[0] != self._catalog.replacements:
+            self._kept_from = self._catalog.replacements, self._find_kept()
+        return self._kept_from[1]
+
+    def _find_kept(self) -> int:
+        segments = self._catalog.segments
+        first = len(segments) - 1  # the one in use
+        while first and _follows(segments[first - 1], segments[first]):
+            first -= 1
+        kept = segments[first:]
+        old = bisect_left(kept, True, key=lambda segment: not self._begins_old(segment))
+        if not old:
+            return kept[0].first_serial
+        mixed = kept[old - 1]  # in use while its directory was migrated, or the last of format 1
+        for frame in self._frames(mixed, mixed.header.size):
+            if not frame.is_old:
+                return frame.serial
+        return mixed.last_serial + 1
+
+    def _begins_old(self, segment: Segment) -> bool:
+        first = next(self._frames(segment, segment.header.size), None)
+        return first is not None and first.is_old
 
     def _segment_of(self, serial: int) -> Segment | None:
         """The log segment that holds a record, or that will hold the next one."""
-        for segment in reversed(self._catalog.segments):
-            if segment.header.form == LOG and segment.first_serial <= serial:
-                return segment
-        return None
+        segments = self._catalog.segments
+        at = bisect_right(segments, serial, key=lambda segment: segment.first_serial) - 1
+        found = segments[at] if at >= 0 else None
+        if found is None or found.header.form != LOG:
+            return None
+        return found if found is segments[-1] or serial <= found.last_serial else None
 
     def _walk(self, segment: Segment, serial: int) -> tuple[int, ChainLink]:
-        """Where a record's frame begins, or would, and the record before it."""
-        header = segment.header
-        previous = ChainLink(header.first_serial - 1, header.leader_epoch, header.chain)
-        position = segment.places.before(serial, segment.visible) or header.size
-        for frame in self._frames(segment, position):
-            if frame.serial >= serial:
+        """Where a record's frame begins, or would, and the record before it; or on the way there.
+
+        What is noted is known for good; where a walk ended early, the next one goes on.
+        """
+        places, previous = segment.places, _before(segment)
+        position = places.before(serial, segment.visible) or segment.header.size
+        due = places.due
+        for walked, frame in enumerate(self._frames(segment, position)):
+            if frame.serial >= serial or (walked >= WALKED_FRAMES and places.due > due):
                 break
-            segment.places.note(frame.serial, frame.position)
+            places.note(frame.serial, frame.position)
             position, previous = frame.end, _link(frame)
         return position, previous
 
@@ -143,6 +216,17 @@ class FrameSource:
                     "server and run `once repair`"
                 )
             yield frame
+
+
+def _follows(before: Segment, segment: Segment) -> bool:
+    """Whether all records up to this segment's first one are frames of the one before it."""
+    return before.header.form == LOG and before.last_serial + 1 == segment.first_serial
+
+
+def _before(segment: Segment) -> ChainLink:
+    """The record before a log segment."""
+    header = segment.header
+    return ChainLink(header.first_serial - 1, header.leader_epoch, header.chain)
 
 
 def _link(frame: Frame) -> ChainLink:

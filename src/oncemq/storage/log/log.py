@@ -21,20 +21,19 @@ from oncemq.storage.catalog.batch_places import BatchPlace
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.catalog.gaps import gaps
 from oncemq.storage.catalog.moments import moments
-from oncemq.storage.compaction.compaction import CompactionJob
-from oncemq.storage.compaction.plan import LiveOf, Scales, plan
 from oncemq.storage.disk import Buffer, Disk, Lock
-from oncemq.storage.log.checkpoint import (
-    KEPT,
-    CheckpointFile,
-    CheckpointJob,
-    CheckpointWriter,
-    Now,
-    keep_newest,
+from oncemq.storage.log.checkpoint import CheckpointFile, Now
+from oncemq.storage.log.frame_runs import (
+    ChainLink,
+    FrameRun,
+    FrameSource,
+    ReceivedFrames,
+    check,
 )
-from oncemq.storage.log.frame_runs import ChainLink, FrameRun, FrameSource, checked
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.pinned_files import PinnedFiles, pin
+from oncemq.storage.log.recent_frames import RecentFrames
+from oncemq.storage.log.reclaiming import Reclaiming
 from oncemq.storage.log.room import Room
 from oncemq.storage.log.writer import AHEAD_BYTES, Group, GroupPart, GroupWriter
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
@@ -43,7 +42,7 @@ from oncemq.storage.segments.layout import Format
 from oncemq.storage.segments.segment import new_log_segment, remove_segment
 
 STATE_BYTES = 32  # what a stored batch adds to a checkpoint, about: its producer, its numbers
-FACT_BYTES = 128  # what a record adds that was there before this start, about
+RECENT_BYTES = 64 << 20
 JOINED_BYTES = 2048  # bodies up to here are copied beside their header: fewer buffers to write
 
 logger = logging.getLogger("oncemq.storage")
@@ -80,38 +79,34 @@ class Log:
         self._key = frame_key(form.identity)
         self._source = FrameSource(catalog, self._key)
         self._lock = lock
-        self._cache = cache
         # the loop thread's
-        self._checkpoints = checkpoints
         self._catalog = catalog
         self._current = catalog.segments[-1]
         self._last_serial = self._current.last_serial
         # of what is appended, and of the record before: they differ only where an epoch begins
         self._epoch = self._epoch_before = max(epochs.newest, self._current.header.leader_epoch)
         self._finished = self._last_serial
+        self._recent: RecentFrames | None = None
         self._gathered: list[GroupPart] = []
-        self._begun_serial = checkpoints[-1].begin if checkpoints else 0
-        self._appended_bytes = 0
-        # Of `Room.unsaved_bytes`: what the checkpoint that is under way has.
-        self._unsaved_before = 0
-        self._compacting: CompactionJob | None = None
-        self._scales = Scales()
-        self.room = Room(disk, directory, options, catalog, roll=self._roll)
-        self.room.checkpoints_are(
-            [one.size for one in checkpoints],
-            unsaved_bytes=(self._last_serial - self._begun_serial) * FACT_BYTES,
-        )
-        self.has_room = self.room.has_room  # before each append
-        self.was_full = self.room.was_refused
+        # the writer thread's; the loop only reads its `synced`
+        self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
+        self.write = self._writer.write
+        self.room = room = Room(disk, directory, options, catalog, roll=self._roll)
+        self.has_room = room.has_room  # before each append
+        self.was_full = room.was_refused
         self.read = catalog.read
         self.read_many = catalog.read_many
         self.staged_from = catalog.staged_from
         self.extents = catalog.extents
         self.gaps = partial(gaps, catalog)
         self.moments = partial(moments, catalog)
-        # the writer thread's; the loop only reads its `synced`
-        self._writer = GroupWriter(disk, directory, self._current, cache, sync_ms=options.sync_ms)
-        self.write = self._writer.write
+        self.reclaiming = Reclaiming(
+            disk, directory, options, self.identity, catalog, cache, room, checkpoints, self._now
+        )
+        self.begin_checkpoint = self.reclaiming.begin_checkpoint
+        self.plan = self.reclaiming.plan
+        self.complete = self.reclaiming.complete
+        self.abandon = self.reclaiming.abandon
 
     # serials
 
@@ -124,6 +119,9 @@ class Log:
     def durable_serial(self) -> Serial:
         """Every record up to here is synced, and `finished` said so."""
         return Serial(min(self._finished, self._writer.synced))
+
+    def _now(self) -> Now:
+        return Now(self._last_serial, self._current.chain, self.durable_serial)
 
     # appending: loop thread
 
@@ -182,7 +180,9 @@ class Log:
         part.end = current.end = position + size
         current.last_serial = self._last_serial = serial
         current.chain = chain
-        self._appended_bytes += size
+        if self._recent is not None:
+            self._recent.add(self._epoch, chain, size, part.buffers, body_bytes > JOINED_BYTES)
+        self.reclaiming.appended_bytes += size
         self.room.unsaved_bytes += len(head) if body is None else STATE_BYTES
         return Serial(serial)
 
@@ -202,10 +202,48 @@ class Log:
         """The newest record appended: who has the same one has the same log up to there."""
         return ChainLink(self._last_serial, self._epoch, self._current.chain)
 
-    def append_frames(self, raw: bytes) -> Serial:
-        """Gather frames of another replica as they are: all of them, or FramesRefused."""
+    def keep_recent(self, bytes_max: int = RECENT_BYTES) -> None:
+        """Keep the newest frames in memory from now on: others are sent them before a sync."""
+        self._recent = RecentFrames(self.newest, bytes_max)
+
+    @property
+    def kept_from(self) -> Serial:
+        """The first serial from which on all frames can be had."""
+        kept = self._source.kept_from
+        recent = self._recent
+        return Serial(kept if recent is None else min(kept, recent.kept_from))
+
+    def frames_after(self, serial: int, bytes_max: int) -> FrameRun | None:
+        """The frames behind a record: at least one, and beyond that `bytes_max` bytes at most.
+
+        None: only files bring them. Without frames, `previous` is the newest record; or one before
+        `serial`, when what follows is still being written or looked for: ask again.
+        """
+        if serial >= self._last_serial:
+            return FrameRun(self.newest, b"", self.newest)
+        if self._recent is not None and serial >= self._recent.kept_from - 1:
+            return self._recent.after(serial, bytes_max)
+        return self._source.read(serial + 1, bytes_max)
+
+    def place_of(self, serial: int) -> ChainLink | None:
+        """The link of a record; of 0, where the chain begins. None: see `FrameSource.place_of`."""
+        if serial == self._last_serial:
+            return self.newest
+        recent = self._recent
+        if recent is not None and recent.kept_from - 1 <= serial < self._last_serial:
+            return recent.place_of(serial)
+        return self._source.place_of(serial)
+
+    def check_frames(self, raw: Buffer, previous: ChainLink) -> ReceivedFrames:
+        """Frames of another replica that follow `previous`, whatever is here; or FramesRefused."""
+        return check(raw, self._key, previous)
+
+    def append_received(self, received: ReceivedFrames, skip: int) -> Serial:
+        """Gather all but the first `skip` of these frames as they are; they follow the own end."""
+        assert received.before(skip) == self.newest, "these frames do not follow"
         durable = min(self._finished, self._writer.synced)
-        for frame, record in checked(raw, self._key, self.newest):
+        raw = received.raw
+        for frame, record in received.frames[skip:]:
             rest = raw[frame.position + LOCAL_BYTES : frame.body_position]
             framed = frame.chain, local_part(frame.chain, durable) + rest
             serial = self.append(record, frame.body, framed=framed)
@@ -214,13 +252,18 @@ class Log:
                 self.epochs.began(EpochStart(record.leader_epoch, serial))
         return Serial(self._last_serial)
 
-    def frames_from(self, serial: int, bytes_max: int) -> FrameRun | None:
-        """Finished frames from a serial on, for another replica: see `FrameSource.read`."""
-        return self._source.read(serial, bytes_max)
+    @property
+    def finished_link(self) -> ChainLink | None:
+        """The newest record that is finished. None: it has to be looked for; ask again."""
+        return self.place_of(self._finished)
 
     def pin(self) -> PinnedFiles:
-        """The files that another replica begins with, as they are now: see `pinned_files`."""
-        newest = self._checkpoints[-1] if self._checkpoints else None
+        """The files that another replica begins with, as they are now: see `pinned_files`.
+
+        They go up to `finished_link`.
+        """
+        checkpoints = self.reclaiming.checkpoints
+        newest = checkpoints[-1] if checkpoints else None
         return pin(self._disk, self.form, newest, self._catalog.segments)
 
     def _fits(self, end: int) -> bool:
@@ -258,87 +301,12 @@ class Log:
         """Bytes on disk, reserved room included."""
         return self.room.bytes_used
 
-    # checkpoints and compaction: loop thread
-
-    @property
-    def checkpoint_due(self) -> bool:
-        """Whether enough was appended since the last checkpoint began."""
-        return (
-            self._last_serial - self._begun_serial >= self.options.checkpoint_records
-            or self._appended_bytes >= self.options.checkpoint_bytes
-        )
-
-    @property
-    def reclaim_waits(self) -> bool:
-        """Whether a full segment cannot be freed only because no two checkpoints cover it."""
-        segments = self._catalog.segments
-        if len(segments) < 2:
-            return False
-        covered = self._checkpoints[0].begin if len(self._checkpoints) >= KEPT else 0
-        return segments[-2].last_serial > covered
-
-    def begin_checkpoint(self) -> CheckpointWriter:
-        """Begin a checkpoint: from here on, add the state piece by piece."""
-        self._begun_serial = self._last_serial
-        self._appended_bytes = 0
-        self._unsaved_before = self.room.unsaved_bytes
-        return CheckpointWriter(
-            self._disk,
-            f"{self._directory}/checkpoints",
-            self.identity,
-            self._last_serial,
-            lambda: Now(self._last_serial, self._current.chain, self.durable_serial),
-        )
-
-    def plan(self, live_of: LiveOf) -> CompactionJob | None:
-        """What to compact next; None when nothing is worth it, or a job is not complete yet."""
-        if self._compacting is not None or len(self._checkpoints) < KEPT:
-            return None
-        covered = self._checkpoints[0].begin
-        weighed = self._scales.weigh(self._catalog.segments, covered, live_of, self._last_serial)
-        planned = plan(
-            weighed,
-            live_of,
-            merged_bytes_max=self.options.segment_bytes,
-            stages_max=self.options.stages_kept,
-        )
-        if planned is not None:
-            self._compacting = CompactionJob(
-                self._disk, f"{self._directory}/log", self.identity, self._cache, planned
-            )
-        return self._compacting
-
-    @property
-    def planned_all(self) -> bool:
-        """Whether the plans since the last append have looked at every segment."""
-        return len(self._checkpoints) < KEPT or self._scales.looked_at_all
-
-    def complete(self, job: CheckpointJob | CompactionJob) -> None:
-        """A job has run: take its result in. Its `clean` comes after."""
-        if isinstance(job, CheckpointJob):
-            assert job.result is not None
-            kept = keep_newest(self._checkpoints, job.result)
-            paths = {checkpoint.path for checkpoint in kept}
-            job.replaced = [old for old in self._checkpoints if old.path not in paths]
-            self._checkpoints = kept
-            sizes = [one.size for one in kept]
-            unsaved_bytes = self.room.unsaved_bytes - self._unsaved_before
-            self.room.checkpoints_are(sizes, unsaved_bytes=unsaved_bytes)
-            self._unsaved_before = 0
-        else:
-            self._catalog.replace(job.sources, job.result)
-            self._compacting = None
-        self.room.ask_again()
-
-    def abandon(self, job: CompactionJob) -> None:
-        """A compaction that raised: its sources stay, another may be planned."""
-        assert job is self._compacting
-        self._compacting = None
-        if job.damaged is not None:
-            segment, damage = job.damaged
-            segment.damage = damage
-
     # groups: loop thread
+
+    @property
+    def has_gathered(self) -> bool:
+        """Whether anything waits for the next group."""
+        return bool(self._gathered)
 
     def take_group(self, *, sync: bool = False) -> Group | None:
         """What was gathered since the last group, for the writer; `sync`: though it is nothing."""
@@ -363,6 +331,8 @@ class Log:
             part.segment.visible = part.end
             part.segment.claimed = 0
         self._finished = group.last_serial
+        if self._recent is not None:
+            self._recent.let_go(self._finished)
         return Serial(group.last_serial)
 
     # reading: loop thread

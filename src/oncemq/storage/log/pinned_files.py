@@ -13,10 +13,13 @@ from contextlib import ExitStack
 
 import msgspec
 
+from oncemq.errors import Corrupt
 from oncemq.storage.disk import Disk, File
-from oncemq.storage.log.checkpoint import CheckpointFile
+from oncemq.storage.log.checkpoint import CheckpointFile, checkpoint_in
+from oncemq.storage.segments.framing import Bad, frame_key
 from oncemq.storage.segments.layout import Format
-from oncemq.storage.segments.segment import LOG, Segment
+from oncemq.storage.segments.segment import LOG, Segment, read_header, scan_cold
+from oncemq.storage.segments.verify import verify
 
 
 class PinnedFile(msgspec.Struct, frozen=True):
@@ -28,11 +31,15 @@ class PinnedFile(msgspec.Struct, frozen=True):
 
 
 class PinnedFiles:
-    """The files of one moment, held open. Made and released by the loop; any thread may read."""
+    """The files of one moment, held open. Made and released by the loop; any thread may read.
+
+    They are not released while a thread reads.
+    """
 
     def __init__(self, form: Format) -> None:
         self.form = form  # whose log it is
         self.files: list[PinnedFile] = []
+        self._by_name: dict[str, PinnedFile] = {}
         self._open: dict[str, File] = {}
         self._stack = ExitStack()
 
@@ -46,12 +53,40 @@ class PinnedFiles:
         name = path.rpartition("/")[2]
         self._open[name] = disk.open(path)
         self._stack.callback(self._open[name].close)
-        self.files.append(PinnedFile(folder, name, size))
+        self._by_name[name] = PinnedFile(folder, name, size)
+        self.files.append(self._by_name[name])
+
+    def find(self, name: str) -> PinnedFile | None:
+        """The file of a name, if it is one of these."""
+        return self._by_name.get(name)
 
     def read(self, name: str, position: int, size: int) -> bytes:
         """Some of a file; fewer bytes at its end."""
-        pinned = next(each for each in self.files if each.name == name)
+        pinned = self._by_name[name]
         return self._open[name].read(position, max(0, min(size, pinned.size - position)))
+
+    def check(self, name: str) -> None:
+        """Corrupt, unless every frame of a segment, or all of a checkpoint, holds.
+
+        That takes far longer than to read it: it is for who has a reason to doubt it.
+        """
+        pinned, file = self._by_name[name], self._open[name]
+        if pinned.folder == "checkpoints":
+            data = file.read(0, pinned.size)
+            if checkpoint_in(data, name, self.form.identity) is None:
+                raise Corrupt(f"the checkpoint {name} does not hold")
+            return
+        header = read_header(file)
+        if header is None:
+            raise Corrupt(f"{name}: the header does not hold")
+        key = frame_key(self.form.identity)
+        if header.form == LOG:
+            bad = verify(file, header, key).bad
+        else:
+            index = scan_cold(file, header, key)
+            bad = index if isinstance(index, Bad) else None
+        if bad is not None and bad.position < pinned.size:  # what is behind is being written
+            raise Corrupt(f"{name} is damaged at byte {bad.position}: {bad.why}")
 
     def release(self) -> None:
         """They are not needed any more."""

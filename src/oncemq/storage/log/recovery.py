@@ -59,7 +59,7 @@ from oncemq.storage.segments.layout import Format, ensure_format, migrated, tidy
 from oncemq.storage.segments.openings import count_opening
 from oncemq.storage.segments.segment import Header, Segment, index_path, save_index
 from oncemq.storage.segments.segment_files import SegmentFiles, load_covered, load_shelf
-from oncemq.storage.segments.verify import Verified, verify
+from oncemq.storage.segments.verify import Verified, must_be_torn, must_lead_to, verify
 from oncemq.storage.shortage import DISK_FULL
 
 SEGMENT_BYTES_LEAST = 1 << 20
@@ -97,20 +97,23 @@ def open_log(
     *,
     random_bytes: Callable[[int], bytes],
     cut_to: int | None = None,
+    opening: int | None = None,
 ) -> OpenedLog:
     """Open the log of a directory, or make a new one in it.
 
     `cut_to`: as if it had ended with this serial; for a replica that follows another leader.
+    `opening`: which one of the directory's openings this goes on with, when the same process has
+    closed the log before; it is not counted again.
     """
     disk.make_directory(directory)
     lock = disk.lock(f"{directory}/lock")
     try:
         form = ensure_format(disk, directory, random_bytes)
-        opening = _Opening(disk, directory, form, random_bytes)
+        one = _Opening(disk, directory, form, random_bytes, opening)
         try:
-            return opening.open(options, lock, cut_to)
+            return one.open(options, lock, cut_to)
         except BaseException:
-            for file in opening.files:
+            for file in one.files:
                 file.close()
             raise
     except BaseException:
@@ -122,8 +125,14 @@ class _Opening:
     """One opening of one directory."""
 
     def __init__(
-        self, disk: Disk, directory: str, form: Format, random_bytes: Callable[[int], bytes]
+        self,
+        disk: Disk,
+        directory: str,
+        form: Format,
+        random_bytes: Callable[[int], bytes],
+        opening: int | None,
     ) -> None:
+        self.opening = opening
         self.disk = disk
         self.directory = directory
         self.form = form
@@ -200,7 +209,9 @@ class _Opening:
         """
         try:
             form = migrated(self.disk, self.directory, self.form, self.random_bytes)
-            return form, count_opening(self.disk, self.directory, form.incarnation)
+            return form, count_opening(
+                self.disk, self.directory, form.incarnation, again=self.opening
+            )
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
@@ -260,9 +271,9 @@ class _Opening:
             for epoch, serial in found.epochs:
                 self.epochs.began(EpochStart(LeaderEpoch(epoch), Serial(serial)))
             if not is_last:
-                _must_lead_to(path, found, headers[number + 1])
+                must_lead_to(path, found, headers[number + 1])
             elif found.bad is not None:
-                _must_be_torn(path, found, proven)
+                must_be_torn(path, found, proven)
             if newest and found.proof not in (None, newest.chain):
                 raise Corrupt(
                     f"{path}: the log at serial {prove} is not the one {newest.path} was made "
@@ -365,35 +376,3 @@ def _replay_start(shelf: SegmentFiles, begin: int, directory: str) -> int:
             f"{first}; the checkpoint or the segments before are missing: run `once repair`"
         )
     return starts[-1]
-
-
-def _must_lead_to(path: str, found: Verified, after: Header) -> None:
-    """A segment with another one behind it has to be whole."""
-    lost = f"serials from {found.last_serial + 1} on cannot be read; run `once repair`"
-    if found.bad is not None:
-        raise Corrupt(f"{path} is damaged at byte {found.bad.position}: {found.bad.why}; {lost}")
-    if found.last_serial + 1 != after.first_serial:
-        raise Corrupt(
-            f"{path} ends at byte {found.end} with serial {found.last_serial}, but the next "
-            f"segment begins with serial {after.first_serial}; {lost}"
-        )
-    if found.chain != after.chain:
-        raise Corrupt(f"{path} is not the predecessor {after.name} was written after; {lost}")
-
-
-def _must_be_torn(path: str, found: Verified, proven: int) -> None:
-    """Only what nobody can have been told of may be cut."""
-    assert found.bad is not None
-    expected = found.last_serial + 1
-    where = f"{path} is damaged at byte {found.bad.position}: {found.bad.why}"
-    if found.after is not None:
-        raise Corrupt(
-            f"{where}; a later frame (serial {found.after.serial}, byte {found.after.position}) "
-            f"says it was durable, so this is no torn tail: serials {expected} to "
-            f"{max(expected, found.after.serial - 1)} are lost; run `once repair`"
-        )
-    if expected <= proven:
-        raise Corrupt(
-            f"{where}; serials {expected} to {proven} are lost, which were durable; "
-            "run `once repair`"
-        )

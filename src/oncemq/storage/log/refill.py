@@ -9,15 +9,17 @@ recovery and repair have put aside.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from oncemq.errors import StorageRefused
-from oncemq.storage.disk import File, LockingDisk
+from oncemq.protocol.replicas.messages import RefillFile
+from oncemq.storage.disk import File, Lock, LockingDisk
 from oncemq.storage.log.pinned_files import PinnedFile
 from oncemq.storage.segments.end import NAME as END
 from oncemq.storage.segments.layout import REFILLING, Format, adopt_format, replace_file
 from oncemq.storage.segments.openings import NAME as OPENED
 from oncemq.storage.segments.openings import reserve_openings
+from oncemq.storage.segments.segment import HEADER_BYTES
 
 FOLDERS = ("checkpoints", "log")
 _NAMES = {
@@ -26,22 +28,54 @@ _NAMES = {
 }
 
 
+def files_to_fill(offered: Sequence[RefillFile]) -> list[PinnedFile]:
+    """What another replica offers, as the files of a directory; refused, if they cannot be."""
+    files: dict[str, PinnedFile] = {}
+    for each in offered:
+        folder = next((one for one in FOLDERS if _NAMES[one].fullmatch(each.name)), None)
+        if folder is None or each.name in files:
+            raise _no_file_of_a_log(each.name)
+        if each.size < HEADER_BYTES:
+            raise StorageRefused(
+                f"{each.name} of {each.size} bytes was offered, which has no room for a header",
+                code="frames_refused",
+            )
+        files[each.name] = PinnedFile(folder, each.name, each.size)
+    if not any(each.folder == "log" for each in files.values()):
+        raise StorageRefused("no segment of a log was offered", code="frames_refused")
+    return list(files.values())
+
+
+def discard(disk: LockingDisk, directory: str) -> None:
+    """Empty a directory that was filled with files that do not hold: it is to be filled again."""
+    Refill(disk, directory, ()).give_up()
+
+
+def _no_file_of_a_log(name: str) -> StorageRefused:
+    return StorageRefused(f"{name} was sent, which is no file of a log", code="frames_refused")
+
+
 class Refill:
     """Fills one directory; its lock is held until `finish` or `give_up`."""
 
-    def __init__(self, disk: LockingDisk, directory: str, files: Iterable[PinnedFile]) -> None:
+    def __init__(
+        self,
+        disk: LockingDisk,
+        directory: str,
+        files: Iterable[PinnedFile],
+        *,
+        lock: Lock | None = None,  # of the directory, if it is held
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._files = {each.name: each for each in files}
         self._open: dict[str, File] = {}
+        self._sealed: set[str] = set()
         for each in self._files.values():
             if each.folder not in FOLDERS or not _NAMES[each.folder].fullmatch(each.name):
-                raise StorageRefused(
-                    f"{each.folder}/{each.name} was sent, which is no file of a log",
-                    code="frames_refused",
-                )
+                raise _no_file_of_a_log(f"{each.folder}/{each.name}")
         disk.make_directory(directory)
-        self._lock = disk.lock(f"{directory}/lock")
+        self._lock = lock or disk.lock(f"{directory}/lock")
         try:
             self._clear()
         except BaseException:
@@ -57,16 +91,23 @@ class Refill:
             self._open[name] = self._disk.open(path, create=True)
         self._open[name].write([data], position)
 
+    def seal(self, name: str) -> None:
+        """All of a file was written: make it durable."""
+        file = self._open.get(name)
+        if file is None or file.size() != self._files[name].size:
+            raise StorageRefused(f"{name} was not sent whole", code="frames_refused")
+        file.sync()
+        file.close()
+        del self._open[name]
+        self._sealed.add(name)
+
     def finish(self, form: Format, random_bytes: Callable[[int], bytes]) -> Format:
         """All of it was written: make it durable, then a log of the shard that `form` names.
 
         The next opening verifies every frame of it.
         """
-        for name, each in self._files.items():
-            file = self._open.get(name)
-            if file is None or file.size() != each.size:
-                raise StorageRefused(f"{name} was not sent whole", code="frames_refused")
-            file.sync()
+        for name in self._files.keys() - self._sealed:
+            self.seal(name)
         for folder in FOLDERS:
             self._disk.sync_directory(f"{self._directory}/{folder}")
         reserve_openings(self._disk, self._directory)

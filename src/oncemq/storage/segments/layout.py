@@ -10,6 +10,7 @@
     DIR/lock          held (flock) while the log is open
     DIR/log/          segments and their indexes
     DIR/checkpoints/  the two newest checkpoints
+    DIR/damaged/      logs that a replica put aside whole: see `log/set_aside`
     DIR/torn/         copies of what recovery cut off · DIR/quarantine/ of what repair cut off
 
 Law: a directory without FORMAT is new, or was never finished, or is refused; it is never

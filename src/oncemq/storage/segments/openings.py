@@ -13,6 +13,7 @@ incarnation says 0, which everybody who remembers more takes for an older disk: 
 import struct
 import zlib
 
+from oncemq.errors import Locked
 from oncemq.storage.disk import Disk, File
 
 NAME = "OPENED"
@@ -31,13 +32,26 @@ def reserve_openings(disk: Disk, directory: str) -> None:
         file.close()
 
 
-def count_opening(disk: Disk, directory: str, incarnation: bytes) -> int:
-    """This opening counts: how many there were, with it. Durable when it returns."""
+def count_opening(
+    disk: Disk, directory: str, incarnation: bytes, *, again: int | None = None
+) -> int:
+    """This opening counts: how many there were, with it. Durable when it returns.
+
+    `again`: it is this one still, and counts no more; refused, when there was another since.
+    """
     is_new = NAME not in disk.names(directory)
     file = disk.open(f"{directory}/{NAME}", create=True)
     try:
         file.allocate(2 * _SLOT_BYTES)  # room for both, from the first time on
-        number = _newest(file, incarnation) + 1
+        newest = _newest(file, incarnation)
+        if again is not None:
+            if newest != again:
+                raise Locked(
+                    f"{directory} was opened {newest} times, and {again} times when this process "
+                    "opened it: another process had it meanwhile. Start this server again"
+                )
+            return again
+        number = newest + 1
         data = incarnation + number.to_bytes(8, "little")
         slot = data + zlib.crc32(data).to_bytes(4, "little")
         file.write([slot], number % 2 * _SLOT_BYTES)

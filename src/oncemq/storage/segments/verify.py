@@ -6,6 +6,7 @@ Law: a frame counts only if its header, its chain, its serial and its body all h
 from array import array
 from dataclasses import dataclass, field
 
+from oncemq.errors import Corrupt
 from oncemq.protocol.records import Committed, MessagesStored, PartKept
 from oncemq.storage.disk import File
 from oncemq.storage.segments.framing import (
@@ -98,6 +99,38 @@ def _why(frame: Frame, *, serial: int, chain: int, leader_epoch: int) -> str:
             f"{leader_epoch}"
         )
     return f"the body of serial {frame.serial} does not match its checksum"
+
+
+def must_lead_to(path: str, found: Verified, after: Header) -> None:
+    """A segment with another one behind it has to be whole."""
+    lost = f"serials from {found.last_serial + 1} on cannot be read; run `once repair`"
+    if found.bad is not None:
+        raise Corrupt(f"{path} is damaged at byte {found.bad.position}: {found.bad.why}; {lost}")
+    if found.last_serial + 1 != after.first_serial:
+        raise Corrupt(
+            f"{path} ends at byte {found.end} with serial {found.last_serial}, but the next "
+            f"segment begins with serial {after.first_serial}; {lost}"
+        )
+    if found.chain != after.chain:
+        raise Corrupt(f"{path} is not the predecessor {after.name} was written after; {lost}")
+
+
+def must_be_torn(path: str, found: Verified, proven: int) -> None:
+    """Only what nobody can have been told of may be cut."""
+    assert found.bad is not None
+    expected = found.last_serial + 1
+    where = f"{path} is damaged at byte {found.bad.position}: {found.bad.why}"
+    if found.after is not None:
+        raise Corrupt(
+            f"{where}; a later frame (serial {found.after.serial}, byte {found.after.position}) "
+            f"says it was durable, so this is no torn tail: serials {expected} to "
+            f"{max(expected, found.after.serial - 1)} are lost; run `once repair`"
+        )
+    if expected <= proven:
+        raise Corrupt(
+            f"{where}; serials {expected} to {proven} are lost, which were durable; "
+            "run `once repair`"
+        )
 
 
 def _nonzero(file: File, start: int, end: int) -> Bad | None:
