@@ -25,7 +25,7 @@ NO_OFFSET = Offset(-1)
 class RefusedReply(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults=True):
     """No, and why, and what to do. Nothing was changed by the request.
 
-    `leader`, `leader_epoch`: with the code `not_leader` only, see `not_leader`.
+    `leader`, `leader_epoch`: see `not_leader` and `leader_changed`; with no other code.
     """
 
     opcode = 64
@@ -36,10 +36,14 @@ class RefusedReply(ReplyStruct, frozen=True, array_like=True, repr_omit_defaults
 
 
 NOT_LEADER = "not_leader"
+LEADER_CHANGED = "leader_changed"
 
 
-def not_leader(leader: str = "", leader_epoch: int = 0) -> RefusedReply:
+def not_leader(leader: str = "", leader_epoch: int = 0, why: str = "") -> RefusedReply:
     """What a server that does not lead answers to every request but Status, which it answers.
+
+    So does one that leads, and has not enough others to lead with for so long that nobody who waits
+    should wait there: `why` says whom it waits for.
 
     `leader`: the address for clients (`tcp://host:port`) of the server that leads; empty where
     that is not known, for instance during an election. Never the address of whoever refuses.
@@ -51,8 +55,19 @@ def not_leader(leader: str = "", leader_epoch: int = 0) -> RefusedReply:
     have been stored, or may be yet. So a server that steps down may give it to what is under way,
     and a client must take it for a lost answer, and never for the end of the request.
     """
-    where = f"{leader} leads" if leader else "which server leads is not known here"
-    return RefusedReply(NOT_LEADER, f"this server follows; {where}", leader, leader_epoch)
+    follows = f"follows; {leader} leads" if leader else "follows, and knows no leader"
+    return RefusedReply(NOT_LEADER, why or follows, leader, leader_epoch)
+
+
+def leader_changed(leader_epoch: int) -> RefusedReply:
+    """What a leader answers to a numbered change that does not name its epoch.
+
+    Which change of a client is the newest, a leader knows only of its own epoch. So one that was
+    sent to a leader before it may be a late copy, and is not carried out. To a client it is a lost
+    answer: it sends the request again, with this epoch.
+    """
+    detail = f"epoch {leader_epoch} has begun since this was sent: send it again with that epoch"
+    return RefusedReply(LEADER_CHANGED, detail, "", leader_epoch)
 
 
 class WelcomeLimits(msgspec.Struct, frozen=True, array_like=True):

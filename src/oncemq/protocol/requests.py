@@ -138,7 +138,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 class Subscribe(RequestStruct, frozen=True, array_like=True):
     """`number` grows with each change a client makes to its subscriptions; 0: not numbered.
 
-    A copy that comes late, after a newer change, is then known as such.
+    A copy that comes late, after a newer change, is then known as such. `leader_epoch`: of the
+    leader that is asked, as it said; a copy that went to an earlier leader is known by it.
     """
 
     opcode = 6
@@ -147,23 +148,25 @@ class Subscribe(RequestStruct, frozen=True, array_like=True):
     topic: Text
     start: Start = Start()
     number: int = 0
+    leader_epoch: int = 0
 
 
 class Unsubscribe(RequestStruct, frozen=True, array_like=True):
-    """`number` as in Subscribe."""
+    """`number` and `leader_epoch` as in Subscribe."""
 
     opcode = 7
     client: ShortClientId
     client_epoch: Epoch
     topic: Text
     number: int = 0
+    leader_epoch: int = 0
 
 
 class Lease(RequestStruct, frozen=True, array_like=True):
     """End this client's subscriptions when it does not ask so again for `lease_ms`; 0: keep them.
 
-    `about` says whose they are, for who looks at the list of subscriptions. `number` grows as in
-    Subscribe: a copy that comes late neither renews a lease nor undoes that it was given up.
+    `about` says whose they are, for who looks at the list of subscriptions. `number` and
+    `leader_epoch` as in Subscribe: a late copy neither renews a lease nor undoes its end.
     """
 
     opcode = 31
@@ -172,6 +175,7 @@ class Lease(RequestStruct, frozen=True, array_like=True):
     lease_ms: int
     about: Text = ""
     number: int = 0
+    leader_epoch: int = 0
 
 
 class CreateTopic(RequestStruct, frozen=True, array_like=True, repr_omit_defaults=True):

@@ -25,14 +25,15 @@ FRAMES_MAX = 1 + 1024  # a head and the bodies of one reply
 HEAD_BYTES_MAX = 32 << 20  # of a request: its longest lists with the longest names take less
 
 _OPENING = MAGIC + bytes((VERSION,))
-_HEAD = struct.Struct(">3sBQ")
-_pack_head = _HEAD.pack
-_unpack_head = _HEAD.unpack_from
+HEAD = struct.Struct(">3sBQ")
+OPCODE_AT = 3
+_pack_head = HEAD.pack
+_unpack_head = HEAD.unpack_from
 _SUBJECT = struct.Struct(">Q")
 _WITH_A_BODY = (Put, StagePut)
 _pack = msgspec.msgpack.Encoder().encode
 # RecursionError: arrays in arrays in arrays, where a field that is not known is passed over.
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError)
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, OverflowError, RecursionError)
 _REQUESTS = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REQUESTS.items()}
 _REPLIES = {code: msgspec.msgpack.Decoder(kind).decode for code, kind in REPLIES.items()}
 
@@ -52,9 +53,14 @@ def encode_request(token: int, request: Request, body: Body | None = None) -> li
     return [head] if body is None else [head, body]
 
 
+def opcode_of(frames: Sequence[Body]) -> int:
+    """What kind of message this is, before it is decoded; 0: none."""
+    return frames[0][OPCODE_AT] if frames and len(frames[0]) >= HEAD.size else 0
+
+
 def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
     """The token, the request and its body."""
-    if not frames or len(frames[0]) < _HEAD.size:
+    if not frames or len(frames[0]) < HEAD.size:
         raise _headless(frames)
     opening, opcode, token = _unpack_head(frames[0])
     if opening != _OPENING:
@@ -68,8 +74,8 @@ def decode_request(frames: Sequence[Body]) -> tuple[int, Request, Body | None]:
         known = ", ".join(map(str, sorted(_REQUESTS)))
         raise Malformed("opcode", f"no request has the opcode {opcode}; known: {known}", token)
     try:
-        request = decoder(memoryview(frames[0])[_HEAD.size :])
-    except _UNDECODABLE as error:
+        request = decoder(memoryview(frames[0])[HEAD.size :])
+    except UNDECODABLE as error:
         name = REQUESTS[opcode].__name__
         raise Malformed("malformed", f"the fields of {name} do not fit: {error}", token) from None
     bodies = 1 if isinstance(request, _WITH_A_BODY) else 0
@@ -86,7 +92,7 @@ def encode_reply(token: int, reply: Reply, bodies: Sequence[Body] = ()) -> list[
 
 def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
     """The token, the reply and the bodies beside it."""
-    if not frames or len(frames[0]) < _HEAD.size:
+    if not frames or len(frames[0]) < HEAD.size:
         raise _headless(frames)
     opening, opcode, token = _unpack_head(frames[0])
     if opening != _OPENING:
@@ -95,8 +101,8 @@ def decode_reply(frames: Sequence[Body]) -> tuple[int, Reply, Sequence[Body]]:
     if decoder is None:
         raise Malformed("opcode", f"no reply has the opcode {opcode}", token)
     try:
-        reply = decoder(memoryview(frames[0])[_HEAD.size :])
-    except _UNDECODABLE as error:
+        reply = decoder(memoryview(frames[0])[HEAD.size :])
+    except UNDECODABLE as error:
         raise Malformed(
             "malformed", f"the fields of the reply do not fit: {error}", token
         ) from None
@@ -137,7 +143,7 @@ def decode_push(frames: Sequence[Body]) -> tuple[Pushed, Sequence[Body]]:
 def _headless(frames: Sequence[Body]) -> Malformed:
     if not frames:
         return Malformed("malformed", "a message has at least one frame")
-    detail = f"a head has {_HEAD.size} bytes or more, got {len(frames[0])}"
+    detail = f"a head has {HEAD.size} bytes or more, got {len(frames[0])}"
     return Malformed("malformed", detail)
 
 

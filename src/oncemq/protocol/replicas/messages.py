@@ -12,6 +12,8 @@ import msgspec
 from oncemq.protocol.names import LeaderEpoch, Serial, ShardId
 from oncemq.protocol.replicas.leader_epochs import EpochStart
 
+REFILL_PART_BYTES = 256 << 10  # of a file in one message: about 0.1 ms of who sends or writes it
+
 
 class Place(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a record stands in a shard's log. Equal places: the logs are equal up to there."""
@@ -54,6 +56,7 @@ class Append(ReplicaMessage, frozen=True, array_like=True):
     previous: Place
     count: int  # of the frames
     commit: Serial  # as far as the leader knows; it may be beyond the frames
+    round: int = 0  # of questions whether this is still the leader: the answer names it
 
 
 class Cut(ReplicaMessage, frozen=True, array_like=True):
@@ -72,7 +75,7 @@ class RefillFile(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     size: int
-    checksum: int
+    checksum: int  # CRC-32 of all of it
 
 
 class RefillBegin(ReplicaMessage, frozen=True, array_like=True):
@@ -103,6 +106,7 @@ class Appended(ReplicaMessage, frozen=True, array_like=True):
     held: Serial
     is_full: bool  # there is no room on the disk: nothing more was appended
     answered: AnswerNumber
+    round: int = 0  # the newest that was asked in this epoch
 
 
 class Mismatch(ReplicaMessage, frozen=True, array_like=True):
@@ -122,7 +126,7 @@ class Stale(ReplicaMessage, frozen=True, array_like=True):
 
 
 class RefillWanted(ReplicaMessage, frozen=True, array_like=True):
-    """Give me the bytes of this file from `position` on."""
+    """Give me the bytes of this file from `position` on: `REFILL_PART_BYTES`, or up to its end."""
 
     opcode = 173
     name: str
