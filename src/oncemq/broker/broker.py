@@ -27,6 +27,7 @@ from oncemq.protocol.names import (
     SYSTEM_TOPICS,
     ClientId,
     Generation,
+    LeaderEpoch,
     Micros,
     Offset,
     TopicId,
@@ -40,6 +41,7 @@ from oncemq.protocol.records import (
     TopicConfigured,
     TopicDeleted,
 )
+from oncemq.protocol.replicas.leader_epochs import ALONE
 from oncemq.protocol.replies import Done, RefusedReply, Reply
 from oncemq.protocol.requests import (
     CommitRequest,
@@ -94,7 +96,6 @@ Simple = (
     | Unsubscribe
     | Lease
     | Hello
-    | Resume
     | DropStage
     | Leave
     | CreateTopic
@@ -108,7 +109,7 @@ Simple = (
     | ListClients
     | StatusRequest
 )
-NotStoring = Simple | Get | Read | Listen | WatchEnds
+NotStoring = Simple | Resume | Get | Read | Listen | WatchEnds
 
 
 class Broker:
@@ -118,7 +119,7 @@ class Broker:
         self.shard = shard
         self.rules = rules or ServerLimits()
         self.counters = queries.Counters()
-        self._scribe = Recorder(shard, self.rules)
+        self._scribe = self.recorder = Recorder(shard, self.rules)
         self._intake = Puts(self._scribe, self.counters)
         self._transactions = CommitRules(self._scribe, self.counters)
         self._moments: WaitMoments = Deadlines()  # of all that wait
@@ -191,6 +192,8 @@ class Broker:
                 self._delivery.watching.watch(step, caller, request, given.now)
             case StatusRequest():  # about the process, not the log: it waits for no sync
                 step.replies.append(Owed(caller, self._decide(step, request, given)))
+            case Resume():
+                self._intake.resume(step, caller, request)
             case _:
                 self._scribe.answer(step, caller, self._decide(step, request, given))
 
@@ -207,8 +210,6 @@ class Broker:
                 return self._membership.lease(step, request, now, stamp)
             case Hello():
                 return self._membership.hello(step, request)
-            case Resume():
-                return self._intake.resume(request)
             case DropStage():
                 return self._transactions.drop(step, request)
             case Leave():
@@ -329,11 +330,12 @@ class Broker:
             self._membership.begin_generation(step, generation, now)
         return step
 
-    def recovered(self, now: Micros) -> None:
-        """The log was folded and is durable: begin."""
+    def recovered(self, now: Micros, leader_epoch: LeaderEpoch = ALONE) -> None:
+        """The log was folded and is committed: begin, as the leader of an epoch or alone."""
         self.shard.recovered()
         self._upkeep.recovered(now)
-        self._intake.recovered(now)
+        self._intake.recovered(now, leader_epoch)
+        self._membership.leader_epoch = leader_epoch
 
     def _create_topic(self, step: Step, create: CreateTopic, now: Micros) -> Reply:
         if create.topic in self.shard.by_name:
@@ -353,8 +355,7 @@ class Broker:
         topic = self.shard.by_name.get(configure.topic)
         if topic is None:
             return queries.no_such_topic(self.shard, configure.topic)
-        refusal = _fault(configure.retention)
-        if refusal:
+        if refusal := _fault(configure.retention):
             return refusal
         if topic.retention == configure.retention:
             return Done(changed=False)

@@ -9,13 +9,17 @@ topic held is not stored in a topic that is made anew.
 
 In memory only: what was under way to an earlier start of the server was lost with it. Permits may
 be forgotten, never mixed up: after that a producer that has none here is asked to resume first.
+A new leader of a shard begins as one who has forgotten all: what was refused by the leader before
+it may still come, and to whom it was given a permit is not known here.
 """
 
 from collections import OrderedDict
 
-from oncemq.protocol.names import Micros, ProducerId
+from oncemq.protocol.names import LeaderEpoch, Micros, ProducerId
 from oncemq.protocol.requests import Resume
 
+OF_LEADERS = 1 << 62  # permits from here on are of leaders; each epoch has its own
+EPOCH_PERMITS = 1 << 32
 KEPT = 100_000  # newest permits, about 30 MB; beyond, a put may cost one resume more
 
 Key = tuple[str, ProducerId]  # the topic's name: it may be another topic by then
@@ -31,9 +35,12 @@ class Permits:
         self._last = 0
         self._has_forgotten = False
 
-    def begin(self, now: Micros) -> None:
-        """The server starts: its permits are not those of an earlier start."""
+    def begin(self, now: Micros, leader_epoch: LeaderEpoch) -> None:
+        """The server starts, or leads: its permits are not those of an earlier start or leader."""
         self._last = int(now)
+        if leader_epoch:
+            self._last = OF_LEADERS + leader_epoch * EPOCH_PERMITS
+            self._has_forgotten = True
 
     def issue(self, resume: Resume) -> int:
         """A producer resumes: whatever it sent under another permit is void."""

@@ -27,6 +27,7 @@ from oncemq.protocol.names import (
     ANONYMOUS_EPOCH,
     NAME_BYTES_MAX,
     PRODUCER_BYTES,
+    LeaderEpoch,
     Micros,
     ProducerId,
     Sequence,
@@ -42,7 +43,7 @@ from oncemq.protocol.records import (
 )
 from oncemq.protocol.replies import NO_OFFSET, PutAccepted, RefusedReply, Reply, Resumed
 from oncemq.protocol.requests import Put, Resume
-from oncemq.protocol.step import Caller, Step
+from oncemq.protocol.step import Caller, Owed, Step
 from oncemq.wire import batch
 
 
@@ -56,9 +57,9 @@ class Puts:
         self._counters = counters
         self._permits = Permits()
 
-    def recovered(self, now: Micros) -> None:
-        """The server starts."""
-        self._permits.begin(now)
+    def recovered(self, now: Micros, leader_epoch: LeaderEpoch) -> None:
+        """The server starts, or leads in this epoch."""
+        self._permits.begin(now, leader_epoch)
 
     def topic_deleted(self, topic: Topic) -> None:
         """Copies of what was put there come to nothing."""
@@ -133,8 +134,14 @@ class Puts:
             return NEW
         return judge(None, first=put.first_sequence, count=put.count, checksum=put.checksum)
 
-    def resume(self, resume: Resume) -> Reply:
-        """Where a producer stopped on a topic."""
+    def resume(self, step: Step, caller: Caller, resume: Resume) -> None:
+        """Say where a producer stopped on a topic."""
+        if self._is_settled(resume):
+            step.replies.append(Owed(caller, self._resumed(resume)))
+        else:
+            self._scribe.answer(step, caller, self._resumed(resume))
+
+    def _resumed(self, resume: Resume) -> Reply:
         refusal = self._shard.clients.refusal(resume.client, resume.client_epoch)
         if refusal:
             return refusal
@@ -153,6 +160,22 @@ class Puts:
         above = Sequence(0) if topic else self._above(resume.topic, resume.producer)
         seen = (entry.seen, entry.seen_before) if entry else ()
         return Resumed(topic_id, last, permit, lost, deleted_after, above, *seen)
+
+    def _is_settled(self, resume: Resume) -> bool:
+        """Whether the answer to a resume rests on nothing that could still be lost.
+
+        So it is where the producer's last put is visible. What others put may wait long for its
+        commit, where too few replicas store; a publisher is to hear then that it is refused, and
+        believes that only after a resume.
+        """
+        topic = self._shard.by_name.get(resume.topic)
+        entry = topic.producers.get(resume.producer) if topic else None
+        if topic is None or entry is None or not entry.recent:
+            return False
+        if self._shard.clients.refusal(resume.client, resume.client_epoch):
+            return False
+        last = entry.recent[-1]
+        return NO_OFFSET < last.first_offset <= topic.visible - last.messages
 
     def _above(self, topic: str, producer: ProducerId) -> Sequence:
         """The last number of a producer on the topics of a name that were deleted."""

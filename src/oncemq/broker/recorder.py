@@ -1,6 +1,8 @@
 """The one hand that writes facts: applies each to the shard and notes it in the step.
 
-Law: nothing changes the shard but a record that also goes into the log, in the same order.
+Laws: nothing changes the shard but a record that also goes into the log, in the same order. No
+record is written that a replica of the shard cannot read: a rule that wants a kind that came later
+asks `too_new` first, and does without it, or refuses.
 """
 
 from collections.abc import Container
@@ -12,6 +14,7 @@ from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Micros, Serial, TopicId, is_system, name_fault
 from oncemq.protocol.patterns import wildcard_fault
 from oncemq.protocol.records import Record, Retention, TopicAwaited, TopicCreated
+from oncemq.protocol.replicas.versions import FIRST, KINDS, NEWEST
 from oncemq.protocol.replies import RefusedReply, Reply
 from oncemq.protocol.step import Body, Caller, Owed, Step, Write
 
@@ -22,13 +25,28 @@ class Recorder:
     def __init__(self, shard: Shard, rules: ServerLimits) -> None:
         self.shard = shard
         self.rules = rules
+        self.version = NEWEST  # of what may be written; less while a replica of a cluster is older
 
     def write(self, step: Step, record: Record, body: Body | None = None, seed: int = 0) -> Serial:
         """A fact: true from now on in memory, and on disk before anyone is told."""
+        kind = type(record)
+        assert KINDS.get(kind.kind, FIRST) <= self.version, (
+            f"{kind.__name__} may not be written yet"
+        )
         serial = Serial(self.shard.serial + 1)
         self.shard.apply(record, serial)
         step.writes.append(Write(record, body, seed))
         return serial
+
+    def too_new(self, kind: type[Record]) -> RefusedReply | None:
+        """Why no record of a kind is written yet, or None: every replica has to read it."""
+        if KINDS.get(kind.kind, FIRST) <= self.version:
+            return None
+        return RefusedReply(
+            "not_upgraded",
+            "some servers of this cluster still run an older OnceMQ, which could not read this: "
+            "`once cluster status` names them. Upgrade them, or keep to what the older one can do",
+        )
 
     def answer(self, step: Step, caller: Caller, reply: Reply) -> None:
         """Owe a reply, after everything decided so far is durable.

@@ -3,6 +3,11 @@
 Laws: a subscription gets exactly what was put after it was made, or from where it asked;
 made again after it ended, it is another subscription. A change a client makes to its
 subscriptions, or to their lease, is not undone by a copy of an earlier one that was delayed.
+
+Which change is a client's newest is kept in memory. What was under way to an earlier start of a
+server alone was lost with it. In a cluster a copy may have been on its way to this very server
+since before it led: so a change names the epoch of the leader that it is for, and any other is
+refused.
 """
 
 from collections import OrderedDict
@@ -37,7 +42,16 @@ from oncemq.protocol.records import (
     SubscriptionEnded,
     SubscriptionMade,
 )
-from oncemq.protocol.replies import Done, RefusedReply, Reply, Subscribed, Unsubscribed, Welcome
+from oncemq.protocol.replicas.leader_epochs import ALONE
+from oncemq.protocol.replies import (
+    Done,
+    RefusedReply,
+    Reply,
+    Subscribed,
+    Unsubscribed,
+    Welcome,
+    leader_changed,
+)
 from oncemq.protocol.requests import (
     START_EARLIEST,
     START_NEW,
@@ -74,6 +88,7 @@ class Subscriptions:
         self._shard = scribe.shard
         self._waiting = waiting
         self._wildcards = PatternSubscriptions(scribe, waiting)
+        self.leader_epoch = ALONE
         self._changes: OrderedDict[ClientId, SubscriptionChange] = (
             OrderedDict()
         )  # the longest ago first
@@ -189,6 +204,7 @@ class Subscriptions:
         """Let a client's subscriptions last for as long as it is heard of, or for good."""
         refusal = self._shard.clients.refusal(lease.client, lease.client_epoch)
         refusal = refusal or lease_fault(lease)
+        refusal = refusal or self._of_another_leader(lease)
         if refusal is None and lease.number:
             newest = self._newest(lease) or SubscriptionChange(lease.client_epoch, 0, now)
             if lease.number <= newest.leased:  # it took effect, or a newer one did in its place
@@ -238,12 +254,11 @@ class Subscriptions:
                 self._changes[client] = change._replace(undone=True)
 
     def _outdated(self, change: Subscribe | Unsubscribe, now: Micros) -> RefusedReply | None:
-        """Why a change comes too late: a newer one of the same start was made already.
-
-        In memory only: what was under way to an earlier start of this server was lost with it.
-        """
+        """Why a change comes too late: a newer one of the same start was made already."""
         if not change.number:
             return None
+        if refusal := self._of_another_leader(change):
+            return refusal
         newest = self._newest(change)
         if newest is not None:
             if change.number < newest.number:
@@ -256,6 +271,12 @@ class Subscriptions:
         leased = newest.leased if newest else 0
         made = SubscriptionChange(change.client_epoch, change.number, now, leased=leased)
         return self._note(change.client, made)
+
+    def _of_another_leader(self, change: Subscribe | Unsubscribe | Lease) -> RefusedReply | None:
+        """Nobody knows here what its client did since it was sent."""
+        if not change.number or change.leader_epoch == self.leader_epoch or not self.leader_epoch:
+            return None
+        return leader_changed(self.leader_epoch)
 
     def _newest(self, change: Subscribe | Unsubscribe | Lease) -> SubscriptionChange | None:
         """The newest change of the same start of a client."""

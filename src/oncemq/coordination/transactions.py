@@ -12,6 +12,7 @@ are counted. So whoever is in `in_sync` has all that was committed, and may lead
     shrink    in_sync → joining                           only then may commits do without it
     join      a directory was opened: in sync as before, or joining
     remove    joining → gone
+    raise     version + n                                 every replica, as it runs now, reads it
 
 Why `proposed`: an expansion that was written and whose answer is late may already be believed by
 others, who elect the new member. Had the leader gone on committing without it meanwhile, what was
@@ -31,11 +32,13 @@ Laws:
    fewer stops committing instead. So whatever was committed may be elected on that many servers.
 5. Only a directory that is recorded as in sync, as it is open now, is elected.
 6. Who is proposed is joining; whoever joins anew is not proposed any more.
+7. The version only grows, and every replica in the value reads it: whoever reads less cannot join.
 
 One hole is known and not closed here: a disk that is put back to a copy made during its latest
 opening looks like one that crashed then (`docs/adr/0042`).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +51,7 @@ from oncemq.coordination.values import (
     ShardReplicas,
 )
 from oncemq.protocol.names import ServerId
+from oncemq.protocol.replicas.versions import FIRST, NEWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +69,31 @@ def found(
     directory: OpenedDirectory,
     *,
     identity: str,
+    tag: int,
+    generation: int,
     leader_epoch: int,
     config: ClusterConfig,
     nonce: str,
+    reads: int = NEWEST,
 ) -> ShardReplicas:
     """The first value: one directory, of a single server or empty, is all that there is.
 
     It goes on from the highest epoch that the directory promised. Nothing is committed before
-    others joined and were in sync: `min_in_sync` counts from the beginning.
+    others joined and were in sync: `min_in_sync` counts from the beginning. The version is the
+    newest that the server reads: a server alone writes whatever it can.
     """
     return ShardReplicas(
         nonce=nonce,
         identity=identity,
+        tag=tag,
+        generation=generation,
         leader=None,
         leader_epoch=leader_epoch,
         in_sync={server: directory},
         joining={},
         proposed=None,
         min_in_sync=config.min_in_sync,
+        version=reads,
     )
 
 
@@ -95,6 +106,7 @@ def join(
     promised_epoch: int,
     config: ClusterConfig,
     nonce: str,
+    reads: int = NEWEST,
 ) -> Changed:
     """A replica opened its directory; `identity` is None when there is no log in it.
 
@@ -103,7 +115,14 @@ def join(
     if identity is not None and identity != shard.identity:
         return Declined(
             f"the data directory of {server} has another log ({identity}) than the cluster "
-            f"({shard.identity}); start {server} with an empty one"
+            f"({shard.identity}): start {server} with an empty one, or, if the cluster was to "
+            "begin with this one, see `once cluster found --help`"
+        )
+    if shard.version > reads:
+        return Declined(
+            f"the servers of the cluster write version {shard.version}, and {server} runs a OnceMQ "
+            f"that reads versions up to {reads}: run the version that the other servers run; its "
+            "data directory can stay as it is"
         )
     if too_new := _promised_more(shard, server, promised_epoch):
         return too_new
@@ -262,6 +281,21 @@ def remove(shard: ShardReplicas, server: ServerId, *, nonce: str) -> Changed:
         return Declined(f"{server} has no replica; these have: {', '.join(shard.replicas)}")
     proposed = None if shard.proposed == server else shard.proposed
     return _next(shard, nonce, joining=_without(shard.joining, server), proposed=proposed)
+
+
+def raise_version(
+    shard: ShardReplicas, by: ServerId, *, leader_epoch: int, reads: Mapping[str, int], nonce: str
+) -> Changed:
+    """The leader may write what every replica reads; `reads` says it of starts, by their claims.
+
+    A start that nothing is known of may be of the first version. A replica whose directory was
+    replaced has two places here, and of one of them nothing is known: it is waited for.
+    """
+    if declined := _not_leader(shard, by, leader_epoch):
+        return declined
+    directories = [*shard.in_sync.values(), *shard.joining.values()]
+    version = min(reads.get(each.claim, FIRST) for each in directories)
+    return shard if version <= shard.version else _next(shard, nonce, version=version)
 
 
 def register(before: ServerState | None, *, address: str, nonce: str) -> ServerState:

@@ -2,8 +2,9 @@
 
 Law: the actions of one event are done in their order, and each is over before the next begins. A
 promise is on the disk before what follows it leaves. Only the sync of what was appended is told
-later, by an event. After `Reopen`, `StepDown` or `Halt` the rules that said it are not asked
-again: the log is opened anew, and new rules are made of what it holds.
+later, by an event; and `ApplyTo` may wait for the end of a turn, for no answer rests on it. After
+`Reopen`, `StepDown` or `Halt` the rules that said it are not asked again: the log is opened anew,
+and new rules are made of what it holds.
 """
 
 import msgspec
@@ -53,6 +54,12 @@ class CommitTo(msgspec.Struct, frozen=True):
     """Everything up to here is committed: replies leave, readers see it."""
 
     serial: Serial
+
+
+class ConfirmedTo(msgspec.Struct, frozen=True):
+    """When this round was asked, this was the leader: what was decided before may be said."""
+
+    round: int
 
 
 class ServeClients(msgspec.Struct, frozen=True):
@@ -128,6 +135,7 @@ LeaderAction = (
     | StartRefill
     | AskCoordinator
     | CommitTo
+    | ConfirmedTo
     | ServeClients
     | StepDown
     | BeginEpoch

@@ -57,13 +57,14 @@ class Follower:
         self._synced = Serial(0)  # what was found in the files may be in memory only
         self._is_matched = False  # with the log of the leader of `promised`
         self._is_full = False
+        self._round = 0  # the newest that the leader of `promised` asked
         self.is_proven = is_proven
         self.number = number  # of its last answer; goes on where the log is opened anew
 
     def has_promised(self, leader_epoch: LeaderEpoch) -> None:
         """No lower epoch is followed any more, and the disk says so."""
         if leader_epoch > self.promised:
-            self.promised, self._is_matched = leader_epoch, False
+            self.promised, self._is_matched, self._round = leader_epoch, False, 0
 
     def append(
         self, message: Append, last: Place, starts: tuple[EpochStart, ...], *, has_room: bool
@@ -81,6 +82,7 @@ class Follower:
             return [*actions, Halt(self._damage(message.previous))]
         elif not self._is_matched or message.previous.serial > self.tail.serial:
             return [*actions, self._mismatch()]
+        self._round = max(self._round, message.round)
         self._is_full = not has_room
         skip = self.tail.serial - message.previous.serial
         is_new = skip < message.count and has_room
@@ -107,7 +109,7 @@ class Follower:
         if self._is_matched or message.tail != self.tail:
             return [*actions, self._mismatch()]  # a late copy: it was about another end
         if message.serial < self.commit:
-            return [*actions, Halt(self._loss(message))]
+            return [*actions, Halt(self._loss(message.leader_epoch, message.serial))]
         return [*actions, Reopen(message.serial)]
 
     def refill(self, message: RefillBegin) -> list[FollowerAction]:
@@ -115,8 +117,11 @@ class Follower:
         actions = self._heed(message.leader_epoch)
         if message.leader_epoch < self.promised:
             return [*actions, self._stale(message.leader_epoch)]
-        if message.tail != self.tail or message.end.serial <= self.tail.serial:
-            return [*actions, self._mismatch()]
+        if message.tail != self.tail:
+            return [*actions, self._mismatch()]  # a late copy: it was about another end
+        # The files may end before this log does: what is behind the commit may be another history.
+        if message.end.serial < self.commit:
+            return [*actions, Halt(self._loss(message.leader_epoch, message.end.serial))]
         return [*actions, BeginRefill(message)]
 
     # ------------------------------------------------------------------ parts of the answers
@@ -159,6 +164,7 @@ class Follower:
                 self.tail.serial,
                 self._is_full,
                 self._answered(),
+                self._round,
             )
         )
 
@@ -177,9 +183,9 @@ class Follower:
             "leader: one of the two disks changed it. Run `once audit` on both directories"
         )
 
-    def _loss(self, message: Cut) -> str:
+    def _loss(self, leader_epoch: LeaderEpoch, serial: Serial) -> str:
         return (
-            f"shard {self._shard}: the leader of epoch {message.leader_epoch} asks to cut behind "
-            f"record {message.serial}, but up to {self.commit} all is committed: the leader has "
+            f"shard {self._shard}: the leader of epoch {leader_epoch} wants this log to end with "
+            f"record {serial}, but up to {self.commit} all is committed: the leader has "
             "lost data. Stop it, and keep this directory: it has what is missing there"
         )

@@ -45,9 +45,17 @@ class InSyncChanges:
             return self._to_one_of(self._in_sync.others, now)
         return wanted
 
-    def resignation(self, now: Micros) -> Ask | None:
-        """The shard given to a member that keeps up; None: there is none."""
-        return self._to_one_of(self._in_sync.others - self._leaving(now), now)
+    def heir(self, now: Micros) -> ServerId | None:
+        """Who may lead instead of this server: the member that keeps up and was heard of last."""
+        able = self._in_sync.others - self._leaving(now) - self._in_sync.view.draining
+        return max(able, key=lambda name: (self._remotes[name].heard_at, name), default=None)
+
+    def caught_up_to(self, now: Micros) -> Serial | None:
+        """Up to here all have the log that are sent frames and answer; None: there is nobody."""
+        patience = self._limits.lag_max
+        streaming = [each for each in self._remotes.values() if _is_streaming(each)]
+        heard = [each.acked for each in streaming if not each.is_silent(now, patience)]
+        return min(heard, default=None)
 
     def is_lost(self, member: ServerId) -> bool:
         """Whether the directory that was in sync is known to be gone."""

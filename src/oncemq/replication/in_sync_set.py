@@ -7,6 +7,8 @@ member that is to leave is waited for until a later revision says that it left. 
 elected has everything that was ever committed.
 """
 
+from msgspec.structs import replace
+
 from oncemq.protocol.names import Micros, ServerId
 from oncemq.replication.actions import AskCoordinator
 from oncemq.replication.view import Ask, ReplicationLimits, ShardView
@@ -33,6 +35,11 @@ class InSyncSet:
         proposed = () if self.view.proposed is None else (self.view.proposed,)
         return self.view.in_sync.union(proposed)
 
+    def window(self, member: ServerId) -> int:
+        """How many bytes may be under way to a member."""
+        is_counted = member in self.counted
+        return self._limits.window_bytes if is_counted else self._limits.catch_up_bytes
+
     @property
     def is_enough(self) -> bool:
         """Whether so many are in sync that something may be committed at all."""
@@ -48,7 +55,13 @@ class InSyncSet:
         return member in self.view.in_sync and life is not None and life.incarnation == incarnation
 
     def told(self, view: ShardView) -> bool:
-        """The coordinator says how it is; False when that is no news."""
+        """The coordinator says how it is; False when that is no news of the shard.
+
+        Who is to lead nothing is no part of the shard's value: it comes without a new revision, and
+        what was asked stays asked.
+        """
+        if view.revision == self.view.revision:
+            self.view = replace(self.view, draining=view.draining)
         if view.revision <= self.view.revision:
             return False
         self.view, self._pending = view, None

@@ -24,6 +24,7 @@ from oncemq.protocol.replicas.messages import (
 from oncemq.replication.actions import (
     BeginEpoch,
     CommitTo,
+    ConfirmedTo,
     LeaderAction,
     SendFrames,
     SendToMember,
@@ -33,7 +34,10 @@ from oncemq.replication.actions import (
 )
 from oncemq.replication.in_sync_changes import InSyncChanges
 from oncemq.replication.in_sync_set import InSyncSet
-from oncemq.replication.remote_member import MemberStage, RemoteMember
+from oncemq.replication.refusals import what_lacks
+from oncemq.replication.remote_member import MemberStage, RemoteMember, meet
+from oncemq.replication.rounds import LeaderRounds
+from oncemq.replication.standings import MemberStanding, standing_of
 from oncemq.replication.view import Ask, ReplicationLimits, Resign, ShardView
 
 
@@ -57,30 +61,23 @@ class Leader:
         self.leader_epoch: LeaderEpoch = view.leader_epoch
         self.commit, self.last, self.kept_from = commit, last, kept_from
         self.is_proven, self.is_serving = is_proven, False
+        self.rounds = LeaderRounds()
         self._me, self._shard, self._limits = me, shard, limits
         self._begin, self._starts, self._synced = Serial(last + 1), starts, Serial(0)
         self._has_begun = False
         self._in_sync = InSyncSet(me, view, limits)
         self._remotes: dict[ServerId, RemoteMember] = {}
         self._changes = InSyncChanges(self._in_sync, self._remotes, limits)
+        self.refused = self._in_sync.refused  # what was asked at a revision
+        self.caught_up_to = self._changes.caught_up_to
         self._hand_over_to: ServerId | None = None
         self._is_draining = False
         self._ticked_at = self._moved_at = now
         self._meet(now)
 
     def _meet(self, now: Micros) -> None:
-        """Every other replica is looked after, and nobody else."""
         view, before = self._in_sync.view, Serial(self._begin - 1)
-        for name in view.replicas:
-            if name == self._me or name in self._remotes:
-                continue
-            is_near = name in view.in_sync or name == view.proposed
-            remote = RemoteMember(name, before, now if is_near else None, now, now, self.last)
-            if name in view.in_sync and name in view.lives:
-                remote.incarnation = view.lives[name].incarnation
-            self._remotes[name] = remote
-        for name in self._remotes.keys() - set(view.replicas):
-            del self._remotes[name]
+        meet(self._remotes, view, self._me, before=before, last=self.last, now=now)
 
     # ------------------------------------------------------------------ events of the own log
 
@@ -100,6 +97,19 @@ class Leader:
             return []
         remote.sent(through, size, now)
         return self._send_to(remote, now)
+
+    def confirm(self, now: Micros) -> list[LeaderAction]:
+        """Ask all that a commit waits for whether this is still their leader: a new `round`.
+
+        Whoever leads after this one was in sync, and has promised a higher epoch before it did
+        anything. So once all of them have answered in this epoch, nobody else had begun when the
+        round was asked, and what this leader knew then was all there was. No clock is in this.
+        """
+        self.rounds.ask(now)
+        asked = [each for each in self._remotes.values() if each.name in self._in_sync.counted]
+        for remote in asked:
+            remote.sent_at = now
+        return [SendFrames(each.name, each.after, 0) for each in asked] + self._confirmations()
 
     def local_synced(self, serial: Serial, now: Micros) -> list[LeaderAction]:
         """The own disk has everything up to here."""
@@ -122,6 +132,8 @@ class Leader:
                 last, kept_from = self.last, self.kept_from
                 remote.acknowledged(message, last=last, kept_from=kept_from, now=now)
                 actions = self._surveyed(remote) + self._advance(now)
+                if self._keeps_up(remote) and not self._is_to_give_up:
+                    return actions + self._send_to(remote, now)  # time alone asks for a change
             case Mismatch():
                 actions = [] if self._is_longer(remote, message) else self._surveyed(remote)
                 self._compare(remote, message)
@@ -130,6 +142,11 @@ class Leader:
             case _:
                 assert_never(message)
         return actions + self._send_to(remote, now) + self._ask(now)
+
+    def _keeps_up(self, remote: RemoteMember) -> bool:
+        """Whether nothing about this member asks for a change of the in-sync set."""
+        is_well = remote.stage is MemberStage.STREAMING and not remote.is_full
+        return is_well and self._in_sync.holds(remote.name, remote.incarnation)
 
     def _is_mine(self, message: MemberMessage) -> bool:
         return message.leader_epoch == self.leader_epoch
@@ -152,10 +169,6 @@ class Leader:
         self._meet(now)
         return self._advance(now) + self._sends(now) + self._ask(now)
 
-    def refused(self, revision: int) -> None:
-        """The coordinator refused what was asked at this revision."""
-        self._in_sync.refused(revision)
-
     def refill_ended(self, member: ServerId) -> list[LeaderAction]:
         """The files are not kept for this member any more: it has them, or was silent too long."""
         remote = self._remotes.get(member)
@@ -166,6 +179,23 @@ class Leader:
     def drain(self) -> None:
         """Let another lead, as soon as everything is committed; take nothing new."""
         self._is_draining = True
+
+    def gives_up(self, now: Micros) -> bool:
+        """Whether another is to lead, and can: this server goes on where nobody else does."""
+        return self._is_to_give_up and self._changes.heir(now) is not None
+
+    @property
+    def _is_to_give_up(self) -> bool:
+        return self._is_draining or self._me in self._in_sync.view.draining
+
+    def reconnected(self, member: ServerId, now: Micros) -> list[LeaderAction]:
+        """A new connection to a member: what was under way on the one before may be lost."""
+        remote = self._remotes.get(member)
+        if remote is None or remote.stage not in (MemberStage.STREAMING, MemberStage.UNMATCHED):
+            return []
+        remote.probe(remote.acked)
+        remote.sent_at = None
+        return self._send_to(remote, now)
 
     def tick(self, now: Micros) -> list[LeaderAction]:
         """Time passed. A leader that stood still blames nobody for it."""
@@ -229,16 +259,28 @@ class Leader:
 
     def _advance(self, now: Micros) -> list[LeaderAction]:
         """How far everybody that counts is."""
+        confirmations = self._confirmations()
         if not self._in_sync.is_enough:
-            return []
+            return confirmations
         serial = min(self._synced_of(member) for member in self._in_sync.counted)
         if serial <= self.commit or not self._is_of_this_epoch(serial):
-            return []
+            return confirmations
         self.commit, self._moved_at = serial, now
         if self.is_serving:
-            return [CommitTo(serial)]
+            return [CommitTo(serial), *confirmations]
         self.is_serving = self.is_proven = True
-        return [CommitTo(serial), ServeClients()]
+        return [CommitTo(serial), ServeClients(), *confirmations]
+
+    def _confirmations(self) -> list[LeaderAction]:
+        """Which round all have answered that a commit waits for."""
+        others = self._in_sync.counted - {self._me}
+        is_news = self.rounds.answered(map(self._round_of, others))
+        return [ConfirmedTo(self.rounds.confirmed)] if is_news else []
+
+    def _round_of(self, member: ServerId) -> int:
+        """As the directory answered that is in sync; of who is proposed only, as it is now."""
+        remote = self._remotes.get(member)
+        return remote.round if remote is not None and self._counts(remote) else 0
 
     def _is_of_this_epoch(self, serial: Serial) -> bool:
         """Before that, an acknowledged record may still part from what another leader has."""
@@ -248,10 +290,12 @@ class Leader:
         if member == self._me:
             return self._synced
         remote = self._remotes.get(member)
-        if remote is None:
-            return Serial(0)
-        recorded = self._in_sync.holds(member, remote.incarnation)
-        return remote.acked if recorded or member not in self._in_sync.others else Serial(0)
+        return remote.acked if remote is not None and self._counts(remote) else Serial(0)
+
+    def _counts(self, remote: RemoteMember) -> bool:
+        """Whether what it says is of the directory that is in sync; who is proposed has one."""
+        is_recorded = self._in_sync.holds(remote.name, remote.incarnation)
+        return is_recorded or remote.name not in self._in_sync.others
 
     # ------------------------------------------------------------------ the others' logs
 
@@ -271,7 +315,7 @@ class Leader:
             case MemberStage.STREAMING:
                 bytes_max = 0
                 if remote.after < self.last and not remote.is_full:
-                    bytes_max = max(0, limits.window_bytes - remote.in_flight_bytes)
+                    bytes_max = max(0, self._in_sync.window(remote.name) - remote.in_flight_bytes)
                 if not bytes_max and not is_due:
                     return []
             case MemberStage.CUTTING if is_due and remote.cut is not None:
@@ -321,33 +365,35 @@ class Leader:
         """The most urgent change."""
         if (to := self._hands_over(now)) is not None:
             return Resign(to)
-        if self._is_draining and self.commit == self.last:
-            return self._changes.resignation(now)
+        if self._is_to_give_up and self.commit == self.last:
+            heir = self._changes.heir(now)
+            if heir is not None:
+                return Resign(heir)
         return self._changes.wanted(now, Serial(max(self.commit, self._begin)))
 
-    # ------------------------------------------------------------------ what users are told
+    # ------------------------------------------------------------------ what people are told
 
     def refusal(self, now: Micros) -> str | None:
         """Why nothing new is taken just now, in words; None: it is."""
         if not self.is_serving:
-            return f"shard {self._shard} has a new leader, which is not confirmed yet: try again"
-        if self._is_draining:
+            begins = f"shard {self._shard} has a new leader, not confirmed yet: try again"
+            return self.stalls(now) or begins
+        if self.gives_up(now):
             return f"{self._me} is giving shard {self._shard} to another server: try again"
-        full = sorted(n for n in self._in_sync.counted - {self._me} if self._remotes[n].is_full)
-        if full:
-            return (
-                f"the disk of {', '.join(full)} is full, and shard {self._shard} needs "
-                f"{self._limits.min_in_sync} servers that store: free room there"
-            )
-        if self._in_sync.is_enough and now - self._moved_at < self._limits.refuse_after:
-            return None
-        silent = sorted(n for n in self._in_sync.counted - {self._me} if self._is_silent(n, now))
-        waits_for = ", ".join(silent) or "servers to come into sync"
-        return (
-            f"shard {self._shard} needs {self._limits.min_in_sync} servers that store and waits "
-            f"for {waits_for}: start what is down, or mend the network"
-        )
+        return self._lacks(self._moved_at, now)
 
-    def _is_silent(self, member: ServerId, now: Micros) -> bool:
-        remote = self._remotes.get(member)
-        return remote is None or remote.is_behind(now, self._limits.lag_max)
+    def stalls(self, now: Micros) -> str | None:
+        """Why nobody was answered for a while, in words; None: who waits, waits for an answer."""
+        since = [self._moved_at] if self.commit < self.last else []
+        if (asked_at := self.rounds.waits_since()) is not None:
+            since.append(asked_at)
+        if not since or now - min(since) < self._limits.refuse_after:
+            return None
+        return self._lacks(min(since), now)
+
+    def _lacks(self, waits_since: Micros, now: Micros) -> str | None:
+        return what_lacks(self._shard, self._in_sync, self._remotes, waits_since, now, self._limits)
+
+    def standings(self, now: Micros) -> list[MemberStanding]:
+        """How each other replica is."""
+        return [standing_of(e, self._in_sync, self.last, now) for e in self._remotes.values()]

@@ -96,8 +96,9 @@ class Member:
         return Resign(others[0]) if view.leader == self._me and others else None
 
     def _rank(self, view: ShardView) -> int:
-        """How many candidates go first."""
-        return sorted({*view.in_sync & self._alive, self._me}).index(self._me)
+        """How many candidates go first; who is to lead nothing goes last."""
+        candidates = {*view.in_sync & self._alive, self._me}
+        return sorted(candidates, key=lambda each: (each in view.draining, each)).index(self._me)
 
     def _ask(self, ask: Ask, view: ShardView, now: Micros) -> list[MemberAction]:
         if now < self._ask_from and self._asked in (None, view.revision):

@@ -10,6 +10,7 @@ from enum import Enum, auto
 
 from oncemq.protocol.names import Micros, Serial, ServerId
 from oncemq.protocol.replicas.messages import AnswerNumber, Appended, Cut, Place
+from oncemq.replication.view import ShardView
 
 
 class MemberStage(Enum):
@@ -35,6 +36,7 @@ class RemoteMember:
     acked: Serial = Serial(0)
     incarnation: bytes | None = None  # as it said itself
     is_full: bool = False
+    round: int = 0  # the newest that it answered, with the directory it has now
     sent_at: Micros | None = None
     progressed_at: Micros = Micros(0)
     cut: Cut | None = None
@@ -68,7 +70,7 @@ class RemoteMember:
 
     def lost(self) -> None:
         """Its disk does not have what it acknowledged."""
-        self.acked, self.caught_up_at = Serial(0), None
+        self.acked, self.caught_up_at, self.round = Serial(0), None, 0
         self.probe(Serial(0))
 
     def probe(self, after: Serial) -> None:
@@ -94,6 +96,7 @@ class RemoteMember:
         """It has so much; the leader's log ends at `last`, and has frames from `kept_from` on."""
         if message.synced > self.acked:
             self.acked, self.progressed_at = message.synced, now
+        self.round = max(self.round, message.round)
         self.is_full = message.is_full
         lacks_files = self.stage is MemberStage.REFILLING and message.held < kept_from - 1
         if self.stage is not MemberStage.STREAMING and not lacks_files:
@@ -130,3 +133,25 @@ class RemoteMember:
         self.heard_at = Micros(self.heard_at + passed)
         self.mark_at = Micros(self.mark_at + passed)
         self.progressed_at = Micros(self.progressed_at + passed)
+
+
+def meet(
+    remotes: dict[ServerId, RemoteMember],
+    view: ShardView,
+    me: ServerId,
+    *,
+    before: Serial,
+    last: Serial,
+    now: Micros,
+) -> None:
+    """Look after every other replica, and nobody else; what it lacks begins behind `before`."""
+    for name in view.replicas:
+        if name == me or name in remotes:
+            continue
+        is_near = name in view.in_sync or name == view.proposed
+        remote = RemoteMember(name, before, now if is_near else None, now, now, last)
+        if name in view.in_sync and name in view.lives:
+            remote.incarnation = view.lives[name].incarnation
+        remotes[name] = remote
+    for name in remotes.keys() - set(view.replicas):
+        del remotes[name]

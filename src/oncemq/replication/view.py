@@ -24,6 +24,7 @@ class ShardView(msgspec.Struct, frozen=True):
     in_sync: frozenset[ServerId]
     proposed: ServerId | None  # is to be in sync, once it has everything
     lives: dict[ServerId, Life]  # directories that are in sync; none where it was replaced since
+    draining: frozenset[ServerId] = frozenset()  # these are to lead only where nobody else can
 
 
 class Elect(msgspec.Struct, frozen=True):
@@ -79,5 +80,6 @@ class ReplicationLimits(msgspec.Struct, frozen=True):
     refuse_after: Micros = Micros(3 * SECOND)  # without a commit of what waits for one
     late_tick: Micros = Micros(SECOND)  # whoever hears so late of the time stood still itself
     rank_delay: Micros = Micros(3 * SECOND // 20)  # between candidates, so that the first may win
-    window_bytes: int = 16 << 20  # under way to one member
+    window_bytes: int = 16 << 20  # under way to one member that commits wait for
+    catch_up_bytes: int = 2 << 20  # to any other: while it reads them, the leader does nothing else
     probe_bytes: int = 1 << 20  # to one that is not known to follow yet

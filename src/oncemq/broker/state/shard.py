@@ -298,7 +298,7 @@ class Shard:
         """
         if topic := self.topics.get(topic_id):
             return topic.name, topic.low, Offset(0), Serial(0)
-        stage = self.stages.by_id.get(topic_id)
+        stage = self.stages.needed(topic_id)
         if stage is None:
             return None
         movable = not (stage.is_open or stage.lost) and stage.given <= stage.end

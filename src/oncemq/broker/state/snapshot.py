@@ -76,6 +76,9 @@ def capture(shard: Shard) -> Iterator[bytes]:
     for stage_id in list(shard.stages.by_id):
         if stage_id in shard.stages.by_id:
             yield _encode(shard.stages.capture(stage_id))
+    for stage_id in list(shard.stages.leaving):
+        if stage_id in shard.stages.leaving:
+            yield _encode(shard.stages.capture(stage_id))
     for owner in list(shard.owners.entries):
         if owner in shard.owners.entries:
             yield _encode(shard.owners.capture(owner))

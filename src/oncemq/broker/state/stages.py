@@ -8,7 +8,9 @@ Laws: a stage's numbers are 1, 2, 3 … like a producer's; a range is published 
 what a topic still keeps of a stage lives (`low`), and so does what may still be published. A stage
 that is closed and of which nothing lives is forgotten: that needs no record, for it is so for good.
 A closed stage does not stay for as long as a topic keeps its messages: compaction copies them into
-the topic, and says so with a record (`StagesEnded`).
+the topic, and says so with a record (`StagesEnded`). Then it is only `leaving`: a replica whose own
+compaction has not come so far still reads the topics' messages out of the stage's batches. It is
+forgotten when its replica's log holds nothing of it.
 """
 
 from bisect import bisect_right
@@ -16,6 +18,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 
 import msgspec
 
@@ -28,6 +31,7 @@ from oncemq.protocol.replies import NO_OFFSET
 
 MARKS_MAX = 64  # parts remembered of one topic and stage; of more, every second, fourth …
 RELEASED_A_SWEEP = 1_000
+LEFT_A_LOOK = 10_000
 
 LowOf = Callable[[TopicId], Offset | None]  # the lowest offset a topic keeps; None: it is gone
 
@@ -127,6 +131,7 @@ class StageState(msgspec.Struct, frozen=True, array_like=True, tag=5):
     lost: tuple[tuple[Offset, Offset], ...] = ()
     given: int = 0
     published_at: Serial = Serial(0)
+    has_ended: bool = False  # it is `leaving`
 
 
 class Stages:
@@ -135,6 +140,7 @@ class Stages:
     def __init__(self) -> None:
         self.by_id: dict[TopicId, StagedMessages] = {}
         self.by_name: dict[ProducerId, StagedMessages] = {}  # the open ones
+        self.leaving: dict[TopicId, StagedMessages] = {}  # ended, and perhaps not copied here yet
         self._silent: OrderedDict[TopicId, None] = OrderedDict()  # the open ones, oldest word first
         self._closed: deque[TopicId] = deque()
         self.open_bytes = 0  # staged, and not published yet
@@ -213,7 +219,18 @@ class Stages:
             stage = self.by_id.get(stage_id)
             if stage is not None and serial > stage.last_serial:
                 assert not stage.is_open, f"stage {stage_id} may still be published"
-                del self.by_id[stage_id]
+                self.leaving[stage_id] = self.by_id.pop(stage_id)
+
+    def needed(self, stage_id: TopicId) -> StagedMessages | None:
+        """A stage whose batches may be needed on this replica, ended or not."""
+        return self.by_id.get(stage_id) or self.leaving.get(stage_id)
+
+    def forget_left(self, is_held: Callable[[TopicId], bool], most: int = LEFT_A_LOOK) -> None:
+        """Forget ended ones that the log holds nothing of; looks at a few of them in turn."""
+        for stage_id in list(islice(self.leaving, most)):
+            stage = self.leaving.pop(stage_id)
+            if is_held(stage_id):
+                self.leaving[stage_id] = stage  # behind the others
 
     def _add(self, stage: StagedMessages) -> None:
         self.by_id[stage.id] = stage
@@ -263,7 +280,7 @@ class Stages:
 
     def capture(self, stage_id: TopicId) -> StageState:
         """The stage as a value."""
-        stage = self.by_id[stage_id]
+        stage = self.leaving[stage_id] if stage_id in self.leaving else self.by_id[stage_id]
         return StageState(
             stage.id,
             stage.name,
@@ -282,6 +299,7 @@ class Stages:
             stage.lost.above(0),
             stage.given,
             stage.published_at,
+            stage_id in self.leaving,
         )
 
     def restore(self, state: StageState) -> None:
@@ -296,7 +314,10 @@ class Stages:
             for topic_id, offsets, places, end, parts, stride in state.shares
         }
         stage.lost = Holes(state.lost)
-        self._add(stage)
+        if state.has_ended:
+            self.leaving[stage.id] = stage
+        else:
+            self._add(stage)
 
     def recovered(self) -> None:
         """A replay may have mixed them up: the longest silent stand first again."""

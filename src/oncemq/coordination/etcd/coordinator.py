@@ -50,7 +50,7 @@ class Limits:
     pause_ms: int = 200  # after every member failed
     idle_ms: int = 2_000  # before a watch on which nothing comes is begun anew
     compare_ms: int = 30_000  # before everything is read, and compared with what was told
-    lease_ms: int = 6_000  # a third of it: how often the lease is kept alive
+    lease_ms: int = 3_000  # a third of it: how often the lease is kept alive
 
 
 class EtcdCoordinator:
@@ -100,6 +100,11 @@ class EtcdCoordinator:
         for thread in self._threads:
             thread.join()
 
+    @property
+    def _level(self) -> int:
+        """Of what one member failed to do: while all are away that is said once, and enough."""
+        return logging.DEBUG if self._picture.is_away else logging.INFO
+
     def _tell(self, events: list[CoordinatorEvent]) -> None:
         if events:
             self._events.extend(events)
@@ -122,7 +127,7 @@ class EtcdCoordinator:
             try:
                 return inquiry.answered(connection.call(inquiry.call))
             except CallFailed as failure:
-                _log.info("etcd did not answer a request: %s", failure)
+                _log.log(self._level, "etcd did not answer a request: %s", failure)
                 outcome = inquiry.failed(str(failure), now=_now_ms())
             if outcome is not None:
                 return outcome
@@ -150,7 +155,7 @@ class EtcdCoordinator:
             except CallFailed as failure:
                 if self._ending.is_set():
                     break
-                _log.info("etcd's watch broke: %s", failure)
+                _log.log(self._level, "etcd's watch broke: %s", failure)
                 if connection.all_failed:
                     self._say_away(str(failure))
                 self._paused(connection)
@@ -212,7 +217,7 @@ class EtcdCoordinator:
             try:
                 answer = connection.call(call)
             except CallFailed as failure:
-                _log.info("etcd did not keep the lease: %s", failure)
+                _log.log(self._level, "etcd did not keep the lease: %s", failure)
                 self._ending.wait(self._limits.pause_ms / 1000)
                 continue
             with self._presence_lock:

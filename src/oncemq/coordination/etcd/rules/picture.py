@@ -35,7 +35,7 @@ class Picture:
         self._entries: dict[str, KeyEntry] | None = None
         self.revision = 0  # everything up to here was told
         self._must_read = True
-        self._is_away = False
+        self.is_away = False  # no member answers
 
     def next(self) -> ReadPrefix | WatchFrom:
         """What is to be asked now."""
@@ -48,9 +48,9 @@ class Picture:
         events: list[CoordinatorEvent] = []
         if self._entries != answer.entries or answer.revision < self.revision:
             events.append(Snapshot(answer.entries, answer.revision))
-        if self._is_away:
+        if self.is_away:
             events.append(StoreBack())
-        self._must_read = self._is_away = False
+        self._must_read = self.is_away = False
         self._entries, self.revision = answer.entries, answer.revision
         return events
 
@@ -79,7 +79,7 @@ class Picture:
     def unreachable(self, why: str) -> list[CoordinatorEvent]:
         """No member answers; everything is read again before it is said that one is back."""
         self._must_read = True
-        if self._is_away:
+        if self.is_away:
             return []
-        self._is_away = True
+        self.is_away = True
         return [StoreAway(why)]
