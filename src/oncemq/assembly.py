@@ -12,41 +12,42 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-
-import msgspec
+from typing import NamedTuple
 
 from oncemq.broker.broker import Broker
+from oncemq.cluster.cluster_server import ClusterIdentity, ClusterServer
 from oncemq.config import Config
-from oncemq.errors import PortInUse, StorageRefused, TooManyFiles
+from oncemq.config.of_clusters import check_cluster
+from oncemq.coordination.coordinator import Ring
+from oncemq.coordination.etcd.connection import Access
+from oncemq.coordination.etcd.coordinator import EtcdCoordinator
+from oncemq.errors import StorageRefused
 from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import ServerId
 from oncemq.server.clock import SteadyClock
 from oncemq.server.driver import Driver
 from oncemq.server.housekeeping import Housekeeping
 from oncemq.server.loop import Loop, TurnLimits
 from oncemq.server.recovery import recover
+from oncemq.server.sockets import FILES_KEPT, ServerSockets, warn_of_others, warn_of_writers
 from oncemq.storage.disk import (
+    Disk,
     LocalDisk,
     LockingDisk,
     Spares,
-    files_for_owner_only,
-    others_may_write,
 )
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import Recovery, open_log
-from oncemq.transport.feed_publisher import FeedPublisher
+from oncemq.storage.segments.promised_epoch import promised_in
 from oncemq.transport.router import RouterSocket
-from oncemq.transport.serving.connections import Connections
 from oncemq.transport.serving.limits import ConnectionLimits
 
-PORT_MAX = 65_535
-LOOPBACK = ("tcp://127.", "tcp://[::1]", "tcp://localhost")
 # The writer wants to run again after each call of the system. By default a busy loop may keep it
 # waiting for 5 ms each time: in a flood of requests a commit of 1 ms took 100.
 THREADS_TURN_SECONDS = 0.000_05
 # A full collection of garbage looks at every object, and everybody waits: 6 ms with a thousand long
 # polls. What was recovered stays anyway; of what comes later, all of it is looked at more seldom.
 COLLECT_AFTER = (10_000, 20, 50)
-FILES_KEPT = 48  # open files that are the server's own: segments, pipes, spares
 
 logger = logging.getLogger("oncemq.server")
 
@@ -77,21 +78,17 @@ class Server:
             self._log = opened.log
             undo.callback(opened.log.close)
             opened.log.room.secure()
+            _must_be_alone(disk, data)
             shard, self.recovered, missing = recover(opened)
             broker = Broker(shard, rules)
             clock = SteadyClock(time.time_ns, time.monotonic_ns, shard.last_timestamp, ticks=1000)
             broker.recovered(clock())
-            # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
-            size = 2 * rules.batch_bytes_max
-            connections = Connections(_fitting(peers or ConnectionLimits(), size, files_kept))
-            with files_for_owner_only():  # an ipc socket is one
-                way_in = door(bind, frame_bytes_max=size, connections=connections)
-                undo.callback(way_in.close)
-                live = _open_feed(feed, bind, connections)
-                if live is not None:
-                    undo.callback(live.close)
-            self.address = way_in.address
-            self.feed = broker.listeners.feed = live.address if live else ""
+            sockets = ServerSockets(
+                bind, feed, rules=rules, peers=peers, files_kept=files_kept, door=door
+            )
+            undo.callback(sockets.close)
+            self.address = sockets.address
+            self.feed = broker.listeners.feed = sockets.feed_address
             driver = Driver(broker, opened.log)
             # Holes first: killed in between, the next start finds the generation not begun yet.
             driver.lose([each.record for each in missing], clock())
@@ -99,13 +96,16 @@ class Server:
                 logger.warning("messages lost for good, as a person agreed: %s", each)
             driver.keep_time(clock.calendar, clock())
             driver.begin(clock())
-            self._loop = Loop(driver, way_in, live, Housekeeping(driver, clock()), clock, turn)
+            housekeeping = Housekeeping(driver, clock())
+            requests = sockets.requests
+            self._loop = Loop(driver, requests, sockets.feed, housekeeping, clock, turn)
             undo.pop_all()
         self.recovery_seconds = time.monotonic() - started
         self._tell_start(data, opened.report)
 
     def _tell_start(self, data: Path, report: Recovery) -> None:
-        _warn(data, self.address)
+        warn_of_others(self.address)
+        warn_of_writers(data)
         logger.info(
             "server started address=%s feed=%s records=%d segments=%d seconds=%.2f",
             self.address, self.feed or "none", self.recovered, report.segments,
@@ -136,58 +136,28 @@ class Server:
         self._loop.stop()
 
 
-def _warn(data: Path, address: str) -> None:
-    """Say what leaves the server open to others."""
-    if address.startswith("tcp://") and not address.startswith(LOOPBACK):
-        logger.warning(
-            "listening beyond this machine address=%s; there is no authentication yet: whoever "
-            "reaches it can read and write everything",
-            address,
-        )
-    if others_may_write(str(data)):
-        logger.warning(
-            "data directory is writable by others path=%s; they can change or remove the log: "
-            "chmod go-w it",
-            data,
+def _must_be_alone(disk: Disk, data: Path) -> None:
+    """A replica goes on in its cluster: alone, it would part from what the others have."""
+    promised = promised_in(disk, str(data))
+    if promised:
+        raise StorageRefused(
+            f"{data} is a replica of a cluster (leader epoch {promised}): start it with --cluster, "
+            "--etcd and --server-id. To go on with a copy of it alone, make a backup of it and "
+            "restore that: `once backup`, `once restore`",
+            code="is_a_replica",
         )
 
 
-def _fitting(peers: ConnectionLimits, frame_bytes_max: int, files_kept: int) -> ConnectionLimits:
-    """The limits as they can be: of files there are so many, and the largest batch is possible."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = soft - files_kept if soft != resource.RLIM_INFINITY else peers.connections_max
-    if files < 1:
-        raise TooManyFiles(
-            f"a server needs {files_kept} open files and one for each connection, and may have "
-            f"{soft}: raise the limit (ulimit -n)"
-        )
-    return msgspec.structs.replace(
-        peers,
-        connections_max=min(peers.connections_max, files),
-        unfinished_bytes_max=max(peers.unfinished_bytes_max, 2 * frame_bytes_max),
-        owed_bytes_max=max(peers.owed_bytes_max, 2 * frame_bytes_max),
-        owed_total_max=max(peers.owed_total_max, 4 * frame_bytes_max),
-    )
+class _Settings(NamedTuple):
+    """What any server is built of."""
+
+    rules: ServerLimits
+    options: LogOptions
+    peers: ConnectionLimits
+    turn: TurnLimits
 
 
-def _open_feed(feed: str, bind: str, connections: Connections) -> FeedPublisher | None:
-    """The live feed. `auto`: the port after the server's, or one that the system chooses."""
-    if feed == "none":
-        return None
-    if feed != "auto":
-        return FeedPublisher(feed, connections)
-    scheme, _, place = bind.partition("://")
-    if scheme != "tcp":
-        return FeedPublisher(f"{bind}.feed", connections)
-    host, _, port = place.rpartition(":")
-    if port.isdecimal() and int(port) < PORT_MAX:
-        with contextlib.suppress(PortInUse):
-            return FeedPublisher(f"tcp://{host}:{int(port) + 1}", connections)
-    return FeedPublisher(f"tcp://{host}:*", connections)
-
-
-def server_from(config: Config) -> Server:
-    """A server as the settings say."""
+def _settings(config: Config) -> _Settings:
     rules = ServerLimits(
         message_bytes_max=config.message_max,
         batch_bytes_max=config.batch_max,
@@ -225,15 +195,31 @@ def server_from(config: Config) -> Server:
         subjects_total_max=config.subjects_total_max,
     )
     turn = TurnLimits(config.turn_requests, config.turn_bytes, config.turn_micros)
-    return Server(
-        Path(config.data),
-        config.bind,
-        rules=rules,
-        options=options,
-        peers=peers,
-        turn=turn,
-        files_kept=config.files_kept,
-        feed=config.feed,
+    return _Settings(rules, options, peers, turn)
+
+
+def server_from(config: Config) -> Server:
+    """A server as the settings say."""
+    files, feed = config.files_kept, config.feed
+    own = _settings(config)._asdict()
+    return Server(Path(config.data), config.bind, **own, files_kept=files, feed=feed)
+
+
+def cluster_server_from(config: Config) -> ClusterServer:
+    """A server of a cluster, as the settings say."""
+    assert config.cluster is not None
+    assert config.server_id is not None
+    identity = ClusterIdentity(config.cluster, ServerId(config.server_id), config.advertise or "")
+    access = Access(config.etcd)
+
+    def coordinator(prefix: str, ring: Ring) -> EtcdCoordinator:
+        return EtcdCoordinator(access, prefix, ring)
+
+    files, feed = config.files_kept, config.feed
+    own = _settings(config)._asdict()
+    data = Path(config.data)
+    return ClusterServer(
+        data, config.bind, identity, coordinator, **own, files_kept=files, feed=feed
     )
 
 
@@ -245,11 +231,12 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def serve(config: Config, *, ready: Callable[[Server], None]) -> None:
+def serve(config: Config, *, ready: Callable[[Server | ClusterServer], None]) -> None:
     """Run a server in the foreground until SIGTERM, SIGINT or SIGHUP; drains, then returns."""
+    check_cluster(config)
     _raise_file_limit()
     sys.setswitchinterval(THREADS_TURN_SECONDS)
-    server = server_from(config)
+    server = cluster_server_from(config) if config.cluster else server_from(config)
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
 

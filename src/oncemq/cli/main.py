@@ -35,6 +35,7 @@ COMMANDS = {
     "subscriptions": ("admin.subscriptions", "List the subscriptions and how far each one is."),
     "client": ("admin.client", "List clients, accept a server's loss, forget an id."),
     "status": ("admin.status", "Show how the server is doing."),
+    "cluster": ("cluster.group", "Run a cluster, see how it is, drain or remove a server."),
     "config": ("admin.config", "Show each setting and where it comes from."),
     "bench": ("admin.bench", "Measure this machine."),
     "audit": ("admin.audit", "Prove that nothing is missing and nothing is double."),

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oncemq.config.of_clusters import etcd_addresses, part_of_key
 from oncemq.config.quantities import MS, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
 
@@ -48,6 +49,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = msgspec.field(default_factory=_data_home)
     bind: str = SERVER
     feed: str = "auto"  # an address; auto: beside `bind`; none: no live feed
+    cluster: str | None = None  # its name; None: a server that is alone
+    etcd: tuple[str, ...] = ()  # of the cluster
+    etcd_program: Path | None = None  # what `once cluster dev` starts; None: on PATH
+    server_id: str | None = None  # of this server, in the cluster
+    advertise: str | None = None  # None: what `bind` says
     retry: float = 3.0  # seconds
     sync: str = "always"  # or interval:MS
     segment_bytes: int = 64 << 20
@@ -227,6 +233,11 @@ SETTINGS: dict[str, Setting] = {
     "data": Setting(_path, "directory of the server's log"),
     "bind": Setting(_address, "address the server listens on"),
     "feed": Setting(_feed, "address of the live feed; auto: beside bind; or none"),
+    "cluster": Setting(part_of_key, "the cluster that a server is of"),
+    "etcd": Setting(etcd_addresses, "addresses of the etcd that the cluster agrees through"),
+    "etcd_program": Setting(_path, "the program etcd, for `once cluster dev`"),
+    "server_id": Setting(part_of_key, "the server's name in its cluster, for good"),
+    "advertise": Setting(_address, "where others reach a server of a cluster; else as bind"),
     "retry": Setting(_seconds, "until a listener is told again what it has not settled"),
     "sync": Setting(_sync, "always, or interval:MS"),
     "segment_bytes": Setting(_positive_size, "size of one file of the log"),
@@ -263,7 +274,8 @@ SETTINGS: dict[str, Setting] = {
     "log_format": Setting(_one_of(*LOG_FORMATS), ", ".join(LOG_FORMATS)),
 }
 
-PATHS = ("state", "data")
+PATHS = ("state", "data", "etcd_program")
+LISTS = ("server", "etcd")
 SIZES = {name for name, each in SETTINGS.items() if each.parse in (_positive_size, _size_or_none)}
 
 
@@ -364,7 +376,7 @@ def _text(path: Path, name: str, value: object) -> str:
     """The value as it would be written in a flag."""
     if name not in SETTINGS:
         raise ConfigError(f"unknown setting {name!r} in {path}; {nearest(name, list(SETTINGS))}")
-    if isinstance(value, list) and name == "server":
+    if isinstance(value, list) and name in LISTS:
         return ",".join(str(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ConfigError(f"{name} in {path} must be text or a number, not {value!r}")

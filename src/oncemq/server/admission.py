@@ -1,8 +1,10 @@
 """What is checked before the broker sees a request: sizes, checksums, room on the disk.
 
-Law: what passes is a batch whose bytes are right and whose storing cannot fail for want of room.
+Law: what passes is a batch whose bytes are right and whose storing cannot fail for want of room,
+here or, as far as its leader knows, on the other replicas of a shard.
 """
 
+from collections.abc import Callable
 from typing import Protocol, get_origin, get_type_hints
 
 from oncemq.broker.state.shard import Shard
@@ -79,6 +81,7 @@ class Admission:
         self._rules = rules
         self._room = room
         self._shard = shard
+        self.replicas_refusal: Callable[[Micros], str | None] | None = None  # why none can store
 
     def check(self, request: Request, now: Micros, *, derived: int = 0) -> RefusedReply | None:
         """Why a request may not be handled, or None; `derived` facts follow from it at most."""
@@ -89,6 +92,8 @@ class Admission:
         nothing = isinstance(request, _READING) and not moved
         if nothing or isinstance(request, _WRITES_NOTHING):
             return None
+        if self.replicas_refusal and (why := self.replicas_refusal(now)):
+            return _cannot_store(why)
         size = derived * PIECE_BYTES + moved
         return None if self._fact_room(request, now, size) else _full()
 
@@ -132,6 +137,8 @@ class Admission:
             return RefusedReply(
                 "checksum", "the batch is not what its checksum says: send it again"
             )
+        if self.replicas_refusal and (why := self.replicas_refusal(now)):
+            return _cannot_store(why)
         if not self._room.has_room(len(body) + derived * PIECE_BYTES, now_ms=now // 1000):
             return _full()
         return None
@@ -143,6 +150,11 @@ class Admission:
         if isinstance(request, _GROWING):
             size += self._room.reserve_bytes // 2
         return self._room.has_room(size, now_ms=now // 1000, fact=True)
+
+
+def _cannot_store(why: str) -> RefusedReply:
+    """Not enough disks have room: the same to a client as if this one were full."""
+    return RefusedReply("storage_full", f"{why}; nothing was stored, and it goes on by itself then")
 
 
 def _full() -> RefusedReply:

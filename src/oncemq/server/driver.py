@@ -1,13 +1,14 @@
-"""Between the frames and the disk: decode, decide, append, and answer only what is durable.
+"""Between the frames and the disk: decode, decide, append, and answer only what is committed.
 
 No socket, no thread, no clock in here: the simulator runs this very code.
-Law: a reply whose facts are not durable is held; after a failed sync it is never sent.
+Law: a reply whose facts are not committed is held; after a failed sync it is never sent. On a
+server that is alone everything is committed that is on its disk; among replicas, what is on the
+disks of all that are in sync.
 """
 
 import heapq
 import logging
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from oncemq.broker.broker import Broker
 from oncemq.broker.expiry import UPKEEP_BYTES, Calendar, Rounds
@@ -33,11 +34,13 @@ from oncemq.protocol.requests import (
     Start,
     Subscribe,
 )
-from oncemq.protocol.step import Body, Caller, Deliver, Owed, Step
+from oncemq.protocol.step import Body, Caller, Deliver, Step
 from oncemq.server.admission import Admission
 from oncemq.server.events import Events
 from oncemq.server.feed import Pushes
-from oncemq.server.reader import Reader
+from oncemq.server.held_answers import HeldAnswers
+from oncemq.server.reader import Reader, damage_in, unreadable
+from oncemq.server.served import Outgoing, sooner
 from oncemq.storage.log.log import Group, Log
 from oncemq.wire import codec
 
@@ -49,17 +52,20 @@ LOST_BYTES = 128  # of the log, to note one hole
 # An answer that nobody waits for: who gets it is connected, and passes over it.
 ARE_YOU_THERE = codec.encode_reply(0, Done(changed=False), ())
 
-Outgoing = tuple[bytes, Sequence[Body]]
-
 logger = logging.getLogger("oncemq.server")
 
 
 class Driver:
     """One shard of a server, between its socket and its log."""
 
+    has_news = False
+
     def __init__(self, broker: Broker, log: Log) -> None:
         self.broker = broker
+        self.shard = broker.shard
+        self.folded = None  # it is where the log ends
         self.log = log
+        self.calendar = broker.calendar  # how the clock stands, as far as the shard was told
         self.outgoing: list[Outgoing] = []
         self.reaches: Callable[[bytes, Sequence[Body]], bool] = _reaches_nobody  # as the loop does
         self.takes: Callable[[bytes], bool] = _takes_everything  # whether a peer reads its answers
@@ -69,18 +75,30 @@ class Driver:
         self.connections: Callable[[], Facts] = dict  # the loop knows
         self.events = Events()
         self._disk_is_full = False
-        self._admission = Admission(broker.rules, log, broker.shard)
-        self._reader = Reader(log)
+        self.admission = Admission(broker.rules, log, broker.shard)
+        self.reader = Reader(log)
         self._retained = Rounds()
-        self._held: list[tuple[Serial, int, Caller, Deliver | Body]] = []
-        self._held_bytes = 0
-        self._order = count()
-        self._durable = log.last_serial  # recovery made it so
+        self._held = HeldAnswers()
+        self.is_alone = True  # no other replica is waited for
+        self.damage = ""  # of the log, that a reader met
+        self._committed = log.last_serial  # recovery made it so
         self._gathered_bytes = 0
         self._writing_bytes = 0  # of the group under way to the disk
         self._gathered_since: Micros | None = None
         self._sync_due: Micros | None = None  # with sync_ms: of what was told and not synced
         self._marked = Serial(0)  # the newest mark of ours in the log
+
+    def bind(
+        self,
+        *,
+        reaches: Callable[[bytes, Sequence[Body]], bool],
+        takes: Callable[[bytes], bool],
+        hand_over: Callable[[], None],
+        connections: Callable[[], Facts],
+    ) -> None:
+        """The loop's sockets, and what it knows of them."""
+        self.reaches, self.takes = reaches, takes
+        self.hand_over, self.connections = hand_over, connections
 
     def begin(self, now: Micros) -> None:
         """The server starts: when the log went back in time since, that is its first fact."""
@@ -92,7 +110,18 @@ class Driver:
                 *(in_words(self.log.generation), in_words(before)),
             )
 
-    # Requests
+    def may_stop(self, now: Micros) -> bool:
+        """Whoever is alone has nothing to give away."""
+        return True
+
+    # What comes in
+
+    def take_news(self, now: Micros) -> None:
+        """There is nobody else: see `has_news`."""
+
+    def listens(self, *, joined: bool, subject: bytes) -> None:
+        """Somebody listens to a subject of the feed, or nobody any more."""
+        self.pushes.changed(joined=joined, subject=subject)
 
     def receive(self, route: bytes, frames: Sequence[Body], now: Micros) -> None:
         """One message from the network, whatever it is."""
@@ -107,9 +136,10 @@ class Driver:
             try:
                 start = self._found(request)
             except (StorageRefused, OSError) as trouble:
-                self._send(caller, _unreadable(trouble))
+                self.damage = self.damage or damage_in(trouble)
+                self._send(caller, unreadable(trouble))
                 return
-        step = self.broker.handle(caller, request, body, now, self._admission, start, self)
+        step = self.broker.handle(caller, request, body, now, self.admission, start, self)
         if step.refusals or self._disk_is_full or isinstance(request, Hello):
             self._tell(request, step, now)
         if step.writes:
@@ -140,13 +170,14 @@ class Driver:
 
     def keep_time(self, calendar: Calendar, now: Micros) -> None:
         """Take over how the clock stands; a step has to be noted, and waits until there is room."""
-        if calendar == self.broker.calendar:
+        if calendar == self.calendar:
             return
         if self.broker.is_step(calendar) and not self.log.has_room(
             0, now_ms=now // 1000, fact=True
         ):
             return
         self._carry_out(self.broker.keep_time(calendar, now), now)
+        self.calendar = calendar
 
     def tick(self, now: Micros) -> None:
         """Time passed."""
@@ -172,7 +203,7 @@ class Driver:
                 for each in self.log.extents(topic.id)
             ]
             self._carry_out(self.broker.retain(topic, extents, now), now)  # type: ignore[arg-type]
-        if self.log.durable_serial == self.log.last_serial > self._marked:
+        if self.settled_serial == self.log.last_serial > self._marked:
             self.mark(now)
 
     def end_stages(self, stage_ids: Sequence[TopicId], now: Micros) -> bool:
@@ -209,7 +240,7 @@ class Driver:
         if not sync:
             if since is None:
                 return None
-            is_little = not self._held and self._gathered_bytes < GATHER_BYTES
+            is_little = not self._held.waiting and self._gathered_bytes < GATHER_BYTES
             if is_little and now - since < LAZY_MICROS:
                 return None
         self._gathered_since = None
@@ -217,35 +248,50 @@ class Driver:
         return self.log.take_group(sync=sync)
 
     @property
+    def settled_serial(self) -> Serial:
+        """What checkpoints and compaction may rest on: it is committed, and on this disk."""
+        return min(self._committed, self.log.durable_serial)
+
+    @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more should be received."""
         rules = self.broker.rules
-        if len(self._held) >= rules.held_answers_max:
+        if len(self._held.waiting) >= rules.held_answers_max:
             return True
-        waiting = self._gathered_bytes + self._writing_bytes + self._held_bytes
+        waiting = self._gathered_bytes + self._writing_bytes + self._held.bytes
         return waiting >= rules.gathered_bytes_max
 
-    def committed(self, group: Group, now: Micros) -> None:
-        """A group is durable: show its messages, send what waited for it."""
-        self._durable = self.log.finished(group)
+    def written(self, group: Group, now: Micros) -> Serial:
+        """A group is on this disk, up to this serial: of a server alone, it is committed."""
+        serial = self.log.finished(group)
         self._writing_bytes = 0
         sync_ms = self.log.options.sync_ms
-        if not sync_ms or self.log.durable_serial == self._durable:
+        if not sync_ms or self.log.durable_serial == serial:
             self._sync_due = None
         elif self._sync_due is None:
             # Half of the interval after the first receipt that rests on it: the other half is for
             # the write before it and for the sync itself.
             self._sync_due = Micros(now + sync_ms * 500)
-        step = self.broker.synced(self._durable)
+        if self.is_alone:
+            self.committed(serial, now)
+        return serial
+
+    def committed(self, serial: Serial, now: Micros) -> None:
+        """Nothing up to here is ever lost: show its messages, send what waited for it."""
+        self._committed = serial
+        step = self.broker.synced(serial)
         if step.replies:
             self._carry_out(step, now)
-        self.pushes.shown(step.shown)
-        while self._held and self._held[0][0] <= self._durable:
-            _, _, caller, answer = heapq.heappop(self._held)
+        pushes = self.pushes
+        if pushes.audience or pushes.kept:
+            pushes.shown(step.shown)
+        waiting = self._held.waiting
+        while waiting and waiting[0][0] <= serial:
+            _, _, caller, answer = heapq.heappop(waiting)
             if isinstance(answer, Deliver):
                 self._send(caller, answer)
             else:
-                self._held_bytes -= len(answer)
+                self._held.bytes -= len(answer)
                 self.outgoing.append((caller.route, (answer,)))
 
     def next_deadline(self) -> Micros | None:
@@ -286,20 +332,10 @@ class Driver:
         if step.writes and self._gathered_since is None:
             self._gathered_since = now
         for owed in step.replies:
-            if owed.after <= self._durable:
+            if owed.after <= self._committed:
                 self._send(owed.caller, owed.answer)
             else:
-                self._hold(owed)
-
-    def _hold(self, owed: Owed) -> None:
-        """Until the log is durable so far; as bytes, which are counted: a list may be long."""
-        answer: Deliver | Body
-        if isinstance(owed.answer, Deliver):
-            answer = owed.answer
-        else:
-            (answer,) = codec.encode_reply(owed.caller.token, owed.answer)
-            self._held_bytes += len(answer)
-        heapq.heappush(self._held, (owed.after, next(self._order), owed.caller, answer))
+                self._held.hold(owed)
 
     def _send(self, caller: Caller, answer: Reply | Deliver) -> None:
         bodies: Sequence[Body] = ()
@@ -307,11 +343,12 @@ class Driver:
             if not self.takes(caller.route):
                 return  # it asks again, once it has read what it is owed
             try:
-                answer, bodies = self._reader.read(answer)
+                answer, bodies = self.reader.read(answer)
                 self._read_bytes += sum(map(len, bodies))
                 self.broker.counters.sent += sum(head.count for head in answer.batches)
             except (StorageRefused, OSError) as trouble:
-                answer = _unreadable(trouble)
+                self.damage = self.damage or damage_in(trouble)
+                answer = unreadable(trouble)
         self.outgoing.append((caller.route, codec.encode_reply(caller.token, answer, bodies)))
         if self._read_bytes > READ_BYTES:
             self._read_bytes = 0
@@ -337,22 +374,15 @@ class Driver:
             **self.events.counts,
             "listening": len(self.broker.listeners),
             "feed": self.broker.listeners.feed or "none",
-            "durable_serial": self._durable,
+            "durable_serial": self._committed,
             "disk_bytes": self.log.bytes_used,
             "gathered_bytes": self._gathered_bytes + self._writing_bytes,
             "gathered_bytes_max": self.broker.rules.gathered_bytes_max,
-            "held_answers": len(self._held),
+            "held_answers": len(self._held.waiting),
             "held_answers_max": self.broker.rules.held_answers_max,
             "sync": sync,
             "sync_gives_up": gives_up,
         }
-
-
-def sooner(one: Micros | None, other: Micros | None) -> Micros | None:
-    """Of two moments, if any."""
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
 
 
 def _takes_everything(_route: bytes) -> bool:
@@ -365,15 +395,3 @@ def _later() -> None:
 
 def _reaches_nobody(_route: bytes, _frames: Sequence[Body]) -> bool:
     return False
-
-
-def _unreadable(trouble: StorageRefused | OSError) -> RefusedReply:
-    """What a reader is told of a log that cannot be read: the others are served on."""
-    if isinstance(trouble, StorageRefused):
-        return RefusedReply(trouble.code, f"{trouble.detail}; see once repair")
-    logger.error("log not read error=%r", trouble)
-    return RefusedReply(
-        "storage_unreadable",
-        f"the server could not read its log: {trouble}. Nothing was lost by that: try again, and "
-        "look at the server's disk and its limit of open files",
-    )

@@ -18,6 +18,7 @@ LEVELS = {
     "request_refused": logging.INFO,
     "connection_refused": logging.INFO,
     "connection_dropped": logging.WARNING,
+    "stranger_refused": logging.WARNING,  # who speaks as a server of the cluster, and is none
     "disk_full": logging.WARNING,
     "disk_has_room_again": logging.INFO,
     "slow_sync": logging.WARNING,

@@ -8,16 +8,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oncemq.broker.state.shard import Shard
+from oncemq.errors import Corrupt, StorageRefused
+from oncemq.protocol.replicas.leader_epochs import ALONE
 from oncemq.server import completeness
 from oncemq.server.completeness import Missing
 from oncemq.server.recovery import fold
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.catalog.gaps import gaps
-from oncemq.storage.disk import LockingDisk
+from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.repair import repair
 from oncemq.storage.repair.findings import Diagnosis, SurvivingContents
 from oncemq.storage.repair.ownership import must_be_a_servers
 from oncemq.storage.segments.layout import FormatHole
+from oncemq.storage.segments.promised_epoch import promised_in
 
 
 @dataclass(slots=True)
@@ -28,6 +31,7 @@ class Examination:
     missing: list[Missing] = field(default_factory=list[Missing])
     agreed: list[Missing] = field(default_factory=list[Missing])  # by a person: noted at the start
     generation: int = 0  # the newest one that the log knows; 0: it cannot be read
+    is_replica: bool = False  # of a cluster, where others have what is lost here
 
     @property
     def sound(self) -> bool:
@@ -49,7 +53,9 @@ class _Shelves:
 def examine(disk: LockingDisk, directory: str) -> Examination:
     """Verify every byte, then compare what is left with what the state says is kept."""
     must_be_a_servers(disk, directory)
-    return _compare(repair.diagnose(disk, directory))
+    found = _compare(repair.diagnose(disk, directory))
+    found.is_replica = _is_replica(disk, directory)
+    return found
 
 
 def faults(diagnosis: Diagnosis) -> list[str]:
@@ -76,10 +82,25 @@ def _compare(diagnosis: Diagnosis) -> Examination:
 
 
 def accept_loss(
-    disk: LockingDisk, directory: str, *, random_bytes: Callable[[int], bytes]
+    disk: LockingDisk,
+    directory: str,
+    *,
+    random_bytes: Callable[[int], bytes],
+    is_last_copy: bool = False,
 ) -> Examination:
-    """Go on without what is damaged or missing; what that was, as found before."""
+    """Go on without what is damaged or missing; what that was, as found before.
+
+    `is_last_copy`: of a cluster; else a replica is refused. If it led one day, what it agreed to
+    lose would be lost for all.
+    """
     found = examine(disk, directory)
+    if found.is_replica and not found.sound and not is_last_copy:
+        raise StorageRefused(
+            f"{directory} is a replica of a cluster, and the others have what is damaged here: "
+            "start the server, and it is filled by them. Only where no other directory is left: "
+            "--accept-loss --last-copy",
+            code="is_a_replica",
+        )
     if not found.sound:
         repair.accept_loss(
             disk,
@@ -92,6 +113,13 @@ def accept_loss(
             known=found.generation,
         )
     return found
+
+
+def _is_replica(disk: Disk, directory: str) -> bool:
+    try:
+        return promised_in(disk, directory) > ALONE
+    except Corrupt:
+        return True
 
 
 def _fold(contents: SurvivingContents) -> Shard:

@@ -31,7 +31,7 @@ class Pushes:
         self.audience: set[TopicId] = set()  # topics that somebody listens to
         self._newcomers: dict[TopicId, None] = {}
         self._welcome_due = Micros(0)
-        self._kept: dict[TopicId, deque[Kept]] = {}  # on their way to the disk
+        self.kept: dict[TopicId, deque[Kept]] = {}  # on their way to the disk
 
     def changed(self, *, joined: bool, subject: bytes) -> None:
         """Someone listens to a subject, or nobody any more."""
@@ -48,12 +48,10 @@ class Pushes:
     def stored(self, record: MessagesStored, body: Body) -> None:
         """A batch is on its way to the disk."""
         if record.topic_id in self.audience:
-            self._kept.setdefault(record.topic_id, deque()).append((record, body))
+            self.kept.setdefault(record.topic_id, deque()).append((record, body))
 
     def shown(self, shown: Iterable[Shown]) -> None:
-        """A sync made these visible."""
-        if not self.audience and not self._kept:
-            return
+        """These are visible now; not asked where nobody listens and nothing is kept."""
         spans: dict[TopicId, tuple[Offset, Offset]] = {}
         for each in shown:
             first, _ = spans.get(each.topic_id, (each.start, each.end))
@@ -81,12 +79,12 @@ class Pushes:
 
     def _taken(self, topic_id: TopicId, end: Offset) -> list[Kept]:
         """What was kept of a topic below an end; kept no longer."""
-        kept = self._kept.get(topic_id)
+        kept = self.kept.get(topic_id)
         taken: list[Kept] = []
         while kept and kept[0][0].first_offset < end:
             taken.append(kept.popleft())
         if kept is not None and not kept:
-            del self._kept[topic_id]
+            del self.kept[topic_id]
         return taken
 
     def _push(

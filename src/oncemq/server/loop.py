@@ -11,8 +11,7 @@ import msgspec
 from oncemq.broker.given import Facts
 from oncemq.protocol.names import Micros
 from oncemq.server.clock import SteadyClock
-from oncemq.server.driver import Driver, sooner
-from oncemq.server.housekeeping import Housekeeping
+from oncemq.server.served import KeepsHouse, Served, sooner
 from oncemq.server.worker import Worker
 from oncemq.storage.log.log import Group
 from oncemq.transport.feed_publisher import FeedPublisher
@@ -39,14 +38,14 @@ class TurnLimits(msgspec.Struct, frozen=True):
 
 
 class Loop:
-    """One server thread around a driver."""
+    """One server thread around what it serves."""
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Served,
         door: RouterSocket,
         feed: FeedPublisher | None,
-        housekeeping: Housekeeping,
+        housekeeping: KeepsHouse,
         clock: SteadyClock,
         turn: TurnLimits | None = None,
     ) -> None:
@@ -62,29 +61,43 @@ class Loop:
         self._sync_micros = 0  # how slow the disk has lately been, at worst
         self._due: Micros | None = None  # what waits, as of the last look
         self._is_pushing = False  # the feed has more to send
-        driver.reaches = door.reaches
-        driver.takes = door.takes
-        driver.hand_over = self._send
-        driver.connections = self._connections
+        driver.bind(
+            reaches=door.reaches,
+            takes=door.takes,
+            hand_over=self._send,
+            connections=self._connections,
+        )
         door.connections.tell = self._tell
         door.watch(self._bell)
         self._writer = Worker("oncemq-writer", self._bell)
         self._janitor = Worker("oncemq-janitor", self._bell)
+        self._lent: list[Worker] = []
+
+    def lend(self, name: str) -> Worker:
+        """One more thread, for what is served here, which takes note itself of what was done."""
+        self._lent.append(Worker(name, self._bell))
+        return self._lent[-1]
 
     def stop(self) -> None:
         """From any thread or a signal handler: finish what was accepted, then end."""
         self._stopping = True
         self._bell.ring()
 
+    def ring(self) -> None:
+        """From any thread: there is news."""
+        self._bell.ring()
+
     def run(self) -> None:
         """Serve until `stop`; raises when the disk failed, with no further answer sent."""
         try:
-            while not self._stopping:
+            while not (self._stopping and self._driver.may_stop(self._clock())):
                 self._turn(self._timeout_ms())
             self._drain()
         finally:
             self._writer.stop()
             self._janitor.stop()
+            for worker in self._lent:
+                worker.stop()
             self._door.close()
             if self._feed is not None:
                 self._feed.close()
@@ -97,7 +110,7 @@ class Loop:
             self._door.wait(timeout_ms)
         now = self._clock()
         driver = self._driver
-        if self._clock.calendar != driver.broker.calendar:
+        if self._clock.calendar != driver.calendar:
             driver.keep_time(self._clock.calendar, now)
         taken = self._receive(now)
         feed = self._feed
@@ -109,6 +122,8 @@ class Loop:
             driver.tick(now)
         if not self._writer.under_way:
             self._commit(now, alone=taken <= 1)
+        if driver.has_news:
+            driver.take_news(now)
         if driver.outgoing:
             self._send()
         if feed is not None and (self._is_pushing or driver.pushes.outgoing):
@@ -161,7 +176,7 @@ class Loop:
         self._driver.log.write(group)
         ended = self._clock.steady()
         self._note_sync(ended - begun)
-        self._driver.committed(group, ended)
+        self._driver.written(group, ended)
 
     def _note_sync(self, micros: int) -> None:
         # One slow sync is believed at once. After one of 2 ms among quick ones the loop is back
@@ -170,18 +185,26 @@ class Loop:
         self._sync_micros = max(micros, slow - slow // 8)
 
     def _give(self, group: Group) -> None:
-        driver = self._driver
-        begun = self._clock.steady()
+        driver, steady = self._driver, self._clock.steady
+        begun = steady()
+        disk_micros = 0
+
+        def write() -> None:
+            nonlocal disk_micros
+            started = steady()
+            driver.log.write(group)
+            disk_micros = steady() - started
 
         def done() -> None:
-            now = self._clock.steady()
+            now = steady()
             if now - begun >= SLOW_SYNC_MICROS:
                 driver.events.note("slow_sync", now, ms=(now - begun) // 1000, bytes=group.size)
             if group.size <= QUICK_BYTES and not group.sync:
-                self._note_sync(now - begun)
-            driver.committed(group, now)
+                # Not what the thread's switches took: on a busy machine they would keep it there.
+                self._note_sync(disk_micros)
+            driver.written(group, now)
 
-        self._writer.give(lambda: driver.log.write(group), done)
+        self._writer.give(write, done)
 
     def _send(self) -> None:
         outgoing, self._driver.outgoing = self._driver.outgoing, []
@@ -196,7 +219,7 @@ class Loop:
             if (change := feed.change()) is None:
                 return
             joined, subject = change
-            self._driver.pushes.changed(joined=joined, subject=subject)
+            self._driver.listens(joined=joined, subject=subject)
 
     def _push(self, feed: FeedPublisher) -> None:
         """After the replies: a publisher does not wait for the fan-out of its message."""

@@ -6,17 +6,19 @@ topics the oldest message goes first, by the one clock of the shard. What is rea
 held meanwhile, is proportional to the reply, however many topics have something.
 """
 
+import errno
 import heapq
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from oncemq.errors import Corrupt
+from oncemq.errors import Corrupt, StorageRefused
 from oncemq.protocol.names import Micros, Offset, Sequence, TopicId
 from oncemq.protocol.records import Run
-from oncemq.protocol.replies import BatchHead, LostMessages, Messages
+from oncemq.protocol.replies import BatchHead, LostMessages, Messages, RefusedReply
 from oncemq.protocol.step import Body, Deliver, Span
 from oncemq.storage.catalog.commit_parts import StoredBatch
 from oncemq.storage.log.log import Log
@@ -26,6 +28,8 @@ BODIES_MAX = 1_000  # batches in one reply; small ones come faster merged by com
 AHEAD_BYTES = 4 << 10  # of one topic among many, read at once when its turn comes
 READ_FACTOR = 4  # times what may be given is read for it at most: merged batches interleave
 CUTS_KEPT = 8  # batches kept at hand while someone takes them in small pieces
+
+logger = logging.getLogger("oncemq.server")
 
 
 class BatchSlice(NamedTuple):
@@ -60,6 +64,7 @@ class Reader:
     """Reads for one server."""
 
     def __init__(self, log: Log) -> None:
+        self.verifies_all = False  # also what leaves uncut, which its reader verifies
         self._log = log
         self._verified: OrderedDict[tuple[TopicId, Offset], StoredBatch] = OrderedDict()
 
@@ -169,8 +174,9 @@ class Reader:
         record, span = piece.stored.record, piece.span
         count = piece.stop - piece.start
         runs, checksum, body = record.runs, record.checksum, piece.stored.body
-        if count < record.count:
+        if count < record.count or self.verifies_all:
             self._verify(piece)
+        if count < record.count:
             runs = cut_runs(record.runs, start=piece.start, stop=piece.stop)
             body = batch.cut(body, record.count, record.columns, start=piece.start, stop=piece.stop)
         if count < record.count or piece.stored.published:
@@ -249,3 +255,23 @@ def cut_runs(runs: tuple[Run, ...], *, start: int, stop: int) -> tuple[Run, ...]
 def _size(piece: BatchSlice, stop: int) -> int:
     record = piece.stored.record
     return len(piece.stored.body) * (stop - piece.start) // record.count
+
+
+def unreadable(trouble: StorageRefused | OSError) -> RefusedReply:
+    """What a reader is told of a log that cannot be read: the others are served on."""
+    if isinstance(trouble, StorageRefused):
+        return RefusedReply(trouble.code, f"{trouble.detail}; see once repair")
+    logger.error("log not read error=%r", trouble)
+    return RefusedReply(
+        "storage_unreadable",
+        f"the server could not read its log: {trouble}. Nothing was lost by that: try again, and "
+        "look at the server's disk and its limit of open files",
+    )
+
+
+def damage_in(trouble: StorageRefused | OSError) -> str:
+    """What is broken in the log; nothing, when something else kept it from being read."""
+    if isinstance(trouble, Corrupt):
+        return trouble.detail
+    is_read_error = isinstance(trouble, OSError) and trouble.errno == errno.EIO
+    return f"the disk does not give what is on it ({trouble})" if is_read_error else ""

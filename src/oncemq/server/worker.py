@@ -59,3 +59,21 @@ class Worker:
                 return
             self._done.append(then)
             self._bell.ring()
+
+
+class InPlaceWorker(Worker):
+    """Does what it is given at once: for who has no thread, as the simulator."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def give(self, task: Task, then: Task) -> None:
+        """Do both, and return."""
+        task()
+        then()
+
+    def reap(self) -> None:
+        """There is nothing to take note of."""
+
+    def stop(self) -> None:
+        """There is no thread."""

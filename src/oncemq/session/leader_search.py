@@ -79,7 +79,7 @@ class LeaderSearch:
     def refused(self, reply: RefusedReply, servers: Sequence[str], now: Micros) -> Micros:
         """It is not the leader: when to ask another."""
         self.was_refused = True
-        self.outcomes[self.address] = "is not the leader"
+        self.outcomes[self.address] = "is not the leader" if reply.leader else reply.detail
         is_news = self._heard(reply)
         pause = self._pause(self._tries - len(self.ring(servers)) + 1)
         if not self._is_leader_to_ask:

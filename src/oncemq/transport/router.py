@@ -10,7 +10,7 @@ from oncemq.errors import PortInUse
 from oncemq.transport.serving.bound_socket import BoundSocket
 from oncemq.transport.serving.connections import Connections
 from oncemq.transport.serving.peer import Peer
-from oncemq.transport.wakeup import Wakeup
+from oncemq.transport.wakeup import Bell
 from oncemq.zmtp.connection import Message
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import Frame, encode, joined
@@ -51,7 +51,7 @@ class RouterSocket(BoundSocket):
                 "running? Choose another address with --bind"
             ) from None
 
-    def watch(self, bell: Wakeup) -> None:
+    def watch(self, bell: Bell) -> None:
         """Also wake up when this bell rings."""
         self.connections.watch_bell(bell)
 

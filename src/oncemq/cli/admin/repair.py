@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     from oncemq.storage.repair.findings import Damage
 
 
+FILLED_BY_OTHERS = (
+    "it is a replica of a cluster: start its server, which puts the damaged log aside and is "
+    "filled by the others"
+)
+
+
 @settings(setting("data", "DIR", "The data directory; ~/.local/share/oncemq by default."))
 @command("repair")
 @click.option(
     "--accept-loss", is_flag=True, help="Go on without what is damaged; it is kept in quarantine/."
 )
-def repair(session: CommandSession, accept_loss: bool) -> None:
+@click.option(
+    "--last-copy", is_flag=True, help="Of a cluster: no other server's directory is left."
+)
+def repair(session: CommandSession, accept_loss: bool, last_copy: bool) -> None:
     """Look at a data directory whose server refuses to start, and mend it.
 
     Without --accept-loss nothing is changed: every byte is checked, and what is damaged, what it
@@ -38,7 +47,9 @@ def repair(session: CommandSession, accept_loss: bool) -> None:
     if not data.is_dir():
         raise StorageRefused(f"there is no directory {data}; name it with --data")
     if accept_loss:
-        found = mend(LocalDisk(), str(data), random_bytes=secrets.token_bytes)
+        found = mend(
+            LocalDisk(), str(data), random_bytes=secrets.token_bytes, is_last_copy=last_copy
+        )
     else:
         found = examine(LocalDisk(), str(data))
     mended = accept_loss and not found.sound
@@ -49,13 +60,16 @@ def repair(session: CommandSession, accept_loss: bool) -> None:
         count += bool(diagnosis.format_fault)
         places = output.counted(count, "damaged place")
         way = f"to go on without them: `{_command(found)}`"
+        if found.is_replica:
+            way = f"{FILLED_BY_OTHERS}; only if no other directory is left: `{_command(found)}`"
         if not diagnosis.mendable:
             way = "the log cannot go on without them: restore a backup with `once restore`"
         raise Corrupt(f"{places} in {data}; {way}")
 
 
 def _command(found: "Examination") -> str:
-    return f"once repair --data {shlex.quote(found.diagnosis.directory)} --accept-loss"
+    last = " --last-copy" if found.is_replica else ""
+    return f"once repair --data {shlex.quote(found.diagnosis.directory)} --accept-loss{last}"
 
 
 def _choices(found: "Examination") -> list[str]:
@@ -68,7 +82,7 @@ def _choices(found: "Examination") -> list[str]:
         f"restore a backup: `once restore BACKUP --data DIR`, in place of {directory}; what was "
         "stored after the backup was made is lost, and clients that saw it are told"
     )
-    choices = [restore]
+    choices = [FILLED_BY_OTHERS] if found.is_replica else [restore]
     if diagnosis.mendable:
         cut = any(
             not damage.covered and damage.path.endswith((".log", "END"))

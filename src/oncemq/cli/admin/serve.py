@@ -8,12 +8,17 @@ from oncemq.errors import Corrupt
 
 if TYPE_CHECKING:
     from oncemq.assembly import Server
+    from oncemq.cluster.cluster_server import ClusterServer
 
 
 @settings(
     setting("data", "DIR", "Where the log lives; ~/.local/share/oncemq by default."),
     setting("bind", "ADDRESS", "Listen here; tcp://127.0.0.1:5556 by default."),
     setting("feed", "ADDRESS", "Push to listeners from here; auto, or none for no live feed."),
+    setting("cluster", "NAME", "Be a server of this cluster; alone by default."),
+    setting("etcd", "ADDRESS[,…]", "Where the cluster's etcd is: http://host:2379."),
+    setting("server_id", "ID", "This server's name in the cluster, for good."),
+    setting("advertise", "ADDRESS", "Where others reach this server; as --bind by default."),
     setting("retry", "SECONDS", "Tell a listener again what it has not settled; 3s by default."),
     setting(
         "sync",
@@ -35,6 +40,8 @@ def serve(session: CommandSession) -> None:
 
     Prints one line on stdout when it is ready, and logs to stderr. When told to stop, it first
     ends the work it has accepted. Exit code 7: the data directory is damaged, full or in use.
+    In a cluster it then follows or leads, as `once cluster status` shows; told to stop, a leader
+    gives the lead away first.
     """
     from oncemq.assembly import serve as run
     from oncemq.cli.terminal import logs
@@ -43,18 +50,22 @@ def serve(session: CommandSession) -> None:
     config = session.config
     logs.start(config.log_level, config.log_format)
 
-    def ready(server: "Server") -> None:
+    def ready(server: "Server | ClusterServer") -> None:
+        part = f", as {config.server_id} of the cluster {config.cluster}" if config.cluster else ""
+        of_cluster = {"cluster": config.cluster, "server_id": config.server_id} if part else {}
         session.answer(
             {
                 "ready": True,
                 "address": server.address,
+                **of_cluster,
                 "feed": server.feed or None,
                 "data": str(config.data),
                 "sync": config.sync,
                 "recovered": server.recovered,
                 "recovery_seconds": round(server.recovery_seconds, 3),
             },
-            f"once serve: ready at {server.address}, data in {config.data}, sync {config.sync}, "
+            f"once serve: ready at {server.address}{part}, data in {config.data}, "
+            f"sync {config.sync}, "
             f"recovered {server.recovered} records in {server.recovery_seconds:.2f} s",
         )
         session.flush()

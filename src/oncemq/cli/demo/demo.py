@@ -8,25 +8,18 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 
-from oncemq.audit.checker import Audit
-from oncemq.audit.facts import GivenFact
 from oncemq.cli.demo.ledger import DemoLedger
 from oncemq.cli.demo.process import Child, ChildFailed, ServerChild
 from oncemq.cli.demo.publisher import TIMEOUT, TOPIC, PublisherBoard, read_board
-from oncemq.client.admin.topic_facts import walk
+from oncemq.cli.demo.reading_back import read_back
 from oncemq.client.blocking.client import Client
-from oncemq.protocol.names import Offset
 from oncemq.protocol.records import Retention
 
 TURN_SECONDS = 0.02
 DEADLINE_SECONDS = 300.0
 DOWN_SECONDS_MAX = 0.15  # a victim stays dead for a random part of this
-
-GAPS = ("gap", "lost", "lost_sequence", "lost_prefix", "lost_middle", "lost_tail", "corrupt")
-DUPLICATES = ("duplicate", "redelivered", "phantom")
 
 
 @dataclass(frozen=True)
@@ -231,24 +224,7 @@ class Demo:
 
     def _audit(self, ledger: DemoLedger) -> DemoOutcome:
         """Read everything back: the topic, the database, and what was to be put."""
-        audit = Audit()
-        with Client(self._server.address, timeout=TIMEOUT) as client:
-            for fact in walk(client, client.topic(TOPIC).topic, digests=True):
-                audit.see(fact)
-        audit.expect("ledger", TOPIC)
-        for name, payload in ledger.effects():
-            offset = Offset(int(name.rpartition("@")[2]))
-            audit.see(GivenFact("ledger", TOPIC, offset, sha256(payload).digest()))
-        findings = audit.finish()
-        numbers = ledger.numbers()
-        wanted = {
-            (name, number)
-            for name, count in self._plan.counts().items()
-            for number in range(1, count + 1)
-        }
-        again = sum(count - 1 for count in numbers.values()) + len(numbers.keys() - wanted)
-        gaps = sum(findings.counts.get(kind, 0) for kind in GAPS)
-        twice = sum(findings.counts.get(kind, 0) for kind in DUPLICATES)
+        found = read_back(self._server.address, ledger, self._plan.counts())
         lives = [life for publisher in self._publishers for life in publisher.lives]
         return DemoOutcome(
             messages=self._plan.messages,
@@ -256,9 +232,9 @@ class Demo:
             duplicates_absorbed=sum(life.duplicates for life in lives),
             redeliveries_dropped=ledger.dropped,
             crashes=dict(sorted(self._crashes.items())),
-            rows=ledger.rows,
-            gaps=max(gaps, len(wanted - numbers.keys())),
-            duplicates=max(twice, again),
-            out_of_order=findings.counts.get("reordered", 0) + findings.counts.get("time_back", 0),
-            findings=[f"{each.topic}@{each.offset}: {each.detail}" for each in findings.kept],
+            rows=found.rows,
+            gaps=found.gaps,
+            duplicates=found.duplicates,
+            out_of_order=found.out_of_order,
+            findings=found.findings,
         )

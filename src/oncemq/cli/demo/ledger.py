@@ -69,10 +69,7 @@ class DemoLedger:
         try:
             cursor = 0 if self._forgetful else self.cursor
             new = [message for message in messages if message.offset >= cursor]
-            for message in new:
-                order = decode_order(message.payload)
-                row = (message.id, order.publisher, order.number, message.payload)
-                self._db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", row)
+            self.insert(new)
             self._db.execute(
                 "UPDATE progress SET cursor = ?, dropped = dropped + ?",
                 (max(cursor, messages[-1].offset + 1), len(messages) - len(new)),
@@ -81,6 +78,18 @@ class DemoLedger:
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """For `consume(into=)`, which has a cursor and a transaction of its own."""
+        return self._db
+
+    def insert(self, messages: "Sequence[Message]") -> None:
+        """Their rows, in the transaction that is open."""
+        for message in messages:
+            order = decode_order(message.payload)
+            row = (message.id, order.publisher, order.number, message.payload)
+            self._db.execute("INSERT INTO effects VALUES (?, ?, ?, ?)", row)
 
     def effects(self) -> Iterator[tuple[str, bytes]]:
         """Each effect's message id and payload, in the order they took place."""

@@ -47,7 +47,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=_environment(),
+                env=environment_without_settings(),
                 cwd=self._directory,
             )
 
@@ -172,7 +172,8 @@ class ServerChild(Child):
         return ["--bind", self.address or "tcp://127.0.0.1:*"]
 
 
-def _environment() -> dict[str, str]:
+def environment_without_settings() -> dict[str, str]:
+    """The same for every user: none of the variables that are settings."""
     return {name: text for name, text in os.environ.items() if not name.startswith("ONCEMQ_")}
 
 

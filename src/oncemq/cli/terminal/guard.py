@@ -74,7 +74,7 @@ def guard(run: Callable[[], None], session: CommandSession) -> int:
     except errors.OnceMQError as error:
         if isinstance(error, OutputFailed):
             _hush()
-        hint = session.trouble() if isinstance(error, errors.Unreachable) else None
+        hint = session.trouble() if error.code == errors.Unreachable.code else None
         session.complain(error.code, error.detail, hint=_hint(error, hint))
         return exit_code(error)
     except OSError as error:

@@ -52,4 +52,9 @@ def _greeting_of(connection: socket.socket) -> bytes:
 def _trouble_of_greeting(said: bytes, address: str) -> str | None:
     if said[:1] == b"\xff" and said[9:10] == b"\x7f":
         return None
+    if not said:
+        return (
+            f"what listens at {address} does not speak ZeroMQ, or hangs: it says nothing within "
+            f"{SECONDS:g} s"
+        )
     return f"what listens at {address} does not speak ZeroMQ: it is no OnceMQ server"

@@ -1,5 +1,6 @@
 """Who gets at a time, of the threads that share a client; see `client.shell.turn_taking`."""
 
+import gc
 import threading
 import weakref
 from collections.abc import Callable, Generator
@@ -9,8 +10,10 @@ from queue import Empty, SimpleQueue
 
 from oncemq.client.blocking.listener import Owner
 from oncemq.client.shell.turn_taking import BlockLife, check_apart
+from oncemq.errors import InvalidRequest
 
 LOOK_SECONDS = 0.2  # how often who waits looks up, when nobody says that a block is over
+LOOKS = 5  # in vain: then garbage is collected, once
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -34,7 +37,9 @@ class Getting:
     A block ends wherever it is left: a listener that one thread has begun may be advanced, closed
     or collected by another, as web frameworks do with what they hand to a pool of threads. So no
     lock is held meanwhile, which only its own thread could release. One that a signal handler kept
-    from saying that it is over is over when nobody has it any more.
+    from saying that it is over is over when nobody has it any more. An exception that went through
+    it may have it in a ring of frames until garbage is collected (since Python 3.12 one through a
+    `contextmanager` does): so that is done before somebody is refused, and by who waits for long.
 
     A block that raises puts back what it took. A signal handler that raises just then may keep it
     from that; so the feed is noted (by an assignment, which nothing halves), and whoever gets next
@@ -88,9 +93,13 @@ class Getting:
         turn: SimpleQueue[None] = SimpleQueue()  # which no interrupt halves, as it does an Event
         try:
             self._waiting.append(turn)
+            looks = 0
             while not self._opens(mine):
                 with suppress(Empty):
                     turn.get(timeout=LOOK_SECONDS)
+                looks += 1
+                if looks == LOOKS:
+                    gc.collect()
         finally:
             if turn in self._waiting:
                 self._waiting.remove(turn)
@@ -98,8 +107,9 @@ class Getting:
     def _opens(self, mine: OpenFeed) -> bool:
         """Let a block get, unless another thread's is open; refuse one that an open one is of."""
         with self._lock:
-            opened = [each for each in (found() for found in self._opened) if each is not None]
-            opened = [each for each in opened if not each.is_over]
+            if self._refuses(mine):
+                gc.collect()
+            opened = self._open_feeds()
             if any(each.thread is not mine.thread for each in opened):
                 return False
             check_apart(mine.feed, (each.feed for each in opened))
@@ -108,6 +118,22 @@ class Getting:
                 self._raised = ()
             self._opened = [weakref.ref(each) for each in (*opened, mine)]
             return True
+
+    def _refuses(self, mine: OpenFeed) -> bool:
+        """Whether a block would be refused now; keeps nothing of those that are open."""
+        opened = self._open_feeds()
+        if any(each.thread is not mine.thread for each in opened):
+            return False
+        try:
+            check_apart(mine.feed, (each.feed for each in opened))
+        except InvalidRequest:
+            return True
+        return False
+
+    def _open_feeds(self) -> list[OpenFeed]:
+        """Those whose blocks are not over."""
+        found = (reference() for reference in self._opened)
+        return [each for each in found if each is not None and not each.is_over]
 
 
 class Block:

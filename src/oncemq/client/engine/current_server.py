@@ -9,7 +9,14 @@ from oncemq.client.context import ClientContext
 from oncemq.client.engine.line import ServerConnection
 from oncemq.errors import ConfigError
 from oncemq.protocol.names import Micros
-from oncemq.protocol.replies import RefusedReply, Reply, StatusReport
+from oncemq.protocol.replies import (
+    LEADER_CHANGED,
+    NOT_LEADER,
+    RefusedReply,
+    Reply,
+    StatusReport,
+)
+from oncemq.session.inflight import InFlightRequest
 from oncemq.session.leader_search import LONGEST_TRY, LeaderSearch
 
 CONNECT_PATIENCE = LONGEST_TRY  # microseconds to wait for a connection, where there is no other
@@ -91,7 +98,17 @@ class CurrentServer:
             self.has_answered, self.moves_at = True, None
             self._search.answered()
 
-    def refused(self, reply: RefusedReply) -> None:
+    def is_about_leading(self, request: InFlightRequest, refusal: RefusedReply) -> bool:
+        """Whether a refusal says who leads, or since when: then the request is sent again."""
+        if refusal.code == LEADER_CHANGED:
+            self._client.leader_epoch = refusal.leader_epoch
+            self.answered(refusal)
+            request.due, request.attempts = Micros(0), 0
+        elif refusal.code == NOT_LEADER and request.attempts and self.is_connected:
+            self._refused(refusal)  # else it is to an earlier copy
+        return refusal.code in (LEADER_CHANGED, NOT_LEADER)
+
+    def _refused(self, reply: RefusedReply) -> None:
         """It is not the leader."""
         search, now = self._search, self._client.now()
         self._client.news.not_leading(self.address, reply.leader, reply.leader_epoch)

@@ -28,7 +28,7 @@ from oncemq.client.told_losses import Losses
 from oncemq.client.values import Message, must_be_of
 from oncemq.errors import Forked, OnceMQError
 from oncemq.protocol.names import Epoch, Generation, Micros
-from oncemq.protocol.replies import NOT_LEADER, Messages, RefusedReply, Reply, Welcome
+from oncemq.protocol.replies import Messages, RefusedReply, Reply, Welcome
 from oncemq.protocol.requests import Get, Listen, Request, Settle
 from oncemq.protocol.step import Body
 from oncemq.session.inflight import FIRST_WAIT, InFlight, InFlightRequest
@@ -349,9 +349,7 @@ class Engine:
 
     def _comes_again(self, exchange: InFlightRequest, refusal: RefusedReply) -> bool:
         """Whether a refusal is no answer: the request is sent again, or the client has ended."""
-        if refusal.code == NOT_LEADER:
-            if exchange.attempts and self._server.is_connected:  # else it is to an earlier copy
-                self._server.refused(refusal)
+        if self._server.is_about_leading(exchange, refusal):
             return True
         if refusal.code == "unknown_client" and self.state.lasting:
             self.context.client_epoch = None  # another server, or one that lost us: say hello again

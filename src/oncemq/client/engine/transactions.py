@@ -29,6 +29,7 @@ Laws: what became of a commit without an answer is learned before the next get o
 one transaction of a client gets at a time: the cursor of a topic has one place.
 """
 
+import gc
 from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
@@ -137,6 +138,18 @@ class Transactions:
                 abort()  # does nothing where it is over
         self._begun = [each for each in self._begun if each[0]() is not None]
 
+    def other_than(self, mine: object | None) -> object | None:
+        """The transaction that gets, unless it is this one; None: nobody does.
+
+        One whose block is over may be in a ring of frames until garbage is collected (see
+        `client.blocking.getting`): nobody is refused because of it.
+        """
+        self.end_abandoned()
+        if self.taking is not None and self.taking is not mine:
+            gc.collect()
+            self.end_abandoned()
+        return None if self.taking is mine else self.taking
+
     def lease(self) -> OwnerSession:
         """A session that nobody else uses."""
         self.end_abandoned()
@@ -161,8 +174,7 @@ class Transactions:
 
     def certain(self) -> Verb[None]:
         """Learn what became of every commit in doubt; before anything is got."""
-        self.end_abandoned()
-        if self.taking is not None:
+        if self.other_than(None) is not None:
             raise InvalidRequest("a transaction is open here: get with it, or end it first")
         yield from self.learn()
 

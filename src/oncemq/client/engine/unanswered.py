@@ -24,13 +24,14 @@ def unanswered(
         kept = f"; {puts.unsent} puts are recorded in {where} and go out later"
     servers = ", ".join(client.settings.servers)
     late = f"within {limit:g} s while waiting for {what}"
+    if puts.trouble and refusal is None:  # a leader said it, whatever became of it since
+        answer = f"not all that was put is stored {late}: {puts.trouble}"
+        return Unreachable("; ".join(filter(None, (answer, no_leader))) + kept)
     if no_leader:
-        return Unreachable(f"no leader found {late}: {no_leader}{kept}")
+        look = "`once cluster status` says why"
+        return Unreachable(f"no leader found {late}: {no_leader}{kept}; {look}")
     if refusal is None:
-        answer = f"no answer from {servers} {late}"
-        if puts.trouble:
-            answer = f"not all that was put is stored {late}: {puts.trouble}"
-        return Unreachable(f"{answer}{kept}")
+        return Unreachable(f"no answer from {servers} {late}{kept}")
     full = f"not let in by {servers} {late}: {refusal.detail}{kept}"
     # What may still go out must not sound as if it were refused.
     return Unreachable(full) if puts.unsent else StorageFull(full, code="storage_full")

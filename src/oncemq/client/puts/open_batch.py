@@ -101,27 +101,35 @@ class OpenBatch:
     def add(self, payloads: Sequence[bytes], item: batch.Item | None) -> int:
         """Take them as they are now, whatever their owner does with them later; their place."""
         run = _joined(payloads)
-        self.shut()
-        place = self.count
-        if item is not None:
-            key = None if item.key is None else bytes(item.key)
-            headers = None if item.headers is None else dict(item.headers)
-            self.sides[place] = batch.Item(run.joined, key, headers)
+        key = None if item is None or item.key is None else bytes(item.key)
+        headers = None if item is None or item.headers is None else dict(item.headers)
         count = len(run.lengths)
-        if count == 1:
-            self.places.append(run.joined)
-        else:
-            self.places += repeat(b"", count)
-            self.runs[place] = run
-        self.count = place + count
-        self.size_before += len(run.joined)
+        # Where others append there is no place until these are counted: they come here, too.
+        places = self._taken_aside()
+        try:
+            place = self.count
+            if count == 1:
+                places.append(run.joined)
+            else:
+                places += repeat(b"", count)
+                self.runs[place] = run
+            if item is not None:
+                self.sides[place] = batch.Item(run.joined, key, headers)
+            self.count = place + count
+            self.size_before += len(run.joined)
+        finally:
+            self.places = places
         return place
+
+    def _taken_aside(self) -> list[bytes]:
+        """The messages; who appends meets no place meanwhile, and takes the lock."""
+        places, self.places = self.places, []
+        del places[self.count :]
+        return places
 
     def shut(self) -> None:
         """Nothing is appended from here on, nor by a thread that is about to."""
-        places, self.places = self.places, []
-        del places[self.count :]
-        self.places = places
+        self.places = self._taken_aside()
 
     def grant(self, size: int, *, durable: bool | None = None, largest: int = 0) -> None:
         """So many bytes may be appended, and no more, in messages of at most `largest`."""

@@ -58,7 +58,7 @@ class PutBuffer:
         self.outcomes = PutOutcomes(client.news)
         self._resumes = count(1)
         self._sealed_bytes = 0
-        self.trouble = ""  # why puts wait: a disk without room, the server's or this client's
+        self.trouble = ""  # why puts wait: a disk without room, a server's or this client's
         self.try_again_at: Micros | None = None  # when puts that wait for room go again
         self._adopt()
 
@@ -328,9 +328,10 @@ class PutBuffer:
         if self._client.failure is not None:
             return
         is_final = self._publisher.refused(parcel, reply)
-        if reply.code == "storage_full" and not is_final:
-            self.trouble = reply.detail
-            self._client.news.full(f"puts wait: {reply.detail}", self._client.now())
+        if reply.code == "storage_full":
+            self.trouble = reply.detail  # what is final is so only once a resume is answered
+            if not is_final:
+                self._client.news.full(f"puts wait: {reply.detail}", self._client.now())
         self.try_again_at = Micros(self._client.now() + ROOM_MICROS)
         for each in self._publisher.cancelled:
             self._outgoing.give_up(each)

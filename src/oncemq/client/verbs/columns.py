@@ -134,7 +134,10 @@ def leasing(engine: Engine, seconds: float, about: str) -> Verb[bool]:
     lease_ms = round(seconds * 1000)
     number = engine.subscriber.next_change()
     reply: Done = yield from ask(
-        engine, lambda client_epoch: Lease(engine.client, client_epoch, lease_ms, about, number)
+        engine,
+        lambda client_epoch: Lease(
+            engine.client, client_epoch, lease_ms, about, number, engine.context.leader_epoch
+        ),
     )
     return reply.changed
 

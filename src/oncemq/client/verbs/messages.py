@@ -96,7 +96,7 @@ def subscribe(engine: Engine, topic: str, where: Where) -> Verb[bool]:
             reply: Subscribed = yield from ask(
                 engine,
                 lambda client_epoch, n=number: Subscribe(
-                    engine.client, client_epoch, topic, start, n
+                    engine.client, client_epoch, topic, start, n, engine.context.leader_epoch
                 ),
             )
             break
@@ -117,7 +117,10 @@ def unsubscribe(engine: Engine, topic: str) -> Verb[bool]:
     check_text(topic, "the name of a topic")
     number = engine.subscriber.next_change()
     reply: Unsubscribed = yield from ask(
-        engine, lambda client_epoch: Unsubscribe(engine.client, client_epoch, topic, number)
+        engine,
+        lambda client_epoch: Unsubscribe(
+            engine.client, client_epoch, topic, number, engine.context.leader_epoch
+        ),
     )
     ended = _ended(engine, topic, reply)
     if is_pattern(topic) and not reply.ended:

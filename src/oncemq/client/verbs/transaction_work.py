@@ -73,7 +73,7 @@ class TransactionWork:
     def take(self, topic: str, limit: int, wait_ms: int) -> Verb[list[Message]]:
         """The next messages, settled by the commit and only by it."""
         self._must_be_open()
-        if self._home.taking not in (None, self):
+        if self._home.other_than(self) is not None:
             raise InvalidRequest("another transaction of this client gets: end that one first")
         if self._home.taking is None:
             yield from self._home.certain()

@@ -13,6 +13,7 @@ from oncemq.errors import ConfigError, TooManyFiles
 from oncemq.transport.tcp_options import set_tcp_options
 
 BACKLOG = 4_096
+PORT_MAX = 65_535
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 # No file, or no memory in the system for a socket: newcomers have to wait until there is some.
 NO_ROOM = (*NO_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
@@ -100,6 +101,8 @@ def _tcp(place: str) -> socket.socket:
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     host = "0.0.0.0" if host == "*" else host.strip("[]")
     number = "0" if port == "*" else port
+    if number.isdecimal() and int(number) > PORT_MAX:  # the system would take it modulo 65536
+        raise ConfigError(f"a server cannot listen on port {number}: the last one is {PORT_MAX}")
     found = socket.getaddrinfo(host, number, family, socket.SOCK_STREAM)
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

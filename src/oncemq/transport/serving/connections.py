@@ -22,7 +22,7 @@ from oncemq.transport.serving.peer import Peer
 from oncemq.transport.serving.peers_time import PeersTime
 from oncemq.transport.serving.poller import READABLE, WRITABLE, new_poller
 from oncemq.transport.serving.unfinished import UnfinishedMessages
-from oncemq.transport.wakeup import Wakeup
+from oncemq.transport.wakeup import Bell, Bells
 from oncemq.zmtp.connection import Opened
 from oncemq.zmtp.limits import WireError
 from oncemq.zmtp.messages import Frame, rest_of
@@ -61,8 +61,7 @@ class Connections:
         self._next_look = 0.0
         self._now = PeersTime(clock)
         self._is_at_limit = False
-        self.bell = select.poll()
-        self._bells: list[Wakeup] = []
+        self.bells = Bells()
 
     @property
     def count(self) -> int:
@@ -95,14 +94,18 @@ class Connections:
         del self._others[descriptor]
         if descriptor in self._silent:
             self._silent.remove(descriptor)
-        else:
+        elif self._lines:  # with the last one the poller was put away
             self.poller.unregister(descriptor)
 
-    def watch_bell(self, bell: Wakeup) -> None:
+    def watch_bell(self, bell: Bell) -> None:
         """Wake up when it rings, also from a rest."""
-        self._bells.append(bell)
-        self.bell.register(bell.descriptor, select.POLLIN)
+        self.bells.add(bell)
         self.watch(bell.descriptor, bell.silence)
+
+    def forget_bell(self, bell: Bell) -> None:
+        """It rings no more."""
+        self.bells.remove(bell)
+        self.forget(bell.descriptor)
 
     def hear(self, line: Sequence[Peer]) -> None:
         """Whoever stands in this line is heard before anybody waits."""
@@ -140,9 +143,7 @@ class Connections:
     def rest(self, timeout_ms: int) -> None:
         """Until a bell rings or the time is over, whatever comes in."""
         begun = self._clock()
-        if self.bell.poll(timeout_ms):
-            for bell in self._bells:
-                bell.silence()
+        self.bells.wait(timeout_ms)
         self._now.leave_out(self._clock() - begun)
 
     def _happened(self, peer: Peer, what: int) -> None:

@@ -1,0 +1,127 @@
+"""The connections of a server to the others of its cluster: a DEALER to each one's ROUTER.
+
+A leader sends on them and hears the answers; whoever follows keeps them open, so that it can lead
+at once. What a server says comes in on its own ROUTER, with the clients' requests.
+
+Laws: nothing here waits. A message that does not leave at once is owed, within the socket's limits;
+what does not fit is not sent, and the rules send it again. Another server cannot end this one by
+where it says that it is: who cannot be met is passed over.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+from oncemq.errors import ConfigError, TooManyFiles
+from oncemq.protocol.names import ServerId
+from oncemq.protocol.step import Body
+from oncemq.transport.dealer import DealerSocket
+from oncemq.transport.wakeup import Bell
+
+MESSAGES_A_LOOK = 256  # of one server, before the next one is heard
+
+logger = logging.getLogger("oncemq.server")
+
+
+class Watches(Protocol):
+    """The part of `Connections` that waits."""
+
+    def watch_bell(self, bell: Bell) -> None: ...
+    def forget_bell(self, bell: Bell) -> None: ...
+
+
+class ServerLink:
+    """The connection to one other server."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.socket = DealerSocket()
+        self.is_rung = False
+        self.is_new = False  # connected since this was last asked
+        self.socket.connect(address)
+        self.descriptor = self.socket.descriptors[0]
+
+    def silence(self) -> None:
+        """Something may be read, or a connection is made or lost."""
+        self.is_rung = True
+
+    def receive(self) -> Iterator[Sequence[Body]]:
+        """What it said, and is not heard yet; some of it."""
+        self.is_rung = False
+        while (news := self.socket.news()) is not None:
+            self.is_new = news
+        for _ in range(MESSAGES_A_LOOK):
+            if (message := self.socket.receive()) is None:
+                return
+            yield message
+        self.is_rung = True  # there may be more
+
+
+class ReplicaLinks:
+    """All of one server. Used by the loop's thread."""
+
+    def __init__(self, watches: Watches) -> None:
+        self._watches = watches
+        self._addresses: dict[ServerId, str] = {}  # of all others
+        self._links: dict[ServerId, ServerLink] = {}
+        self._misnamed: dict[ServerId, str] = {}  # addresses that are none, as was said
+
+    def meet(self, addresses: Mapping[ServerId, str]) -> None:
+        """These are the other servers now, at these addresses."""
+        self._addresses = dict(addresses)
+        for server, link in list(self._links.items()):
+            if addresses.get(server) != link.address:
+                self._part(server)
+        self._connect()
+
+    def _connect(self) -> None:
+        for server, address in self._addresses.items():
+            if server in self._links or self._misnamed.get(server) == address:
+                continue
+            try:
+                link = ServerLink(address)
+            except (TooManyFiles, OSError):
+                continue  # at a later look
+            except ConfigError as error:
+                self._misnamed[server] = address
+                logger.warning("server cannot be met id=%s detail=%s", server, error)
+                continue
+            self._links[server] = link
+            self._watches.watch_bell(link)
+
+    def send(self, server: ServerId, frames: Sequence[Body]) -> bool:
+        """Send now, or not at all."""
+        link = self._links.get(server)
+        return link is not None and link.socket.send(frames)
+
+    def receive(self) -> Iterator[tuple[ServerId, Sequence[Body]]]:
+        """What the others said."""
+        for server, link in list(self._links.items()):
+            if link.is_rung:
+                for frames in link.receive():
+                    yield server, frames
+
+    def connected(self) -> list[ServerId]:
+        """Who is reached again since this was last asked: what was under way may be lost."""
+        found = [server for server, link in self._links.items() if link.is_new]
+        for server in found:
+            self._links[server].is_new = False
+        return found
+
+    def look(self) -> None:
+        """Go on with who is not connected, now and then."""
+        self._connect()
+        for link in self._links.values():
+            if link.socket.next_deadline() is not None:
+                link.is_rung = True
+
+    def close(self) -> None:
+        """Part from all."""
+        self._addresses.clear()
+        for server in list(self._links):
+            self._part(server)
+
+    def _part(self, server: ServerId) -> None:
+        link = self._links.pop(server)
+        self._watches.forget_bell(link)
+        link.socket.close()
