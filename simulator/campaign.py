@@ -3,6 +3,7 @@
     python -m simulator.campaign               fresh seeds, for a minute
     python -m simulator.campaign fresh 10      fresh seeds, for 10 minutes
     python -m simulator.campaign 7             the history of seed 7, shrunk if it fails
+    python -m simulator.campaign cluster-7     the same of three servers, with etcd
     python -m simulator.campaign some.json     a schedule that was kept
     python -m simulator.campaign planted       which planted bugs are caught, and by which seed
 
@@ -12,7 +13,7 @@ Law: what fails is printed with its seed, and that seed alone brings it back.
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from pathlib import Path
@@ -21,11 +22,12 @@ from simulator import marks, proof
 from simulator.planted.aims import AIMS, aimed
 from simulator.planted.planted import NEEDS, PLANTED
 from simulator.schedule.options import WorldOptions, options_of
-from simulator.schedule.schedule import Schedule, load, schedule_of
+from simulator.schedule.schedule import Schedule, cluster_schedule_of, load, schedule_of
 from simulator.shrink import kinds, shrink
 from simulator.trial import outcome_of
 from simulator.world.simulation import WorldOutcome, run
 
+CLUSTER = "cluster-"  # before a seed: its world of three servers
 PLANTED_SEEDS = 300  # within so many worlds each planted bug must be caught
 SLIPS = ("AttributeError", "TypeError", "NameError")  # of the stand-in itself: not what it breaks
 
@@ -48,6 +50,14 @@ FAULTS = {
     "clog": "delay",
     "lead": "change of the leader",
     "double": "doubled message",
+    "freeze": "frozen server",
+    "etcd_away": "etcd away",
+    "etcd_is_lossy": "lost answer of etcd",
+    "end_leases": "lease lost early",
+    "forget_history": "etcd's history compacted",
+    "drain": "server drained",
+    "lose_disk": "disk lost",
+    "set_back_disk": "stale disk",
 }
 
 
@@ -55,6 +65,7 @@ FAULTS = {
 class Campaign:
     """What many histories added up to."""
 
+    wanted: dict[str, str] = field(default_factory=lambda: marks.SOMETIMES)
     histories: int = 0
     seconds: float = 0.0
     simulated: int = 0  # nanoseconds
@@ -79,7 +90,7 @@ class Campaign:
     @property
     def unseen(self) -> list[str]:
         """The marks that never came, if there were histories enough for them to."""
-        return marks.missing(self.marks) if self.histories >= marks.ENOUGH else []
+        return marks.missing(self.marks, self.wanted) if self.histories >= marks.ENOUGH else []
 
     def record(self, command: str, name: str = "simulation") -> None:
         """Keep the numbers for the reliability card; runs that are counted apart need two names."""
@@ -104,9 +115,9 @@ class Campaign:
 def faults_of(schedule: Schedule) -> Iterator[str]:
     """What befalls this world, as the reliability card names it."""
     for step in schedule.steps:
-        if step.do == "silence":
-            both = step.args.get("up") and step.args.get("down")
-            yield "partition" if both else "one-way partition"
+        if step.do in ("silence", "cut_ways"):
+            is_both = step.args.get("up") and step.args.get("down")
+            yield "partition" if is_both or step.args.get("back") else "one-way partition"
         elif step.args.get("mode") == "TORN":
             yield "torn write"
         elif step.do.startswith("trap") and not step.args.get("mode"):
@@ -115,12 +126,18 @@ def faults_of(schedule: Schedule) -> Iterator[str]:
             yield FAULTS[step.do]
 
 
-def campaign(first: int, seconds: float, *, most: int | None = None) -> Campaign:
+def campaign(
+    first: int,
+    seconds: float,
+    *,
+    most: int | None = None,
+    draw: Callable[[int], Schedule] = schedule_of,
+) -> Campaign:
     """Run the seeds from `first` on for so long, and no more than `most`."""
-    total = Campaign()
+    total = Campaign(marks.IN_CLUSTERS if draw is cluster_schedule_of else marks.SOMETIMES)
     begun = time.monotonic()
     for seed in islice(count(first), most):
-        schedule = schedule_of(seed)
+        schedule = draw(seed)
         total.see(seed, schedule, outcome_of(schedule))
         total.seconds = time.monotonic() - begun
         if total.seconds >= seconds:
@@ -222,15 +239,16 @@ def _score() -> int:
     return 0 if caught == len(PLANTED) else 1
 
 
-def _many(first: int, seconds: float) -> int:
-    _say(f"seeds from {first} on, for {seconds:.0f} s")
-    total = campaign(first, seconds)
-    total.record("make sim")
+def _many(first: int, seconds: float, name: str) -> int:
+    is_cluster = name == CLUSTER
+    _say(f"{name} seeds from {first} on, for {seconds:.0f} s".strip())
+    total = campaign(first, seconds, draw=cluster_schedule_of if is_cluster else schedule_of)
+    total.record("make sim", "simulation-cluster" if is_cluster else "simulation")
     _say(str(total))
-    for mark in marks.SOMETIMES:
+    for mark in total.wanted:
         _say(f"  {mark}: {total.marks.get(mark, 0)}")
     for seed, findings in total.failures.items():
-        _say(f"FOUND by seed {seed}: {findings[0]}")
+        _say(f"FOUND by seed {name}{seed}: {findings[0]}")
     for mark in total.unseen:
         _say(f"NEVER SEEN: {mark}")
     return 1 if total.failures or total.unseen else 0
@@ -243,9 +261,12 @@ def main(arguments: list[str]) -> int:
     if what == "planted":
         return _score()
     if what == "fresh":
-        return _many(time.time_ns() // 1_000_000, float(minutes) * 60)
+        first, half = time.time_ns() // 1_000_000, float(minutes) * 30
+        return max(_many(first, half, ""), _many(first, half, CLUSTER))
     if what.endswith(".json"):
         return _show(Path(what).stem, load(Path(what)))
+    if what.startswith(CLUSTER):
+        return _show(what, cluster_schedule_of(int(what.removeprefix(CLUSTER))))
     return _show(f"seed-{what}", schedule_of(int(what)))
 
 

@@ -44,6 +44,8 @@ LINES = (
     CardLine("messages checked over kills", "kills", "messages", "make test"),
     CardLine("messages checked under injected faults", "faults", "messages", "make test",
          failures=True),
+    CardLine("messages checked on a cluster under injected faults", "cluster", "messages",
+         "make test", failures=True),
     CardLine("minutes of soak", "soak", "minutes", "make soak"),
     CardLine("messages checked in soaks", "soak", "messages", "make soak", failures=True),
     CardLine("faults on real Sparks", "spark", "runs", "make test", bound=True),

@@ -21,7 +21,7 @@ from oncemq.wire import batch
 from oncemq.wire.contents import contents_of, contents_of_topics
 from simulator.actors.calls import Work, carry_out
 from simulator.actors.client import Process
-from simulator.actors.server import STAGE_MS
+from simulator.actors.server_loop import STAGE_MS
 from simulator.actors.transactions import items_of
 from simulator.clock import MILLISECOND
 from simulator.history.history import History

@@ -115,6 +115,11 @@ class SimulatedEtcd:
         """Be told that something changed."""
         self._watching.append(on_change)
 
+    def forget(self, on_change: Callable[[], object]) -> None:
+        """Who watched is gone."""
+        if on_change in self._watching:
+            self._watching.remove(on_change)
+
     def _those(self, keys: tuple[str, ...]) -> dict[str, KeyEntry]:
         return {key: self.entries[key] for key in keys if key in self.entries}
 

@@ -51,7 +51,8 @@ class SimulatedCoordinator:
 
     def __init__(
         self, clock: Clock, etcd: SimulatedEtcd, prefix: str, ring: Ring, *,
-        chance: Random, faults: EtcdFaults,
+        chance: Random, faults: EtcdFaults, lease_ms: int = LEASE_MS,
+        unanswered: Callable[[Call, CallAnswer], object] = lambda call, answer: None,
     ) -> None:  # fmt: skip
         self._clock = clock
         self._etcd = etcd
@@ -66,7 +67,9 @@ class SimulatedCoordinator:
         self._is_watching = self._will_tell = False
         self._position = 0  # of the watch: the next revision that it tells
         self._failures = 0
-        self._presence = Presence(LEASE_MS)
+        self._lease_ms = lease_ms
+        self._unanswered = unanswered  # told what happened, and whose answer is lost
+        self._presence = Presence(lease_ms)
         self._is_announcing = False
         self._is_over = False
         etcd.watch(self._something_changed)
@@ -93,6 +96,7 @@ class SimulatedCoordinator:
     def crash(self) -> None:
         """The server is gone, and told nobody."""
         self._is_over = True
+        self._etcd.forget(self._something_changed)
 
     def _tell(self, events: list[CoordinatorEvent]) -> None:
         if events and not self._is_over:
@@ -118,6 +122,8 @@ class SimulatedCoordinator:
             answer = self._etcd.apply(call)
             if not self._etcd.is_away and self._chance.random() >= self.faults.unanswered:
                 self._clock.after(self._delay(), lambda: heard(answer))
+            else:
+                self._unanswered(call, answer)
 
         if self._chance.random() >= self.faults.lost:
             is_late = self._chance.random() < self.faults.late
@@ -218,7 +224,7 @@ class SimulatedCoordinator:
         """A third of the lease is over."""
         self._be_present(is_due=True)
         if not self._is_over:
-            self._clock.after(LEASE_MS * MILLISECOND // 3, self._tick)
+            self._clock.after(self._lease_ms * MILLISECOND // 3, self._tick)
 
     def _be_present(self, *, is_due: bool) -> None:
         call = None if self._is_announcing else self._presence.next(is_due=is_due)

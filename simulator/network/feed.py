@@ -15,10 +15,15 @@ from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from simulator.clock import MILLISECOND, Clock
 
-FEED = "feed"  # the address of every server's
+FEED = "feed"  # the address of a server's that is alone
 RECONNECT = 100 * MILLISECOND
 
 Frames = list[bytes]
+
+
+def feed_at(place: str) -> str:
+    """The address of a server's feed; `place`: one of several, or empty."""
+    return f"{FEED} {place}" if place else FEED
 
 
 class Station(Protocol):
@@ -28,7 +33,7 @@ class Station(Protocol):
 
 
 class Airwaves:
-    """The feed of the one server there is, and every ear."""
+    """The feeds of all servers, and every ear."""
 
     def __init__(self, clock: Clock, chance: Random, *, delay: int, late: int) -> None:
         self.clock = clock
@@ -36,7 +41,7 @@ class Airwaves:
         self.delay = delay
         self.late = late
         self.loss = chance.choice((0.0, 0.1, 0.5))
-        self.station: Station | None = None
+        self.stations: dict[str, Station] = {}  # by the address of the feed; those that are up
         self.ears: list[SimulatedFeedSubscriber] = []
         self.lost = 0
         self.era = 0  # of the server: what was sent in one does not come in another
@@ -45,14 +50,14 @@ class Airwaves:
         """Nothing is under way any more."""
         self.era += 1
 
-    def opens(self, station: Station) -> None:
+    def opens(self, station: Station, feed: str = FEED) -> None:
         """A server is up."""
-        self.station = station
+        self.stations[feed] = station
 
-    def closes(self) -> None:
+    def closes(self, feed: str = FEED) -> None:
         """The server is gone."""
-        self.station = None
-        for ear in list(self.ears):
+        self.stations.pop(feed, None)
+        for ear in [each for each in self.ears if each.address == feed]:
             ear.breaks()
 
     def reset_client(self, client: str) -> None:
@@ -60,11 +65,11 @@ class Airwaves:
         for ear in [each for each in self.ears if each.client == client]:
             ear.breaks()
 
-    def publish(self, frames: Sequence[Body]) -> None:
-        """Send to everyone who listens to the subject."""
+    def publish(self, frames: Sequence[Body], feed: str = FEED) -> None:
+        """Send to everyone who listens to the subject on this feed."""
         copy = [bytes(frame) for frame in frames]
         for ear in self.ears:
-            if copy[0] in ear.subjects:
+            if ear.address == feed and copy[0] in ear.subjects:
                 if self.chance.random() < self.loss:
                     self.lost += 1
                 else:
@@ -80,7 +85,7 @@ class SimulatedFeedSubscriber:
         self.subjects: set[bytes] = set()
         self._air = air
         self._wake = wake
-        self._address = ""
+        self.address = ""
         self._connection = 0  # its number; of none: 0 or less
         self._connections = 0
         self._due = 0
@@ -92,7 +97,7 @@ class SimulatedFeedSubscriber:
         """Listen to this feed from now on; empty: to none."""
         if self in self._air.ears:
             self._leaves()
-        self._address = address
+        self.address = address
         self._connection = 0
         self._under_way.clear()
         self._inbox.clear()
@@ -148,13 +153,13 @@ class SimulatedFeedSubscriber:
         self._wake()
 
     def _dial(self) -> None:
-        air, address = self._air, self._address
+        air, address = self._air, self.address
         air.clock.after(air.chance.randrange(1, RECONNECT), lambda: self._handshake(address))
 
     def _handshake(self, address: str) -> None:
-        if not self._address or self._address != address or self._connection:
+        if not self.address or self.address != address or self._connection:
             return
-        if self._air.station is None:
+        if self.address not in self._air.stations:
             self._dial()
             return
         self._connections += 1
@@ -172,11 +177,13 @@ class SimulatedFeedSubscriber:
             self._tell(subject, joined=False, delay=self._air.delay)
 
     def _tell(self, subject: bytes, *, joined: bool, delay: int = 0) -> None:
-        air, station = self._air, self._air.station
+        air, address = self._air, self.address
+        station = air.stations.get(address)
 
         def arrives() -> None:
-            others = any(subject in ear.subjects for ear in air.ears)
-            if station is not None and air.station is station and (joined or not others):
+            others = any(subject in ear.subjects for ear in air.ears if ear.address == address)
+            is_there = station is not None and air.stations.get(address) is station
+            if station is not None and is_there and (joined or not others):
                 station.heard(joined=joined, subject=subject)
 
         air.clock.after(delay or air.chance.randrange(1, air.delay), arrives)
@@ -190,6 +197,6 @@ class SimulatedFeedSubscriber:
             self._takes(frames)
 
     def _takes(self, frames: Frames) -> None:
-        if self._address:
+        if self.address:
             self._inbox.append(frames)
             self._wake()

@@ -7,7 +7,7 @@ and takes no more than ZeroMQ would keep for it.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
@@ -16,12 +16,15 @@ from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from oncemq.transport.connecting.owed_bytes import OWED_MESSAGES_MAX
 from simulator.clock import MICROSECOND, MILLISECOND, Clock
-from simulator.network.feed import Airwaves
+from simulator.network.feed import Airwaves, feed_at
 from simulator.network.leadership import ADDRESSES, Leadership
 
 RECONNECT = 50 * MILLISECOND
 
+ALONE = ""  # where the one server is that answers at every address
+
 Frames = list[bytes]
+Way = tuple[str, str]  # from whom to whom: the names of clients, and the places of servers
 
 
 class Host(Protocol):
@@ -58,51 +61,70 @@ class SimulatedConnection:
         self.route = b"route-%d" % number
         self.line = line
         self.address = line.address
+        self.place = network.place_of(line.address)
         self.open = True
         self.up = Direction(lambda frames: network.host_takes(self, frames))
         self.down = Direction(line.takes)
 
 
 class Network:
-    """Every connection to the one server there is."""
+    """Every connection to the one server there is, or to those at their `places`."""
 
     def __init__(
-        self, clock: Clock, chance: Random, *, delay: int, late: int, air: Random | None = None
+        self,
+        clock: Clock,
+        chance: Random,
+        *,
+        delay: int,
+        late: int,
+        air: Random | None = None,
+        places: Sequence[str] = (),
     ) -> None:
         self.air = Airwaves(clock, air or Random(0), delay=delay, late=late)
         self.clock = clock
         self._chance = chance
         self._delay = delay  # the usual most a message takes
         self._late = late  # how much later leftovers of a broken connection may arrive
-        self._host: Host | None = None
-        self._life = 0  # of the host: nothing sent to one life reaches another
+        self._places = frozenset(places)
+        self._hosts: dict[str, Host] = {}  # those that are up
+        self._lives: dict[str, int] = {}  # of hosts: nothing sent to one life reaches another
         self._era = 0  # grows when the server goes back in time, which takes longer than any delay
         self._connections: dict[bytes, SimulatedConnection] = {}
         self._made = 0
         self.leadership = Leadership()
         self.weather: dict[str, Weather] = {}
+        self.blocked: set[Way] = set()  # where nothing gets through; see `unblock`
+        self.frozen: set[str] = set()  # servers whose processes stand still
         self.resets = 0  # of connections with something under way
 
     def weather_of(self, client: str) -> Weather:
         """What the network is like for this client."""
         return self.weather.setdefault(client, Weather())
 
+    def place_of(self, address: str) -> str:
+        """Which server answers there."""
+        return address if address in self._places else ALONE
+
     # The server's side
 
-    def listen(self, host: Host) -> None:
+    def listen(self, host: Host, place: str = ALONE) -> None:
         """A server is up."""
-        self._host = host
-        self._life += 1
-        self.air.opens(host)
+        self._hosts[place] = host
+        self._lives[place] = self._life_of(place) + 1
+        self.air.opens(host, feed_at(place))
 
-    def hang_up(self) -> None:
+    def hang_up(self, place: str = ALONE) -> None:
         """The server is gone, and what it had not read with it."""
-        self._host = None
-        self._life += 1
-        self.air.closes()
+        self._hosts.pop(place, None)
+        self._lives[place] = self._life_of(place) + 1
+        self.air.closes(feed_at(place))
         for connection in list(self._connections.values()):
-            connection.up.waiting.clear()
-            self.reset(connection)
+            if connection.place == place:
+                connection.up.waiting.clear()
+                self.reset(connection)
+
+    def _life_of(self, place: str) -> int:
+        return self._lives.get(place, 0)
 
     def begin_era(self) -> None:
         """The server is gone for so long that nothing of it is under way any more."""
@@ -127,11 +149,12 @@ class Network:
 
     def host_takes(self, connection: SimulatedConnection, frames: Frames) -> None:
         """A request arrives."""
-        if self._host is None:
+        host = self._hosts.get(connection.place)
+        if host is None:
             return
         self.clock.note(f"up {connection.route.decode()} {frames[0].hex()}")
         if self._leads(connection.address):
-            self._host.arrived(connection.route, frames)
+            host.arrived(connection.route, frames)
         else:
             self._refuse(connection, frames)
 
@@ -161,9 +184,10 @@ class Network:
     def _handshake(self, line: "SimulatedDealer") -> None:
         if line.closed or line.connection is not None:
             return
-        weather = self.weather_of(line.client)
-        if self._host is None or weather.silent_up or weather.silent_down:
-            line.is_in_vain = self._host is None
+        place = self.place_of(line.address)
+        is_silent = any(self._is_silent(line.client, place, is_up=up) for up in (True, False))
+        if place not in self._hosts or is_silent or place in self.frozen:
+            line.is_in_vain = place not in self._hosts
             self.dial(line)
             return
         self._made += 1
@@ -178,12 +202,12 @@ class Network:
             return False
         doubles = self.weather_of(connection.line.client).doubles
         if doubles:
-            life = self._life
+            life = self._life_of(connection.place)
             self.clock.after(doubles.popleft(), lambda: self._double(connection, copy, life))
         return True
 
     def _double(self, connection: SimulatedConnection, frames: Frames, life: int) -> None:
-        if life == self._life:
+        if life == self._life_of(connection.place):
             self.host_takes(connection, frames)
 
     # On the way
@@ -203,10 +227,22 @@ class Network:
         """What is next in this direction arrives, unless it is silent or broken."""
         if direction.broken or not direction.waiting:
             return
-        weather = self.weather_of(connection.line.client)
-        if weather.silent_up if direction is connection.up else weather.silent_down:
+        is_up = direction is connection.up
+        if self._is_silent(connection.line.client, connection.place, is_up=is_up):
             return  # `heal` delivers it
         direction.deliver(direction.waiting.popleft())
+
+    def _is_silent(self, client: str, place: str, *, is_up: bool) -> bool:
+        weather = self.weather_of(client)
+        if weather.silent_up if is_up else weather.silent_down:
+            return True
+        return ((client, place) if is_up else (place, client)) in self.blocked
+
+    def unblock(self, ways: Iterable[Way]) -> None:
+        """What was held back there arrives, in order."""
+        self.blocked.difference_update(ways)
+        for connection in list(self._connections.values()):
+            self._resume(connection)
 
     def silence(self, client: str, *, up: bool, down: bool) -> None:
         """Nothing gets through in these directions until `heal`."""
@@ -220,9 +256,12 @@ class Network:
         weather.silent_up = weather.silent_down = False
         for connection in list(self._connections.values()):
             if connection.line.client == client:
-                for direction in (connection.up, connection.down):
-                    for _ in range(len(direction.waiting)):
-                        self.clock.after(MILLISECOND, self._arrival(connection, direction))
+                self._resume(connection)
+
+    def _resume(self, connection: SimulatedConnection) -> None:
+        for direction in (connection.up, connection.down):
+            for _ in range(len(direction.waiting)):
+                self.clock.after(MILLISECOND, self._arrival(connection, direction))
 
     def _arrival(self, connection: SimulatedConnection, direction: Direction) -> Callable[[], None]:
         return lambda: self._arrive(connection, direction)
@@ -256,10 +295,12 @@ class Network:
     def _leftover(
         self, connection: SimulatedConnection, direction: Direction, frames: Frames
     ) -> Callable[[], None]:
-        life, era = self._life, self._era
+        place, era = connection.place, self._era
+        life = self._life_of(place)
 
         def arrive() -> None:
-            if era == self._era and (direction is connection.down or life == self._life):
+            is_same_life = life == self._life_of(place)
+            if era == self._era and (direction is connection.down or is_same_life):
                 direction.deliver(frames)
 
         return arrive

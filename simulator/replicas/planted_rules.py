@@ -54,6 +54,22 @@ def _always_property(_: Any) -> Any:
 # ------------------------------------------------------------------ the leader's
 
 
+@broken(Leader, "_round_of")
+def _answers_without_asking_whether_it_leads(_: Any) -> Any:
+    def round_of(self: Any, _: Any) -> Any:
+        return self.rounds.newest
+
+    return round_of
+
+
+@broken(Follower, "has_promised")
+def _confirms_a_leader_after_a_promise_to_another(_: Any) -> Any:
+    def has_promised(self: Any, leader_epoch: LeaderEpoch) -> None:
+        self.promised, self._is_matched = leader_epoch, True
+
+    return has_promised
+
+
 @broken(InSyncSet, "counted")
 def _commits_before_the_proposed_member(_: Any) -> Any:
     return property(lambda self: self.view.in_sync)

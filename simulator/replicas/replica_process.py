@@ -1,8 +1,6 @@
 """A server's process of one shard: the shipped rules, and a rim that does what they want."""
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from random import Random
 from typing import assert_never
 
@@ -29,6 +27,7 @@ from oncemq.replication.actions import (
     BeginEpoch,
     BeginRefill,
     CommitTo,
+    ConfirmedTo,
     FollowerAction,
     Halt,
     LeaderAction,
@@ -45,55 +44,21 @@ from oncemq.replication.actions import (
 from oncemq.replication.follower import Follower
 from oncemq.replication.leader import Leader
 from oncemq.replication.member import Member
-from oncemq.replication.view import Ask, ReplicationLimits, ShardView
-from simulator.replicas.model_coordinator import Claim
+from oncemq.replication.view import ShardView
 from simulator.replicas.replica_disk import Frames, ReplicaDisk
-from simulator.replicas.witness import ReplicaWitness
+from simulator.replicas.surroundings import (
+    AskUnderWay,
+    Envelope,
+    Killed,
+    OpenRead,
+    Surroundings,
+    claim_of,
+)
 
 SHARD = ShardId(1)
 EPOCH_BEGAN = 0  # what the first frame of an epoch says; a client's frames say 1, 2, 3 …
 
 Action = LeaderAction | FollowerAction | MemberAction
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """A message on its way, with the frames beside it."""
-
-    source: ServerId
-    to: ServerId
-    message: LeaderMessage | MemberMessage
-    frames: Frames = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AskUnderWay:
-    """A transaction on its way to the coordinator."""
-
-    server: ServerId
-    run: int
-    what: tuple[Ask, int] | Claim
-
-
-@dataclass
-class Surroundings:
-    """What a process has around it: the network, the way to the coordinator, whoever watches."""
-
-    witness: ReplicaWitness
-    limits: ReplicationLimits
-    new_incarnation: Callable[[], int]
-    messages: deque[Envelope] = field(default_factory=deque[Envelope])
-    asks: list[AskUnderWay] = field(default_factory=list[AskUnderWay])
-    now: Micros = Micros(0)
-
-
-def claim_of(disk: ReplicaDisk) -> Claim:
-    """What a server asks the coordinator before it opens this directory."""
-    return Claim(disk.incarnation, disk.openings, disk.claim[1])
-
-
-class Killed(Exception):
-    """The process ends between two actions."""
 
 
 class ReplicaProcess:
@@ -112,6 +77,7 @@ class ReplicaProcess:
         self._member: Member | None = None
         self._leads_to: dict[int, ServerId] = {}
         self._refilling: set[ServerId] = set()
+        self._reads: list[OpenRead] = []
         self._at_hand: Envelope | None = None
         self._claim_due = Micros(0)
         if disk.claim[0] != disk.openings + 1:
@@ -176,6 +142,15 @@ class ReplicaProcess:
             return
         self.disk.append(((self.leader.leader_epoch, says),))
         self._do(self.leader.appended(self.disk.last, self._around.now))
+
+    def read(self) -> None:
+        """A client asks for what there is."""
+        leader = self.leader
+        if leader is None or not leader.is_serving:
+            return
+        committed = self._around.witness.committed
+        self._reads.append(OpenRead(leader.rounds.newest + 1, leader.commit, committed))
+        self._do(leader.confirm(self._around.now))
 
     def keep_house(self) -> None:
         """A checkpoint of what is applied, and compaction up to it."""
@@ -255,7 +230,7 @@ class ReplicaProcess:
             match action:
                 case SendFrames() | SendToMember() | StartRefill():
                     self._send(action)
-                case CommitTo() | ServeClients() | ApplyTo() | Halt():
+                case CommitTo() | ConfirmedTo() | ServeClients() | ApplyTo() | Halt():
                     self._tell(action)
                 case AskCoordinator():
                     what = (action.ask, action.revision)
@@ -310,19 +285,30 @@ class ReplicaProcess:
                 self._around.witness.has(self.name, self.disk, action.after)
                 frames = tuple(self.disk.frames[action.after : action.after + action.bytes_max])
                 previous = self.disk.place(action.after)
-                append = Append(SHARD, leader.leader_epoch, previous, len(frames), leader.commit)
+                append = Append(
+                    SHARD,
+                    leader.leader_epoch,
+                    previous,
+                    len(frames),
+                    leader.commit,
+                    leader.rounds.newest,
+                )
                 self._around.messages.append(Envelope(self.name, action.member, append, frames))
                 through = Serial(action.after + len(frames))
                 now = self._around.now
                 self._do(leader.sent(action.member, through, len(frames), now))
 
-    def _tell(self, action: CommitTo | ServeClients | ApplyTo | Halt) -> None:
+    def _tell(self, action: CommitTo | ConfirmedTo | ServeClients | ApplyTo | Halt) -> None:
         witness = self._around.witness
         match action:
             case CommitTo(serial):
                 assert self.leader is not None
                 leader_epoch = self.leader.leader_epoch
                 witness.commits(self.name, self.run, leader_epoch, self.disk, serial)
+            case ConfirmedTo(asked):
+                for read in [each for each in self._reads if each.round <= asked]:
+                    self._reads.remove(read)
+                    witness.answers_read(self.name, read.commit, read.committed)
             case ServeClients():
                 witness.leads(self.name, self.disk)
             case ApplyTo(serial):
@@ -339,6 +325,7 @@ class ReplicaProcess:
     def _open_log(self, number: int) -> None:
         is_proven = any(rules and rules.is_proven for rules in (self.leader, self.follower))
         self.leader = None
+        self._reads.clear()
         self._refilling.clear()
         self.follower = Follower(
             SHARD,

@@ -9,23 +9,22 @@ from oncemq.protocol.names import Micros, ServerId
 from oncemq.replication.view import Expand, ReplicationLimits
 from simulator.replicas.model_coordinator import Claim, ModelCoordinator
 from simulator.replicas.replica_disk import ReplicaDisk
-from simulator.replicas.replica_process import (
+from simulator.replicas.replica_process import ReplicaProcess
+from simulator.replicas.surroundings import (
     AskUnderWay,
     Envelope,
     Killed,
-    ReplicaProcess,
     Surroundings,
     claim_of,
 )
+from simulator.replicas.undelivered import Undelivered
 from simulator.replicas.witness import Broken, ReplicaWitness
 
 SERVERS = (ServerId("a"), ServerId("b"), ServerId("c"))
 COORDINATOR = ServerId("coordinator")
 # Small, so that limits are met: here a frame has one byte.
-LIMITS = ReplicationLimits(window_bytes=4, probe_bytes=2)
+LIMITS = ReplicationLimits(window_bytes=4, catch_up_bytes=4, probe_bytes=2)
 ROUNDS_MAX = 300  # of 0.1 s, until all is well again
-MESSAGES_MAX = 60  # under way; then none is doubled
-LATE_MAX = 8  # held back
 
 
 class ReplicaWorld:
@@ -45,7 +44,7 @@ class ReplicaWorld:
         self._runs = 0
         self._puts = 0
         self._frozen: set[ServerId] = set()
-        self._late: list[Envelope] = []
+        self._undelivered = Undelivered(self.around.messages, self.chance)
         self._cut_links: set[tuple[ServerId, ServerId]] = set()
         self._snapshots: dict[ServerId, ReplicaDisk] = {}
         self._moves, self._weights = self._choices()
@@ -57,6 +56,7 @@ class ReplicaWorld:
             (self._deliver, 60),
             (self._sync, 14),
             (self._put, 10),
+            (self._read, 6),
             (self._tick, 16),
             (self._coordinate, 12),
             (self._watch, 6),
@@ -64,14 +64,15 @@ class ReplicaWorld:
             (self._calm, 1),
         ]
         faults: list[tuple[Callable[[], None], int]] = [
-            (self._lose, 6),
-            (self._double, 6),
-            (self._hold_back, 6),
+            (self._undelivered.lose, 6),
+            (self._undelivered.double, 6),
+            (self._undelivered.hold_back, 6),
             (self._kill, 2),
             (self._light_fuse, 2),
             (self._cut_power, 1),
             (self._freeze, 2),
             (self._cut_link, 3),
+            (self._cut_off_a_leader, 1),
             (self._lose_lease, 2),
             (self._fill_disk, 2),
             (self._damage, 2),
@@ -131,6 +132,11 @@ class ReplicaWorld:
                     self._puts += 1
                     says = self._puts
                     self._while_alive(process, lambda p=process, s=says: p.put(s))
+
+    def _read(self) -> None:
+        for process in list(self.processes.values()):
+            if process.leader is not None and process.name not in self._frozen:
+                self._while_alive(process, process.read)
 
     def _calm(self) -> None:
         """Nothing goes wrong for a while."""
@@ -225,23 +231,6 @@ class ReplicaWorld:
         process = self.processes[name]
         process.is_full = False
 
-    def _lose(self) -> None:
-        if self.around.messages:
-            del self.around.messages[self.chance.randrange(len(self.around.messages))]
-
-    def _double(self) -> None:
-        messages = self.around.messages
-        if messages and len(messages) < MESSAGES_MAX:
-            messages.append(messages[self.chance.randrange(len(messages))])
-
-    def _hold_back(self) -> None:
-        """A message comes much later than others."""
-        messages, late = self.around.messages, self._late
-        if messages and len(late) < LATE_MAX:
-            late.append(messages[self.chance.randrange(len(messages))])
-        elif late:
-            messages.append(late.pop(self.chance.randrange(len(late))))
-
     def _kill(self) -> None:
         """Of the process alone: what it wrote is still there, synced or not."""
         self._end(self.chance.choice(SERVERS))
@@ -265,6 +254,18 @@ class ReplicaWorld:
     def _cut_link(self) -> None:
         places = [*SERVERS, COORDINATOR]
         self._cut_links.add((self.chance.choice(SERVERS), self.chance.choice(places)))
+
+    def _cut_off_a_leader(self) -> None:
+        """The others go on under another one, of which it hears nothing."""
+        leaders = [each.name for each in self.processes.values() if each.leader is not None]
+        for name in leaders[:1]:
+            self._mend()
+            for place in (*SERVERS, COORDINATOR):
+                self._cut_links |= {(place, name), (name, place)}
+            self.coordinator.leases.discard(name)
+            for _ in range(self.chance.randrange(4, 16)):
+                self._one_round()
+            self._read()
 
     def _lose_lease(self) -> None:
         """It is over, rightly or not: nothing may depend on it."""
@@ -300,22 +301,19 @@ class ReplicaWorld:
             return
         self._end(name)
         self.witness.holders_min = 1  # what was acknowledged may be on its way to the leader still
-        before = self.disks[name].incarnation
         disk = self._snapshots.get(name)
         if disk is None or self.chance.random() < 0.4:
             self.marks.add("disk emptied")
             disk = ReplicaDisk()
             disk.renew(self.coordinator.new_incarnation())
+            self.witness.set_back.discard(name)
         else:
             self.marks.add("disk set back")
             disk = disk.copy()
             disk.power_cut(self.chance)
+            self.witness.set_back.add(name)  # also if it was emptied in between
         self.disks[name] = disk
         self.witness.damaged.add(name)
-        if disk.incarnation == before:
-            self.witness.set_back.add(name)
-        else:
-            self.witness.set_back.discard(name)
 
     def _is_whole(self, name: ServerId) -> bool:
         disk, life = self.disks[name], self.coordinator.state.lives[name]
@@ -347,12 +345,14 @@ class ReplicaWorld:
             process = self.processes[name]
             process.fuse, process.is_full = None, False
             self._while_alive(process, process.tick)
-            self.coordinator.leases.add(name)
+            if not self._is_apart(name):
+                self.coordinator.leases.add(name)
         asks, self.around.asks = self.around.asks, []
         for asked in asks:
             self._decide(asked, is_answered=True)
         for name in SERVERS:
-            if (process := self.processes.get(name)) is not None:
+            process = self.processes.get(name)
+            if process is not None and not self._is_apart(name):
                 view, alive = self.coordinator.view(), frozenset(self.coordinator.leases)
                 self._while_alive(process, lambda p=process, v=view, a=alive: p.told(v, a))
         for _ in range(3):

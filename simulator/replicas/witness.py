@@ -25,6 +25,7 @@ class ReplicaWitness:
         self.disks, self.in_sync = disks, in_sync
         self.damaged: set[ServerId] = set()  # since they came into sync
         self.set_back: set[ServerId] = set()  # of them, and what they said before may still count
+        self.reads = 0  # that were answered
         self.holders_min = holders_min  # how many disks have what is committed, when it is
         self._committers: dict[LeaderEpoch, tuple[ServerId, int]] = {}
 
@@ -109,6 +110,12 @@ class ReplicaWitness:
                 raise Broken(f"{name} says {message.synced} is synced; {disk.synced} is")
             if message.leader_epoch != disk.promised:
                 raise Broken(f"{name} answers in {message.leader_epoch} without its promise")
+
+    def answers_read(self, name: ServerId, commit: int, committed: int) -> None:
+        """A leader tells a client what there is, as of when it was asked."""
+        self.reads += 1
+        if commit < committed:
+            raise Broken(f"{name} answers as of {commit}, when {committed} was committed elsewhere")
 
     def halted(self, name: ServerId, why: str) -> None:
         """No disk was damaged here, so nobody may find one that was."""

@@ -71,6 +71,8 @@ class WorldOptions(msgspec.Struct, frozen=True):
     churn: int = 0  # rolling restarts and kills of publishers to a topic that is made anew
     leases: int = 0  # gets of clients whose subscriptions are leased
     leaders: int = 0  # changes of the leader, in a cluster of three addresses
+    cluster: bool = False  # three servers that are replicas, with etcd; see `schedule/clusters`
+    cluster_mishaps: int = 0  # that befall only a cluster
     back: bool = False  # the server goes back in time: a backup is restored, damage taken out
     # A pattern is left between the backup and the going back to it: only in worlds that are aimed
     # at a planted bug (`simulator/planted/aims`).

@@ -16,6 +16,7 @@ from oncemq.testing.unsynced_changes import PowerCut
 from simulator.clock import stream
 from simulator.schedule.cast import SETTLING_MS, Cast, Value, WorldStep
 from simulator.schedule.churn import churn_deeds, disk_deeds
+from simulator.schedule.clusters import cluster_deeds, cluster_options_of, placed
 from simulator.schedule.going_back import back_deeds
 from simulator.schedule.leaders import leader_deeds
 from simulator.schedule.leases import lease_deeds
@@ -64,7 +65,15 @@ def schedule_of(seed: int, options: WorldOptions | None = None) -> Schedule:
     steps += lease_deeds(cast, stream(seed, "leases"))
     steps += leader_deeds(cast, stream(seed, "leaders"))
     steps += back_deeds(cast, stream(seed, "back"))
+    if options.cluster:
+        steps += cluster_deeds(cast, stream(seed, "cluster deeds"))
+        steps = list(placed(steps, stream(seed, "cluster")))
     return Schedule(FORMAT, options, tuple(sorted(steps, key=lambda step: step.at_ms)))
+
+
+def cluster_schedule_of(seed: int) -> Schedule:
+    """The schedule of the world of three servers that a seed means."""
+    return schedule_of(seed, cluster_options_of(seed))
 
 
 def _opening(cast: Cast, draw: Random) -> Iterator[WorldStep]:

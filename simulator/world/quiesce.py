@@ -20,8 +20,8 @@ from simulator.machines.memory_journal import SimulatedJournal
 from simulator.network.network import Network
 from simulator.schedule.options import LISTENING
 from simulator.schedule.schedule import Schedule
+from simulator.servers.servers import Servers
 from simulator.world.acceptance import Person
-from simulator.world.server_lifecycle import ServerLives
 from simulator.world.simulated_client import SimulatedClient
 from simulator.world.transaction_steps import Deals
 
@@ -35,7 +35,7 @@ class Healed(Protocol):
     clock: Clock
     history: History
     network: Network
-    lives: ServerLives
+    servers: Servers
     schedule: Schedule
     clients: dict[str, SimulatedClient]
     deals: Deals
@@ -51,13 +51,13 @@ class Healing:
     def __init__(self, world: Healed) -> None:
         self._world = world
         self._clients = world.clients
-        self._lives = world.lives
+        self._servers = world.servers
 
     def heal(self) -> None:
         for name in self._clients:
             self._world.network.weather_of(name).doubles.clear()
             self._world.network.heal(name)
-        self._lives.mend()
+        self._servers.mend()
         for client in self._clients.values():
             client.mend()
         for client in self._clients.values():
@@ -95,7 +95,7 @@ class Healing:
             process.disk.trap = None
 
     def _wait(self, what: str, done: Callable[[], bool]) -> bool:
-        if self._lives.beyond_help:
+        if self._servers.beyond_help:
             return False
         before, returned = -1, self._returned()
         while before != returned:  # calls that were begun in the chaos may take long together
@@ -103,7 +103,7 @@ class Healing:
                 return True
             before, returned = returned, self._returned()
         slow = [client.name for client in self._clients.values() if not self._is_idle(client)]
-        if not self._lives.beyond_help:
+        if not self._servers.beyond_help:
             self._world.history.trouble(f"stuck: nobody could {what} in time: {', '.join(slow)}")
         return False
 
@@ -120,12 +120,12 @@ class Healing:
 
     def _all_idle(self) -> bool:
         idle = not self._world.person.rows and all(map(self._is_idle, self._clients.values()))
-        return self._lives.beyond_help or idle
+        return self._servers.beyond_help or idle
 
     def _started(self) -> Callable[[], bool]:
         def done() -> bool:
             waiting = [client for client in self._clients.values() if not self._is_started(client)]
-            return self._lives.beyond_help or not waiting
+            return self._servers.beyond_help or not waiting
 
         return done
 
@@ -186,16 +186,16 @@ class Healing:
 
     def _last_cut(self) -> None:
         """Everything that was ever said must outlive one more power cut."""
-        server = self._lives.server
-        if server is None or server.driver is None:
+        shard = self._servers.shard
+        if shard is None:
             return
-        before = {t.name: t.visible for t in server.driver.broker.shard.topics.values()}
-        self._lives.cut("NOTHING", 1)
-        self._wait("start after the last power cut", lambda: self._lives.is_up)
-        server = self._lives.server
-        if server is None or server.driver is None:
+        before = {topic.name: topic.visible for topic in shard.topics.values()}
+        self._servers.last_cut()
+        self._wait("start after the last power cut", lambda: self._servers.shard is not None)
+        shard = self._servers.shard
+        if shard is None:
             return
-        after = {t.name: t.end for t in server.driver.broker.shard.topics.values()}
+        after = {topic.name: topic.end for topic in shard.topics.values()}
         for topic, end in before.items():
             if after.get(topic, 0) < end:
                 lost = f"{topic}@{after.get(topic, 0)} to {end - 1}"

@@ -16,20 +16,20 @@ from simulator.actors.listener import listen
 from simulator.actors.member import delete, subscribe, unsubscribe
 from simulator.actors.shared_world import World
 from simulator.clock import MICROSECOND, MILLISECOND, Clock, stream
+from simulator.cluster.cluster_servers import SERVERS, ClusterServers
 from simulator.history.history import History
 from simulator.history.stories import HandedOut
 from simulator.machines.fake_database import FakeDatabase
 from simulator.machines.machine import DiskFault, Trap, trap_of
-from simulator.network.leadership import ADDRESSES
 from simulator.network.network import Network
 from simulator.schedule.cast import Cast, WorldStep
 from simulator.schedule.options import WorldOptions
 from simulator.schedule.schedule import Schedule
+from simulator.servers.alone_server import AloneServer
+from simulator.servers.servers import Servers
 from simulator.world.acceptance import Person
-from simulator.world.going_back import GoingBack
 from simulator.world.lost_machine import lose_machine
 from simulator.world.quiesce import Healing
-from simulator.world.server_lifecycle import ServerLives
 from simulator.world.simulated_client import SimulatedClient
 from simulator.world.small_sizes import small_sizes
 from simulator.world.transaction_steps import DEALS, Deals
@@ -79,12 +79,9 @@ class Simulation:
             delay=options.delay_us * MICROSECOND,
             late=options.late_ms * MILLISECOND,
             air=stream(seed, "air"),
+            places=SERVERS if options.cluster else (),
         )
         self.world = World(self.clock, self.network, self.history, stream(seed, "clients"))
-        self.lives = ServerLives(
-            self.clock, self.network, self.history, options,
-            chance=stream(seed, "server"), disk=stream(seed, "disk"), tell=self.world.tell,
-        )  # fmt: skip
         cast = Cast(options)
         self.clients = {
             name: SimulatedClient(
@@ -100,7 +97,8 @@ class Simulation:
         }
         self._can_go_back(options)
         self.world.clients = list(self.clients)
-        self.world.servers = [*ADDRESSES] if options.leaders else self.world.servers
+        self.servers = self._make_servers(options)
+        self.world.servers = self.servers.names
         self.world.is_steady = not cast.has("clock_jump")
         self.deals = Deals(self.clients, cast.topics, self.history)
         self.history.lives.mortal.update(cast.mortal_topics)
@@ -135,11 +133,18 @@ class Simulation:
             self.world.lost_history = self.person.told
         if options.back or any(step.do == "lose_machine" for step in self.schedule.steps):
             self.world.lost_row = self.person.told_of_row
-        self.going_back = GoingBack(self.lives, self.history, self.world, options.seed)
+
+    def _make_servers(self, options: WorldOptions) -> Servers:
+        make = ClusterServers if options.cluster else AloneServer
+        seed = options.seed
+        return make(
+            self.clock, self.network, self.history, options, self.world,
+            chance=stream(seed, "server"), disk=stream(seed, "disk"),
+        )  # fmt: skip
 
     def live(self) -> None:
         """From the first start to the last power cut."""
-        self.lives.start()
+        self.servers.start()
         for client in self.clients.values():
             self.start(client)
         chaos_ms = self.schedule.options.chaos_ms
@@ -153,59 +158,16 @@ class Simulation:
                 process.count_marks()
         self.world.told["connections reset"] = self.network.resets
         self.world.told["refused by a follower"] = self.network.leadership.refusals
-        server = self.lives.server
-        shard = server.driver.broker.shard if server and server.driver else None
-        self.deals.dealings.settle(shard, self.history)
+        self.deals.dealings.settle(self.servers.shard, self.history)
 
     # Steps
 
     def _do(self, step: WorldStep) -> None:
         self.clock.note(f"{step.do} {step.who}")
-        args = step.args
-        match step.do:
-            case "cut_server":
-                self.lives.cut(str(args["mode"]), int(args["down_ms"]))
-            case "kill_server":
-                self.lives.kill(int(args["down_ms"]))
-            case "trap_server":
-                self.lives.set_trap(trap_of(step.args))
-            case "fail_sync":
-                self.lives.fail_sync(int(args["down_ms"]))
-            case "slow_disk":
-                pace, usual = self.lives.pace, self.schedule.options.sync_us * MICROSECOND
-                pace.sync = int(args["sync_ms"]) * MILLISECOND
-                self._later(args["for_ms"], lambda: setattr(pace, "sync", usual))
-            case "fill_disk":
-                self.lives.fill(int(args["spare"]))
-                self._later(args["for_ms"], lambda: self.lives.fill(1 << 39))
-            case "back_up":
-                self.going_back.back_up()
-            case "go_back":
-                self.going_back.restore(int(args["down_ms"]))
-            case "damage":
-                self.going_back.damage(int(args["down_ms"]))
-            case "lead":
-                self._lead(step)
-            case "set_clock":
-                self.lives.pace.skew_micros += int(args["ms"]) * 1000
-            case _:
-                self._deeds[step.do](step, self.clients[step.who])
-
-    def _lead(self, step: WorldStep) -> None:
-        """One steps down; after an election another one leads."""
-        args, leadership = step.args, self.network.leadership
-        before = leadership.leader
-        hints = {address: str(args[address]) for address in ADDRESSES}
-        leadership.step_down(hints, tells=bool(args["tells"]))
-        if args["hangs_up"]:
-            self.network.hang_up_at(before)
-        epoch = leadership.epoch
-
-        def elected() -> None:
-            if leadership.epoch == epoch:
-                leadership.leader = str(args["to"])
-
-        self._later(args["for_ms"], elected)
+        if (deed := self._deeds.get(step.do)) is not None:
+            deed(step, self.clients[step.who])
+        else:
+            self.servers.befall(step)
 
     def _later(self, delay_ms: int | str | bool, event: Callable[[], None]) -> None:
         self.clock.after(int(delay_ms) * MILLISECOND, event)

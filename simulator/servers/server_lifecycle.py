@@ -6,9 +6,9 @@ every error it was not given, is trouble.
 
 import errno
 from collections.abc import Callable
-from random import Random
+from typing import Generic, TypeVar
 
-from simulator.actors.server import DIRECTORY, Pace, SimulatedServer
+from simulator.actors.server_loop import DIRECTORY, Pace, ServerLoop
 from simulator.clock import MICROSECOND, MILLISECOND, Clock
 from simulator.history.history import History
 from simulator.machines.machine import Machine, Trap
@@ -17,8 +17,12 @@ from simulator.schedule.options import WorldOptions
 
 AMPLE = 1 << 40
 
+S = TypeVar("S", bound=ServerLoop)
+# Makes one life of a server, which is not begun.
+MakeServer = Callable[[Machine, Pace, Callable[[Trap], None], Callable[[Exception], None]], S]
 
-class ServerLives:
+
+class ServerLives(Generic[S]):
     """One server that dies and starts again."""
 
     def __init__(
@@ -28,21 +32,23 @@ class ServerLives:
         history: History,
         options: WorldOptions,
         *,
-        chance: Random,
-        disk: Random,
+        machine: Machine,
+        make: MakeServer[S],
         tell: Callable[[str], None],
+        name: str = "the server",
     ) -> None:
-        self.machine = Machine(disk)
+        self.machine = machine
+        self.name = name
         self.pace = Pace(sync=options.sync_us * MICROSECOND)
-        self.server: SimulatedServer | None = None
+        self.server: S | None = None
         self.beyond_help = False
         self.is_away = False  # somebody works on its directory
-        self.came_up: Callable[[SimulatedServer], None] = lambda server: None
+        self.came_up: Callable[[S], None] = lambda server: None
         self._clock = clock
         self._network = network
         self._history = history
         self._options = options
-        self._chance = chance
+        self._make = make
         self._tell = tell
         self._down_ms = 50  # after a death of its own making
         self._next_trap: Trap | None = None
@@ -52,7 +58,7 @@ class ServerLives:
     @property
     def is_up(self) -> bool:
         """Whether it listens."""
-        return self.server is not None and self.server.driver is not None
+        return self.server is not None and self.server.served is not None
 
     def start(self) -> None:
         """Open the directory and listen."""
@@ -60,26 +66,16 @@ class ServerLives:
             return
         trap, self._next_trap = self._next_trap, None
         self._life += 1
-        self.server = SimulatedServer(
-            self._clock,
-            self._network,
-            self.machine,
-            self._chance,
-            options=self._options.log_options(),
-            pace=self.pace,
-            sprung=self._sprung,
-            failed=self._failed,
-        )
-        server = self.server
+        server = self.server = self._make(self.machine, self.pace, self._sprung, self._failed)
         if server.start(trap) and server.opened is not None:
             report = server.opened.report
-            self._clock.note(f"server up {server.opened.log.last_serial}")
+            self._clock.note(f"server up {server.opened.last}")
             self.came_up(server)
             self._tell("server recovered" if self._life > 1 else "server made")
             for what, found in (("torn tail", report.torn), ("leftovers", report.removed)):
                 if found:
                     self._tell(what)
-            if server.opened.states:
+            if server.opened.has_checkpoint:
                 self._tell("checkpoint used")
 
     # What befalls it
@@ -102,6 +98,14 @@ class ServerLives:
         self.kill(down_ms)
         self.machine.cut(mode)
         self._tell(f"server cut {mode}")
+
+    def freeze(self, nanoseconds: int) -> None:
+        """The process stands still for so long."""
+        server = self.server
+        if server is None or server.is_frozen:
+            return
+        server.freeze()
+        self._clock.after(nanoseconds, lambda: server.is_frozen and server.thaw())
 
     def take_down(self, down_ms: int) -> None:
         """It ends, and comes back when nothing of it is under way any more."""
@@ -142,6 +146,8 @@ class ServerLives:
         self.pace.sync = self._options.sync_us * MICROSECOND
         if self.server is not None:
             self.server.disk.trap = None
+            if self.server.is_frozen:
+                self.server.thaw()
         self.start()
 
     # Inside
@@ -158,7 +164,7 @@ class ServerLives:
             self.kill(trap.down_ms)
 
     def _failed(self, error: Exception) -> None:
-        opening = not self.is_up
+        opening = self.server is None or self.server.is_opening
         code = error.errno if isinstance(error, OSError) else None
         if code == errno.EIO:
             self._tell("sync failed")
@@ -167,7 +173,7 @@ class ServerLives:
         elif code == errno.ENOSPC and (opening or self._has_no_reserve):
             self._tell("no room to start")  # it waits for room, and loses nothing
         else:
-            self._history.error("the server", error)
+            self._history.error(self.name, error)
             self.beyond_help = True
         self.kill(self._down_ms)
 

@@ -22,12 +22,13 @@ from oncemq.storage.segments.framing import frame_key
 from oncemq.storage.segments.layout import read_format
 from oncemq.testing.faulty_disk import FaultyDisk
 from oncemq.wire import batch
-from simulator.actors.server import DIRECTORY, SimulatedServer
+from simulator.actors.server import SimulatedServer
+from simulator.actors.server_loop import DIRECTORY
 from simulator.actors.shared_world import World
 from simulator.clock import stream
 from simulator.history.history import History
 from simulator.history.lost_future import WentBack
-from simulator.world.server_lifecycle import AMPLE, ServerLives
+from simulator.servers.server_lifecycle import AMPLE, ServerLives
 
 BACKUP = "/backup"
 TRIES = 20  # to find a place whose damage shows
@@ -36,7 +37,9 @@ TRIES = 20  # to find a place whose damage shows
 class GoingBack:
     """The going back of a world: once, or twice to one backup."""
 
-    def __init__(self, lives: ServerLives, history: History, world: World, seed: int) -> None:
+    def __init__(
+        self, lives: ServerLives[SimulatedServer], history: History, world: World, seed: int
+    ) -> None:
         self._lives = lives
         self._history = history
         self._world = world

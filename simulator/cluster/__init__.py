@@ -1,0 +1,1 @@
+"""Three servers of a cluster in simulated time: the shipped replicas, over a model of etcd."""
