@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("put", "get", "latency", "push", "inbox", "outbox", "transactions"),
-    *("redis", "attacks", "topics", "restart", "memory"),
+    *("redis", "cluster", "before", "attacks", "topics", "restart", "memory"),
 )
 USUAL = ("put", "get", "latency")
 WHOLE_LOG_BYTES = 10_000_000_000
@@ -52,6 +52,7 @@ def size_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
     help="Size of the log for restart and memory; 1GiB, with --all 10GB.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL for the outbox, too.")
+@click.option("--before", metavar="COMMIT", default="", help="A server of this commit beside ours.")
 def benchmarks(
     session: CommandSession,
     parts: tuple[str, ...],
@@ -63,9 +64,10 @@ def benchmarks(
     topics: int | None,
     log_bytes: int | None,
     database: str,
+    before: str,
 ) -> None:
     """Measure this machine: PART is put, get, latency, push, inbox, outbox, transactions,
-    redis, attacks, topics, restart or memory.
+    redis, cluster, before, attacks, topics, restart or memory.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -84,6 +86,7 @@ def benchmarks(
     figures: list[Figure] = []
     where = Path(beside) if beside else None
     with ended_by_a_signal(), lab(where, effort, shown=True, database=database) as place:
+        place.before = before
         for part in PARTS:
             if part in chosen:
                 figures += [each for measure in measures(part) for each in measure(place)]
@@ -94,6 +97,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
     """What belongs to a part."""
     from benchmarks import (
         attacks,
+        before,
         bulk,
         inbox,
         outbox,
@@ -105,6 +109,7 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         stopped,
         transactions,
     )
+    from benchmarks.cluster import beside, faults
 
     return {
         "put": [pace.put_paces, bulk.bulk_puts, single.single_puts],
@@ -120,6 +125,8 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "outbox": [outbox.relayed],
         "transactions": [transactions.transacted],
         "redis": [redis_peer.beside_redis],
+        "cluster": [beside.beside_peers, faults.faults],
+        "before": [before.beside_before],
         "attacks": [attacks.attacked],
         "topics": [scale.topics],
         "restart": [scale.restart],

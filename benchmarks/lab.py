@@ -91,6 +91,7 @@ class Lab:
 
     def __init__(self, directory: Path, effort: Effort, steps: Steps, database: str = "") -> None:
         self.database = database  # a PostgreSQL to measure on, beside SQLite
+        self.before = ""  # an earlier commit, to measure beside
         self.directory = directory
         self.effort = effort
         self.steps = steps

@@ -1,0 +1,1 @@
+"""Three servers of OnceMQ beside one, and beside its peers with three replicas: `PART=cluster`."""
