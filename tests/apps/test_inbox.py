@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,8 @@ class Order(msgspec.Struct, frozen=True):
 def path(tmp_path: Path) -> Path:
     """A database with a table that keeps duplicates, so that they would show."""
     path = tmp_path / "shop.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE orders (place INTEGER PRIMARY KEY, id INTEGER)")
-    connection.close()
     return path
 
 
@@ -139,13 +139,12 @@ def test_a_message_that_fails_among_others_takes_none_of_them_along(
 
 def test_a_commit_that_fails_is_a_failure_of_the_message(app: App, mq: Client, path: Path) -> None:
     """A constraint that is looked at when the transaction ends, and not before."""
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE teas (id INTEGER PRIMARY KEY)")
         connection.execute("INSERT INTO teas VALUES (1)")
         connection.execute(
             "CREATE TABLE cups (tea INTEGER REFERENCES teas (id) DEFERRABLE INITIALLY DEFERRED)"
         )
-    connection.close()
 
     def connect() -> sqlite3.Connection:
         opened = sqlite3.connect(path)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -90,10 +90,9 @@ def run_and_kill(server: str, directory: Path, mq: Client, chaos: Chaos) -> int:
 def test_rows_are_messages_and_each_letter_is_there_once(
     oncemq_server: str, oncemq_client: Connect, oncemq_chaos: Chaos, tmp_path: Path
 ) -> None:
-    with sqlite3.connect(tmp_path / "shop.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE orders (place INTEGER PRIMARY KEY, id, message)")
-    connection.close()
     mq = oncemq_client()
     mq.create_topic("bills", Retention(forever=True))
     for client in HANDLERS:  # subscribed before the first life, not by it

@@ -39,6 +39,8 @@ VIEWS = (
     "storage/backup/manifest.BackupView",
 )
 
+SERVED = ("server/driver.Driver", "cluster/replica.Replica")
+
 SUITES: dict[str, Suite] = {
     "apps/handler_loop.HandlerIO": Suite(
         ("test_handler_io.py",), ("apps/aio.AsyncHandlerIO", "apps/blocking.BlockingHandlerIO")
@@ -93,8 +95,28 @@ SUITES: dict[str, Suite] = {
             "relay/notifications.AsyncpgWatch",
         ),
     ),
+    "cluster/replica.Links": Suite(
+        ("test_links.py", "wires.py"),
+        ("cluster/links.ReplicaLinks", "simulator/cluster/simulated_links.SimulatedLinks"),
+    ),
+    "simulator/servers/servers.Servers": Suite(
+        ("test_servers.py",),
+        (
+            "simulator/servers/alone_server.AloneServer",
+            "simulator/cluster/cluster_servers.ClusterServers",
+        ),
+    ),
     "server/completeness.Holdings": Suite(
         ("test_holdings.py",), ("server/examination._Shelves", "storage/log/log.Log")
+    ),
+    "server/served.Answers": Suite(("test_served.py",), SERVED),
+    "server/served.Feeds": Suite(("test_served.py",), SERVED),
+    "server/served.Served": Suite(("test_served.py",), SERVED),
+    "server/served.KeepsHouse": Suite(
+        ("test_served.py",), ("server/housekeeping.Housekeeping", "cluster/replica.Replica")
+    ),
+    "server/housekeeping.Household": Suite(
+        ("test_served.py",), ("server/driver.Driver", "cluster/keeper.Keeper")
     ),
     "session/outgoing.RequestOwner": Suite(
         ("test_request_owner.py",),
@@ -144,15 +166,18 @@ ALONE: dict[str, str] = {
     "client/engine/transactions.DoubtfulCommit": "client/verbs/transaction_work.TransactionWork",
     "session/cursors.Delivered": "client/values.Message",
     "session/prefetched.MessageRun": "client/values.Fetched",
+    "cluster/sends.Sends": "cluster/links.ReplicaLinks",
+    "cluster/links.Watches": "transport/serving/connections.Connections",
+    "transport/wakeup.Bell": "transport/wakeup.Wakeup",
     "broker/given.Gate": "server/admission.Admission",
     "broker/given.StorageFacts": "server/driver.Driver",
     "server/admission.RoomPort": "storage/log/log.Log",
     "server/completeness.HeldExtent": "storage/segments/entries.Extent",
-    "simulator/network/feed.Station": "simulator/actors/server.SimulatedServer",
+    "simulator/network/feed.Station": "simulator/actors/server_loop.ServerLoop",
     "simulator/world/lost_machine.LosesMachines": "simulator/world/simulation.Simulation",
     "simulator/world/quiesce.Healed": "simulator/world/simulation.Simulation",
     "simulator/history/stories.Several": "simulator/history/transaction_outcomes.Deal",
-    "simulator/network/network.Host": "simulator/actors/server.SimulatedServer",
+    "simulator/network/network.Host": "simulator/actors/server_loop.ServerLoop",
 }
 
 # Ports for what users bring.

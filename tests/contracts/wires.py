@@ -125,20 +125,20 @@ class SimulatedWire:
     def __init__(self, seed: int) -> None:
         self.address = self.nowhere = "simulated"
         self._clock = Clock()
-        self._network = Network(
+        self.network = Network(
             self._clock, Random(seed), delay=5 * MILLISECOND, late=50 * MILLISECOND
         )
         self._requests: deque[Request] = deque()
 
     def up(self) -> None:
-        self._network.listen(self)
+        self.network.listen(self)
 
     def down(self) -> None:
-        self._network.hang_up()
+        self.network.hang_up()
         self._requests.clear()
 
     def line(self) -> SimulatedDealer:
-        return SimulatedDealer(self._network, CLIENT, lambda: None)
+        return SimulatedDealer(self.network, CLIENT, lambda: None)
 
     def arrived(self, route: bytes, frames: list[bytes]) -> None:
         self._requests.append((route, frames))
@@ -150,16 +150,16 @@ class SimulatedWire:
         return self._requests.popleft() if self._requests else None
 
     def reply(self, route: bytes, frames: Sequence[bytes]) -> None:
-        self._network.reply(route, frames)
+        self.network.reply(route, frames)
 
     def reaches(self, route: bytes) -> bool:
-        return self._network.reaches(route, [b"are you there?"])
+        return self.network.reaches(route, [b"are you there?"])
 
     def stop_reading(self) -> None:
-        self._network.silence(CLIENT, up=True, down=False)
+        self.network.silence(CLIENT, up=True, down=False)
 
     def read_again(self) -> None:
-        self._network.heal(CLIENT)
+        self.network.heal(CLIENT)
 
     def until(self, look: Callable[[], T | None]) -> T:
         return until_simulated(self._clock, look)

@@ -4,6 +4,8 @@ import re
 import secrets
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,9 @@ class Shop:
         self.home = home
         self.database = sqlite3.connect(home / "user.db")
         self.database.execute("CREATE TABLE effects (number)")
+
+    def close(self) -> None:
+        self.database.close()
 
     def client(self, address: str, state: str = "state") -> Client:
         return Client(address, id="shop", state=self.home / state, timeout=20)
@@ -50,10 +55,16 @@ class Shop:
         )
 
 
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with closing(Shop(tmp_path)) as shop:
+        yield shop
+
+
 def test_a_database_that_knows_more_than_the_server_is_told_with_the_way_out(
+    shop: Shop,
     tmp_path: Path,
 ) -> None:
-    shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address) as client:
         client.subscribe("t")
         shop.put(address, 0, 1)
@@ -77,9 +88,8 @@ def test_a_database_that_knows_more_than_the_server_is_told_with_the_way_out(
             assert shop.consume(client) == []
 
 
-def test_the_way_out_that_is_run_again_later_changes_nothing(tmp_path: Path) -> None:
+def test_the_way_out_that_is_run_again_later_changes_nothing(shop: Shop, tmp_path: Path) -> None:
     """Two were told, or one ran it twice; the row stands at the same offset again by then."""
-    shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address) as client:
         client.subscribe("t")
         shop.put(address, 0)
@@ -102,8 +112,9 @@ def test_the_way_out_that_is_run_again_later_changes_nothing(tmp_path: Path) -> 
         assert shop.consume(client) == [13]
 
 
-def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(
+    shop: Shop, tmp_path: Path
+) -> None:
     with testing.server(tmp_path / "data") as address, shop.client(address) as client:
         client.subscribe("t")
         shop.put(address, 0, 1)
@@ -118,10 +129,10 @@ def test_a_database_that_knows_no_more_goes_on_and_notes_the_generation(tmp_path
 
 
 def test_a_database_of_another_branch_is_told_and_goes_on_where_the_server_has_it(
+    shop: Shop,
     tmp_path: Path,
 ) -> None:
     """One copy is gone back to twice; no state directory is kept, as in a container."""
-    shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
         client.subscribe("t")
         shop.put(address, 0, 1)
@@ -147,10 +158,10 @@ def test_a_database_of_another_branch_is_told_and_goes_on_where_the_server_has_i
 
 
 def test_a_database_of_another_branch_is_told_though_the_server_has_it_further(
+    shop: Shop,
     tmp_path: Path,
 ) -> None:
     """What was settled here since, by whomever, took no effect in this database."""
-    shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
         client.subscribe("t")
         shop.put(address, 0, 1)
@@ -200,10 +211,9 @@ def told(shop: Shop, client: Client) -> None:
 @pytest.mark.parametrize("restored", [False, True], ids=["by hand", "and then restored"])
 @pytest.mark.parametrize("state", ["state", "older", "fresh"])
 def test_a_database_is_told_of_a_copy_that_was_put_back_by_hand(
-    tmp_path: Path, state: str, restored: bool
+    shop: Shop, tmp_path: Path, state: str, restored: bool
 ) -> None:
     """Grown beyond the row: whether the client's state was moved, restored with it, or is new."""
-    shop = Shop(tmp_path)
     lived_on(shop)
     with testing.server(tmp_path / "data") as address:
         shop.put(address, *range(10, 20))
@@ -224,9 +234,10 @@ def test_a_database_is_told_of_a_copy_that_was_put_back_by_hand(
             assert shop.consume(client) == [20]
 
 
-def test_a_database_that_is_ahead_of_a_server_that_was_not_told_goes_on(tmp_path: Path) -> None:
+def test_a_database_that_is_ahead_of_a_server_that_was_not_told_goes_on(
+    shop: Shop, tmp_path: Path
+) -> None:
     """The very messages that it took, in an older copy of server and state."""
-    shop = Shop(tmp_path)
     with testing.server(tmp_path / "data") as address, shop.client(address) as client:
         client.subscribe("t")
         shop.put(address, *range(6))
@@ -243,8 +254,9 @@ def test_a_database_that_is_ahead_of_a_server_that_was_not_told_goes_on(tmp_path
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["as it was", "and moved by it"])
-def test_a_table_of_an_older_version_is_given_the_column(tmp_path: Path, moved: bool) -> None:
-    shop = Shop(tmp_path)
+def test_a_table_of_an_older_version_is_given_the_column(
+    shop: Shop, tmp_path: Path, moved: bool
+) -> None:
     with testing.server(tmp_path / "data") as address, shop.client(address, "a") as client:
         client.subscribe("t")
         shop.put(address, *range(6))

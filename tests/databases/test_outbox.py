@@ -125,6 +125,7 @@ def test_what_no_server_takes_is_refused_at_once(
 def test_a_connection_that_is_always_in_a_transaction_will_do() -> None:
     connection = sqlite3.connect(":memory:", autocommit=False)  # pyright: ignore[reportCallIssue]
     connection.executescript(oncemq.outbox_schema("sqlite"))
+    connection.commit()  # there the table, too, is made in a transaction
     oncemq.outbox(connection).put("orders", b"one")
     connection.rollback()
     assert connection.execute("SELECT count(*) FROM oncemq_outbox").fetchone() == (0,)

@@ -197,6 +197,10 @@ class Storm:
         )
         return max((after - before for before, after in pairwise(times)), default=0.0)
 
+    def silences(self, outage: str) -> dict[str, float]:
+        """The longest times without an answer, by what they came after."""
+        return {outage: self.longest_silence}
+
     def injected(self) -> dict[str, int]:
         """What befell them, as the reliability card names it."""
         return {"kill -9": self.killed.total()}
@@ -213,7 +217,8 @@ class Storm:
             tally.add("cuts", self.injected().get("power cut", 0))
             outcome = self.end()
             tally.add("messages", outcome.messages)
-            tally.outage(outage, self.longest_silence)
+            for cause, seconds in self.silences(outage).items():
+                tally.outage(cause, seconds)
             print(outcome.describe())
             outcome.check()
 

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -133,14 +134,14 @@ def test_a_journal_may_begin_and_end_inside_the_topic(
 
 def test_a_column_of_a_database_is_a_journal(once: Once, five: str, tmp_path: Path) -> None:
     path = tmp_path / "effects.db"
-    with sqlite3.connect(path) as database:
-        database.execute('CREATE TABLE "my effects" (id TEXT)')
-        rows = [(each["id"],) for each in ids(five, 0, 1, 2, 3, 4)]
-        database.executemany('INSERT INTO "my effects" VALUES (?)', rows)
-    assert once("audit", five, "--journal", f"{path}:my effects:id").code == 0
-    with database:
-        database.execute('DELETE FROM "my effects" WHERE rowid = 2')
-    database.close()
+    with closing(sqlite3.connect(path)) as database:
+        with database:
+            database.execute('CREATE TABLE "my effects" (id TEXT)')
+            rows = [(each["id"],) for each in ids(five, 0, 1, 2, 3, 4)]
+            database.executemany('INSERT INTO "my effects" VALUES (?)', rows)
+        assert once("audit", five, "--journal", f"{path}:my effects:id").code == 0
+        with database:
+            database.execute('DELETE FROM "my effects" WHERE rowid = 2')
     assert once("audit", five, "--journal", f"{path}:my effects:id").code == 6
 
 

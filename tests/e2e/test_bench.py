@@ -10,6 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.attacker import ATTACKS
+from benchmarks.cluster.kafka import JARS
+from benchmarks.cluster.nats import CLIENTS, PROGRAM
+from benchmarks.cluster.servers import Missing, etcd_program
 from benchmarks.command import PARTS, benchmarks, measures
 from benchmarks.lab import QUICK, batch_for, in_turns, lab, quantile
 from benchmarks.report import Aim, Figure, number_text, size_text, tables
@@ -32,6 +35,20 @@ TINY = replace(
     attacked=0.3,
 )
 
+
+def _services() -> int:
+    """How many the cluster is measured beside, itself and one server included."""
+    try:
+        etcd_program()
+    except Missing:
+        return 0
+    peers = [PROGRAM.exists(), (JARS / "server").is_dir() and shutil.which("java")]
+    return 2 + (2 * len([each for each in peers if each]) if CLIENTS.is_dir() else 0)
+
+
+_ALL = _services()
+CLUSTER = [*["p50"] * 2 * _ALL, *(["put"] * _ALL + ["get"] * _ALL) * 2]
+CLUSTER += ["median", "median", "MB/s"] if _ALL else []
 STOPPED = ["meanwhile", "meanwhile", "grown by", "meanwhile", "in all"]
 VALUES = {
     "put": [*["pace"] * 4, "put", "put", "p50", "p50"],
@@ -43,6 +60,9 @@ VALUES = {
     "transactions": ["committed", "committed"],
     # Where the machine has a Redis; it is compared with, and not needed.
     "redis": ["p50"] * (4 if shutil.which("redis-server") else 0),
+    # Where there is an etcd, and as many peers as were fetched.
+    "cluster": CLUSTER,
+    "before": [],  # without a commit to measure beside
     "attacks": ["p50"] * len(ATTACKS),
     "topics": ["p50", "RSS per topic"],
     "restart": ["log GB"],
@@ -54,6 +74,7 @@ VALUES = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # of a cluster and all its peers
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_measures_and_leaves_nothing_behind(part: str, tmp_path: Path) -> None:
     with lab(tmp_path, TINY, shown=False) as place:

@@ -133,13 +133,13 @@ def test_the_settings_in_json_have_stable_keys() -> None:
     assert (
         list(shown)
         == (
-            "server id state timeout data bind feed retry sync segment_bytes disk_max message_max "
-            "batch_max idempotency_ttl idempotency_keys_max stage_ttl stages_max "
-            "stage_bytes_max clients_max producers_max connections_max handshakes_max "
-            "handshake_time unfinished_max unfinished_time owed_pause owed_max owed_total_max "
-            "owed_time feed_owed_max subjects_max subjects_total_max request_entries_max "
-            "gathered_max held_answers_max turn_requests turn_bytes turn_micros files_kept "
-            "log_level log_format"
+            "server id state timeout data bind feed cluster etcd etcd_program server_id "
+            "advertise retry sync segment_bytes disk_max message_max batch_max idempotency_ttl "
+            "idempotency_keys_max stage_ttl stages_max stage_bytes_max clients_max "
+            "producers_max connections_max handshakes_max handshake_time unfinished_max "
+            "unfinished_time owed_pause owed_max owed_total_max owed_time feed_owed_max "
+            "subjects_max subjects_total_max request_entries_max gathered_max held_answers_max "
+            "turn_requests turn_bytes turn_micros files_kept log_level log_format"
         ).split()
     )
     assert shown["server"] == {

@@ -137,6 +137,7 @@ class FaultStorm(Storm):
         self.stopped = 0  # servers that a failed call ended
         self.checked = 0
         self.disk = disk
+        self.clients_on: dict[str, Any] = {}  # the host of publishers and subscribers
         self.wire: Proxy | None = None
         self._fault_nursery = nursery
         self._on_disk = on_disk
@@ -163,6 +164,7 @@ class FaultStorm(Storm):
             "server": self.wire.address if self.wire else self.serving.address,
             "id": name,
             "state": str(self._state(name)),
+            **self.clients_on,
         }
         if name in SUBSCRIBERS:
             role, topic = SUBSCRIBERS[name]

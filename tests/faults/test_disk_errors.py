@@ -2,7 +2,6 @@
 on a disk that is really full (a small tmpfs): no false acknowledgement, clear words, recovery.
 """
 
-import os
 import secrets
 import statistics
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +26,7 @@ from tests.e2e.conftest import ONCE, Ran, clean_environment
 from tests.e2e.processes import until
 from tests.faults.cast import DISK_FAILED, CommandServing, FaultNursery, FaultStorm
 from tests.faults.inject import injection, why_no_strace
+from tests.faults.small_disk import take_all_room, tmpfs
 
 pytestmark = [
     pytest.mark.slow,
@@ -181,23 +180,6 @@ def refused(client: Client, payload: bytes = b"more") -> bool:
     return False
 
 
-@contextmanager
-def tmpfs(path: Path, size: str) -> Iterator[Path]:
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
-
-
 def test_a_full_disk_refuses_delivers_and_resumes_by_itself(
     nursery: FaultNursery, tmp_path: Path
 ) -> None:
@@ -307,10 +289,7 @@ def bring_back(backup: Path, data: Path) -> None:
 
 
 def take_room(place: Path, *, but: int) -> None:
-    with (place / "others").open("wb", buffering=0) as others, suppress(OSError):
-        while others.write(bytes(65_536)):
-            pass
-    assert os.statvfs(place).f_bavail == 0
+    take_all_room(place)
     size = f"remount,size={(12 << 20) + but}"
     subprocess.run(["mount", "-o", size, str(place)], check=True)
 

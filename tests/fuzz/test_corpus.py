@@ -60,7 +60,7 @@ def test_what_was_found_and_not_mended_yet_is_still_so(target: str) -> None:
 def test_the_codec_target_sees_an_error_that_is_let_through(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(codec, "_UNDECODABLE", ())
+    monkeypatch.setattr(codec, "UNDECODABLE", ())
     assert fails("codec")
 
 

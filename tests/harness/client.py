@@ -69,7 +69,7 @@ class Server:
         group = self.driver.commit(Micros(self.now + 1_000_000))
         if group is not None:
             self.log.write(group)
-            self.driver.committed(group, Micros(self.now))
+            self.driver.written(group, Micros(self.now))
 
     def stored(self, topic: str) -> list[bytes]:
         """Every payload the log holds of a topic."""

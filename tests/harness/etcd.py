@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,15 +56,27 @@ def etcd_to_kill() -> None:
         pytest.skip(f"{version[0]} may lose its data when killed; `make etcd` builds a newer one")
 
 
+STARTS = 3  # of which one succeeds, unless something else is wrong
+
+
 class EtcdMember:
     """One process; it may be killed, frozen and started again on its directory."""
 
-    def __init__(self, name: str, directory: Path, *, scheme: str = "http") -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        scheme: str = "http",
+        host: str = "127.0.0.1",
+        under: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self.directory = directory
         self._ports = [_free_port(), _free_port()]
-        self.address = f"{scheme}://127.0.0.1:{self._ports[0]}"
-        self.peer_address = f"http://127.0.0.1:{self._ports[1]}"
+        self._under = under  # this command, which puts it on that host
+        self.address = f"{scheme}://{host}:{self._ports[0]}"
+        self.peer_address = f"http://{host}:{self._ports[1]}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, peers: Sequence["EtcdMember"], *more: str) -> None:
@@ -72,7 +85,7 @@ class EtcdMember:
         with (self.directory / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(etcd_program(), "--name", self.name, "--log-level", "warn"),
+                    *(*self._under, etcd_program(), "--name", self.name, "--log-level", "warn"),
                     *("--data-dir", str(self.directory / self.name), "--unsafe-no-fsync"),
                     *("--listen-client-urls", self.address),
                     *("--advertise-client-urls", self.address),
@@ -101,6 +114,11 @@ class EtcdMember:
             self._process = None
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself: somebody had its port by the time that it began, say."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
     def answers(self) -> bool:
         """Whether it reads as everybody agrees: it has a leader."""
         connection = EtcdConnection(Access((self.address,)), limit_seconds=2)
@@ -116,17 +134,27 @@ class EtcdMember:
 class Etcd:
     """Members that agree."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, **host: Any) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="oncemq-etcd-"))
-        self.members = [EtcdMember(f"m{number}", self.directory) for number in range(count)]
-        self.start()
+        self.members = [EtcdMember(f"m{number}", self.directory, **host) for number in range(count)]
 
     @property
     def access(self) -> Access:
         return Access(tuple(member.address for member in self.members))
 
+    def started(self) -> bool:
+        """All of them, once each answers; False: one ended, and others are to be made."""
+        for member in self.members:
+            member.start(self.members)
+        for member in self.members:
+            until_true(
+                lambda each=member: each.answers or any(one.has_ended for one in self.members),
+                f"{member.name} answers",
+            )
+        return not any(member.has_ended for member in self.members)
+
     def start(self) -> None:
-        """All of them, and wait until each answers."""
+        """All of them again, and wait until each answers."""
         for member in self.members:
             member.start(self.members)
         self.until_ready(*self.members)
@@ -150,13 +178,17 @@ class Etcd:
 
 
 @contextlib.contextmanager
-def running_etcd(count: int) -> Iterator[Etcd]:
-    """So many members for a while."""
-    etcd = Etcd(count)
-    try:
-        yield etcd
-    finally:
-        etcd.end()
+def running_etcd(count: int, **host: Any) -> Iterator[Etcd]:
+    """So many members for a while; on this host, or another: see `EtcdMember`."""
+    for _ in range(STARTS):
+        etcd = Etcd(count, **host)
+        try:
+            if etcd.started():
+                yield etcd
+                return
+        finally:
+            etcd.end()
+    raise AssertionError(f"etcd ended at each of {STARTS} starts")
 
 
 @pytest.fixture(scope="session")

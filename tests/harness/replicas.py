@@ -35,15 +35,20 @@ class Replica(Scribe):
         self.open()
         return made
 
+    def take(self, frames: bytes) -> int:
+        """Take in frames that follow the end of this log."""
+        received = self.log.check_frames(frames, self.log.newest)
+        return self.log.append_received(received, 0)
+
     def follow(self, leader: "Replica", *, bytes_max: int = 1 << 20) -> None:
         """Take in all frames that the leader has finished and this log lacks."""
         while True:
-            run = leader.log.frames_from(self.log.last_serial + 1, bytes_max)
+            run = leader.log.frames_after(self.log.last_serial, bytes_max)
             assert run is not None
             if not run.frames:
                 break
             assert run.previous == self.log.newest
-            assert self.log.append_frames(run.frames) == run.last.serial
+            assert self.take(run.frames) == run.last.serial
             assert run.last == self.log.newest
         self.commit()
         self.topics = {topic: list(kept) for topic, kept in leader.topics.items()}
@@ -60,10 +65,10 @@ def fill(disk: FaultyDisk, pinned: PinnedFiles, *, step: int) -> Format:
 def records(log: Log) -> list[tuple[int, bytes]]:
     """Every frame from the first on, without what is local to its replica."""
     found: list[tuple[int, bytes]] = []
-    serial = 1
-    while (run := log.frames_from(serial, 1)) is not None and run.frames:
+    serial = 0
+    while (run := log.frames_after(serial, 1)) is not None and run.frames:
         found.append((run.last.chain, run.frames[20:]))
-        serial = run.last.serial + 1
+        serial = run.last.serial
     return found
 
 

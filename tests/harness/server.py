@@ -80,7 +80,7 @@ class Host:
         group = self.driver.commit(Micros(self.now + later))
         if group is not None:
             self.log.write(group)
-            self.driver.committed(group, Micros(self.now))
+            self.driver.written(group, Micros(self.now))
 
     def ask(self, request: Request, body: bytes | None = None) -> Reply:
         """The reply to a request, once everything is durable."""

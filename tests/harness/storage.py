@@ -100,13 +100,14 @@ class Scribe:
     def segments(self) -> list[Path]:
         return sorted(self.directory.glob("log/*.log"))
 
-    def open(self, *, cut_to: int | None = None) -> OpenedLog:
+    def open(self, *, cut_to: int | None = None, opening: int | None = None) -> OpenedLog:
         self.opened = open_log(
             self.disk,
             str(self.directory),
             self.options,
             random_bytes=lambda n: self.identity * n,
             cut_to=cut_to,
+            opening=opening,
         )
         return self.opened
 

@@ -3,6 +3,7 @@
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
@@ -61,13 +62,17 @@ class Told:
 
     def __init__(self, coordinator: EtcdCoordinator) -> None:
         self._coordinator = coordinator
-        self.events: list[CoordinatorEvent] = []
+        self.events: list[CoordinatorEvent] = []  # that were looked at
+        self._next: deque[CoordinatorEvent] = deque()
+        self._token = 100  # above those of requests that a test asks by itself
 
     def until(self, look: Callable[[CoordinatorEvent], object]) -> CoordinatorEvent:
         """The first event from here on that is so."""
 
         def found() -> CoordinatorEvent | None:
-            for event in self._coordinator.take():
+            self._next.extend(self._coordinator.take())
+            while self._next:
+                event = self._next.popleft()
                 self.events.append(event)
                 if look(event):
                     return event
@@ -76,8 +81,10 @@ class Told:
         return until(found)
 
     def outcome(self, request: ReadEntries | Transact) -> Outcome:
-        self._coordinator.ask(request, 1)
-        event = self.until(lambda event: isinstance(event, Answered))
+        self._token += 1
+        token = self._token
+        self._coordinator.ask(request, token)
+        event = self.until(lambda event: isinstance(event, Answered) and event.token == token)
         assert isinstance(event, Answered)
         return event.outcome
 

@@ -4,6 +4,9 @@ The interrupt is put at the very step that ends the block, where a storm of sign
 leave "a transaction is open here" for good.
 """
 
+import gc
+import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -83,3 +86,74 @@ def test_a_block_that_could_not_say_that_it_is_over_is_over(
         kept = interrupted_transaction(job)  # as a variable of the user's has it
     assert [each.payload for each in job.get("in", limit=2)] == [b"one", b"two"]
     assert kept
+
+
+# ------------------------------------------------------------------ what only a collection frees
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Garbage in rings stays where it is, unless somebody asks for a collection."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def interrupted_in_a_ring(job: Client) -> None:
+    """The block's frames are in a ring, as `contextmanager` makes one since Python 3.12."""
+    try:
+        begin_and_raise(job, [])
+    except Interrupted as error:
+        error.args = (error,)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_transaction_that_could_not_be_aborted_is_aborted_though_its_frames_are_in_a_ring(
+    job: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_the_first_abort_short(monkeypatch)
+    interrupted_in_a_ring(job)
+    assert [each.payload for each in job.get("in", limit=2)] == [b"one", b"two"]
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_transaction_begins_though_the_frames_of_one_that_was_cut_short_are_in_a_ring(
+    job: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_the_first_abort_short(monkeypatch)
+    interrupted_in_a_ring(job)
+    with job.transaction() as tx:
+        assert [each.payload for each in tx.get("in", limit=2)] == [b"one", b"two"]
+
+
+def leave_a_block_open(job: Client) -> None:
+    """Its frames are in a ring, and it could not say that it is over."""
+
+    class CutShort(ExitStack):
+        def __exit__(self, *_: object) -> bool:
+            raise Interrupted
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("oncemq.client.blocking.getting.ExitStack", CutShort)
+        interrupted_in_a_ring(job)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_block_whose_frames_are_in_a_ring_is_over(job: Client) -> None:
+    leave_a_block_open(job)
+    assert [each.payload for each in job.get("in", limit=2)] == [b"one", b"two"]
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_another_thread_does_not_wait_for_ever_for_a_block_whose_frames_are_in_a_ring(
+    job: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncemq.client.blocking.getting.LOOK_SECONDS", 0.01)
+    leave_a_block_open(job)
+    got: list[bytes] = []
+    getting = threading.Thread(
+        target=lambda: got.extend(each.payload for each in job.get("in", limit=2)), daemon=True
+    )
+    getting.start()
+    getting.join(30)
+    assert got == [b"one", b"two"]

@@ -14,6 +14,7 @@ from oncemq.broker.state.shard import Shard
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.protocol.generations import NAME_BITS
 from oncemq.protocol.limits import ServerLimits
+from oncemq.protocol.names import LeaderEpoch
 from oncemq.protocol.records import Marked, Retention
 from oncemq.server.examination import accept_loss, examine, faults
 from oncemq.server.recovery import fold
@@ -24,6 +25,7 @@ from oncemq.storage.log.log import LogOptions
 from oncemq.storage.log.recovery import open_log
 from oncemq.storage.log.room import Room
 from oncemq.storage.segments.layout import read_format
+from oncemq.storage.segments.promised_epoch import PromisedEpoch
 
 SMALL = LogOptions(
     segment_bytes=1 << 16, allocate_bytes=1 << 14, reserve_bytes=1 << 12, checkpoint_records=40
@@ -83,6 +85,15 @@ def holed(data: Path) -> Path:
     victim.unlink()
     victim.with_suffix(".idx").unlink()
     return data
+
+
+def test_a_replica_is_mended_by_the_others_unless_it_is_the_last_copy(holed: Path) -> None:
+    PromisedEpoch(LocalDisk(), str(holed)).promise(LeaderEpoch(3))
+    with pytest.raises(StorageRefused, match="the others have what is damaged here: start"):
+        accept_loss(LocalDisk(), str(holed), random_bytes=secrets.token_bytes)
+    assert examine(LocalDisk(), str(holed)).is_replica
+    accept_loss(LocalDisk(), str(holed), random_bytes=secrets.token_bytes, is_last_copy=True)
+    assert examine(LocalDisk(), str(holed)).sound
 
 
 def test_a_lost_segment_is_a_hole_that_readers_are_told_of(

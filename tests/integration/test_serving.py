@@ -19,6 +19,7 @@ from oncemq import Client
 from oncemq.assembly import Server, server_from
 from oncemq.config import Config
 from oncemq.protocol.limits import ServerLimits
+from oncemq.server.driver import Driver
 from oncemq.server.loop import TurnLimits
 from oncemq.storage.log.log import LogOptions
 from tests.e2e.conftest import ONCE, clean_environment
@@ -125,6 +126,7 @@ def test_what_the_settings_say_of_turns_and_waiting_is_obeyed(tmp_path: Path) ->
         assert (limits, status["connections_max"]) == ([5, 6], 8)
         loop = server._loop
         assert loop._turn_limits == TurnLimits(requests=2, bytes=3, micros=4)
+        assert isinstance(loop._driver, Driver)
         assert loop._driver.broker.rules.request_entries_max == 7
     finally:
         server.stop()

@@ -70,7 +70,14 @@ class Shard:
         disk.openings, disk.promised, disk.log = 1, 3, [(3, 0), (3, 1)]  # of a single server
         directory = OpenedDirectory(disk.incarnation, 1, self.draw("claim"))
         self.shard = transactions.found(
-            A, directory, identity="log", leader_epoch=3, config=CONFIG, nonce=self.draw()
+            A,
+            directory,
+            identity="log",
+            tag=9,
+            generation=0,
+            leader_epoch=3,
+            config=CONFIG,
+            nonce=self.draw(),
         )
         self.running[A] = Running(directory, self.shard)
 

@@ -66,7 +66,9 @@ class Home:
     def _sqlalchemy_sqlite(self) -> Any:
         import sqlalchemy
 
-        return sqlalchemy.create_engine(f"sqlite:///{self._path}").connect()
+        pool = sqlalchemy.NullPool  # else the engine keeps what the relay closes
+        url = f"sqlite:///{self._path}"
+        return sqlalchemy.create_engine(url, poolclass=pool).connect()
 
     def _psycopg(self) -> Any:
         import psycopg

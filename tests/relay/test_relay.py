@@ -5,6 +5,7 @@ import logging
 import sqlite3
 import threading
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -206,3 +207,21 @@ def test_a_server_that_crashes_and_loses_answers_changes_nothing(
         expected = [b"%d.%d" % (number, each) for number in range(5) for each in range(3)]
         assert got(reader, 15) == expected
     assert sum(map(bool, oncemq_chaos.injected.values())) == 5, oncemq_chaos
+
+
+def test_a_relay_that_ended_has_ended_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it still does: what it failed with is raised here, and not lost."""
+    ended: list[str] = []
+
+    class Late(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            super().join(timeout)
+            ended.append("joined")
+
+    monkeypatch.setattr("oncemq.relay.relay.threading.Thread", Late)
+    monkeypatch.setattr(Relay, "_run", lambda relay: None)
+    with Relay(lambda: sqlite3.connect(tmp_path / "shop.db"), server="tcp://127.0.0.1:1"):
+        pass
+    assert ended == ["joined"]

@@ -136,7 +136,8 @@ def known_refusals() -> set[str]:
 
 def test_every_refusal_of_the_broker_and_of_admission_is_in_a_transcript() -> None:
     assert len(known_refusals()) > 25
-    assert known_refusals() == set[str]().union(*map(codes_of, KINDS))
+    # No kind of record is newer than the first version yet: `unit/cluster/test_versions` plays one.
+    assert known_refusals() - {"not_upgraded"} == set[str]().union(*map(codes_of, KINDS))
 
 
 def test_every_refusal_is_in_the_protocols_table() -> None:

@@ -231,7 +231,7 @@ class Machine:
         group = self.driver.commit(FOREVER)
         if group is not None:
             self.log.write(group)
-            self.driver.committed(group, Micros(self.now))
+            self.driver.written(group, Micros(self.now))
         outgoing, self.driver.outgoing = self.driver.outgoing, []
         for _, frames in outgoing:
             token, reply, bodies = codec.decode_reply(frames)

@@ -1,13 +1,11 @@
 """Whole simulated worlds: fresh seeds for a while, and every schedule that ever failed.
 
 SIM_SECONDS says for how long fresh seeds run (30 by default), SIM_SEED from which on; without it
-they follow from the commit, so that every commit sees new ones and a red one stays red. A failure
-names its seed; `make sim SEED=n` replays it.
+they follow from the commit, so that every commit sees new ones and a red one stays red. SIM_WORLDS
+says how many of the first worlds run (150). A failure names its seed; `make sim SEED=n` replays it.
 """
 
 import os
-import subprocess
-import time
 from collections.abc import Callable
 from itertools import count, islice
 from pathlib import Path
@@ -24,20 +22,10 @@ from simulator.schedule.schedule import load, schedule_of
 from simulator.shrink import kinds, shrink
 from simulator.world import simulation
 from simulator.world.simulation import run
+from tests.harness.seeds import SECONDS, first_seed
 
-SECONDS = float(os.environ.get("SIM_SECONDS", "30"))
-WORLDS = 150
+WORLDS = int(os.environ.get("SIM_WORLDS", "150"))
 KEPT = sorted((Path(__file__).parent.parent / "regress").glob("*.json"))
-
-
-def first_seed() -> int:
-    if "SIM_SEED" in os.environ:
-        return int(os.environ["SIM_SEED"])
-    here = Path(__file__).parent
-    head = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return int(head[:8], 16) * 100_000 if head else time.time_ns() // 1_000_000
 
 
 @pytest.mark.slow

@@ -149,5 +149,5 @@ def orders(mq: Client) -> list[tuple[bytes | None, bytes]]:
     return fill_orders(mq)
 
 
-def copied(mq: Client) -> list[tuple[bytes | None, bytes]]:
-    return [(each.key, each.payload) for each in mq.read("copy", 0, limit=10_000)]
+def copied(mq: Client, topic: str = "copy") -> list[tuple[bytes | None, bytes]]:
+    return [(each.key, each.payload) for each in mq.read(topic, 0, limit=10_000)]

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,11 +80,10 @@ def test_a_topic_its_archive_and_its_effects(
     mq.create_topic("42", Retention(forever=True))  # a name that could be taken for a number
     mq.put_many("42", [b"m%d" % n for n in range(30)])
     archive_of(mq, "42", tmp_path / "archive", spoil=7)
-    with sqlite3.connect(tmp_path / "shop.db") as database:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database, database:
         database.execute("CREATE TABLE done (message TEXT)")
         ids = [(f"42@{n}",) for n in (*range(20, 30), *range(19), 3)]  # in any order, one twice
         database.executemany("INSERT INTO done VALUES (?)", ids)
-    database.close()
     words = ["42", "--archive", str(tmp_path / "archive"), "--report", str(tmp_path / "report")]
     words += ["--effects", f"{tmp_path / 'shop.db'}:done:message", "--server", address]
     with pytest.raises(SystemExit) as ended:

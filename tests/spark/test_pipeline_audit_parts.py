@@ -1,6 +1,7 @@
 """The parts of the audit that need no Spark: what is missing at the ends, and what names what."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -152,11 +153,10 @@ def test_the_topics_of_archives_are_audited_without_the_server() -> None:
 
 def test_ids_are_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncemq.spark.pipelines.audits.tables.PAGE", 2)
-    with sqlite3.connect(tmp_path / "d.db") as database:
+    with closing(sqlite3.connect(tmp_path / "d.db")) as database, database:
         database.execute('CREATE TABLE "odd ""name" (id TEXT)')
         rows = [("orders@2",), ("orders@0",), (None,)]
         database.executemany('INSERT INTO "odd ""name" VALUES (?)', rows)
-    database.close()
     reader = IdsReader(str(tmp_path / "d.db"), 'odd "name', "id")
     assert rows_of(reader.read(InputPartition(0))) == [
         ("orders@2", 0, 0), ("orders@0", 0, 1), (None, 0, 2),

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncemq.broker.pattern_subscriptions import derived_by
 from oncemq.broker.state import snapshot
 from oncemq.broker.state.shard import Shard
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import NO_SUBSCRIPTION, ClientId, Micros, Serial, SubscriptionId
+from oncemq.protocol.names import NO_SUBSCRIPTION, ClientId, Epoch, Micros, Serial, SubscriptionId
 from oncemq.protocol.patterns import Patterns, among, is_pattern, matches, pattern_fault
 from oncemq.protocol.records import (
     PatternSubscribed,
@@ -18,7 +19,7 @@ from oncemq.protocol.records import (
     TopicAwaited,
 )
 from oncemq.protocol.replies import RefusedReply, Subscribed, SubscriptionList, Unsubscribed
-from oncemq.protocol.requests import ListSubscriptions, Start, Unsubscribe
+from oncemq.protocol.requests import ListSubscriptions, Start, Subscribe, Unsubscribe
 
 BILLING = ClientId("billing")
 
@@ -436,3 +437,19 @@ def test_a_pattern_over_too_many_topics_is_refused(make_desk) -> None:
     assert (refused.code, "3 topics" in refused.detail) == ("limit", True)
     assert len(desk.records) == before
     assert desk.subscribe("a.*", "_anonymous-1").made
+
+
+def test_what_may_follow_from_a_request_because_of_patterns_is_counted(desk) -> None:
+    """Room is asked for that many facts beside the request's own."""
+
+    def subscribe(topic: str) -> Subscribe:
+        return Subscribe(BILLING, Epoch(1), topic, Start("new"))
+
+    desk.subscribe("orders.old", "audit")
+    assert derived_by(desk.shard, subscribe("orders.new")) == 0
+    desk.subscribe("orders.*", "audit")
+    desk.subscribe("orders.>", "shop")
+    assert derived_by(desk.shard, subscribe("orders.new")) == 2
+    assert derived_by(desk.shard, subscribe("orders.old")) == 0
+    assert derived_by(desk.shard, subscribe("orders.*")) == 1
+    assert derived_by(desk.shard, ListSubscriptions()) == 0

@@ -368,6 +368,34 @@ def test_a_resume_repeated_gets_the_same_permit_and_a_late_one_changes_nothing(d
     assert desk.ask(structs.replace(put, permit=second), body).stored
 
 
+def test_a_resume_waits_for_what_its_producer_put_and_not_for_what_others_put(desk) -> None:
+    """Too few replicas store: what is refused then has to be believed, and a resume says so."""
+    desk.subscribe("orders")
+
+    def waits(producer: bytes) -> bool:
+        put = desk.putting("orders", b"next", first=2, producer=producer)[0]
+        resume = Resume(put.client, put.client_epoch, put.topic, put.producer, next(desk.tokens))
+        return desk.owed(resume).after > desk.durable
+
+    desk.put("orders", b"a", producer=b"p")
+    assert waits(b"p")
+    desk.sync()
+    assert not waits(b"p")
+    desk.put("orders", b"b", producer=b"q")
+    assert not waits(b"p")
+    assert waits(b"q")
+    assert waits(b"unknown"), "it may be the topic itself that is lost"
+
+
+def test_a_resume_after_a_put_that_nobody_wanted_waits(desk) -> None:
+    desk.put("orders", b"a")
+    desk.sync()
+    put = desk.putting("orders", b"b", first=2)[0]
+    desk.put("other", b"c")
+    resume = Resume(put.client, put.client_epoch, "orders", put.producer, next(desk.tokens))
+    assert desk.owed(resume).after > desk.durable, "no offset tells that it is durable"
+
+
 @pytest.mark.parametrize("client", ["publisher", "_anonymous-1"])
 def test_a_copy_from_before_a_resume_is_not_stored_after_it(desk, client) -> None:
     desk.subscribe("orders")

@@ -2,12 +2,21 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from oncemq.broker import subscriptions
 from oncemq.broker.gets import NOTHING_NEW
 from oncemq.broker.subscriptions import LATE_MICROS
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import EPOCH_MAX, ClientId, Epoch, Offset, SubscriptionId, TopicId
+from oncemq.protocol.names import (
+    EPOCH_MAX,
+    ClientId,
+    Epoch,
+    LeaderEpoch,
+    Offset,
+    SubscriptionId,
+    TopicId,
+)
 from oncemq.protocol.records import (
     ClientOpened,
     Retention,
@@ -15,11 +24,19 @@ from oncemq.protocol.records import (
     SubscriptionMade,
     TopicCreated,
 )
-from oncemq.protocol.replies import RefusedReply, Subscribed, Unsubscribed, Welcome, WelcomeLimits
+from oncemq.protocol.replies import (
+    RefusedReply,
+    Subscribed,
+    Unsubscribed,
+    Welcome,
+    WelcomeLimits,
+    leader_changed,
+)
 from oncemq.protocol.requests import (
     DeleteTopic,
     Get,
     Hello,
+    Lease,
     Resume,
     Settle,
     Start,
@@ -94,6 +111,26 @@ def test_a_late_copy_of_an_earlier_change_undoes_nothing(desk) -> None:
     assert desk.ask(left).code == "outdated"
     after = desk.ask(Subscribe(BILLING, granted, "orders", number=4))
     assert after.subscription_id == again.subscription_id
+
+
+def test_a_copy_that_went_to_an_earlier_leader_undoes_nothing_at_the_next_one(desk) -> None:
+    """It may have been on its way to this server since before it led."""
+    granted = desk.epoch("billing")
+    desk.broker.recovered(desk.now, LeaderEpoch(4))
+    changes = [
+        Subscribe(BILLING, granted, "orders", number=1),
+        Unsubscribe(BILLING, granted, "orders", number=2),
+        Lease(BILLING, granted, 60_000, number=3),
+    ]
+    for change in changes:
+        assert desk.ask(change) == leader_changed(4)
+        assert desk.ask(replace(change, leader_epoch=3)) == leader_changed(4)
+        assert not isinstance(desk.ask(replace(change, leader_epoch=4)), RefusedReply)
+    made = desk.ask(Subscribe(BILLING, granted, "orders", number=5, leader_epoch=4))
+    desk.broker.recovered(desk.now, LeaderEpoch(6))
+    assert desk.ask(replace(changes[1], leader_epoch=4)).code == "leader_changed"
+    there = desk.ask(Subscribe(BILLING, granted, "orders", number=5, leader_epoch=6))
+    assert there.subscription_id == made.subscription_id
 
 
 # ------------------------------------------------------------------ the boundary (G6)

@@ -10,6 +10,7 @@ import pytest
 
 from oncemq.client.blocking.runner import Runner
 from oncemq.transport.wakeup import Wakeup
+from tests.harness.waiting import until
 
 
 @pytest.fixture
@@ -42,3 +43,30 @@ def test_after_a_wait_that_found_nothing_the_connection_is_asked(turns: Any) -> 
     turns._engine.next_deadline = lambda: 0
     wait(turns)
     assert turns._readable
+
+
+def test_a_thread_that_waits_for_another_at_the_socket_is_told_when_that_one_is_back(
+    turns: Any,
+) -> None:
+    """Else it would learn of its answer only when its own time is over."""
+    waited: list[float] = []
+    condition = turns.lock
+    wait_of = condition.wait
+
+    def counted(pause: float) -> bool:
+        waited.append(pause)
+        return wait_of(600)  # so long that only being told ends it
+
+    condition.wait = counted
+    turns._be_told = lambda pause: Runner._be_told(turns, pause)
+    turns._at_socket = True  # another thread's
+    told = threading.Thread(target=wait, args=(turns,), daemon=True)
+    told.start()
+    until(lambda: waited)
+    with condition:
+        turns._at_socket = False
+    turns._bell.ring()
+    wait(turns)  # the other thread comes back from the socket
+    told.join(30)
+    assert not told.is_alive()
+    assert turns._told == 0

@@ -5,7 +5,9 @@ import pytest
 from oncemq.client.engine.listening import Listening
 from oncemq.client.ticket import Ticket
 from oncemq.client.verbs import messages as verbs
+from oncemq.client.verbs.columns import leasing
 from oncemq.errors import ConfigError
+from oncemq.protocol.names import LeaderEpoch
 from oncemq.protocol.replies import StatusReport, not_leader
 from oncemq.protocol.requests import StatusRequest
 from oncemq.wire import codec
@@ -36,6 +38,19 @@ def test_a_put_goes_to_the_leader_that_a_refusal_names(world, cluster) -> None:
     assert ticket.result()[0].id == "orders@0"
     assert node.wire.asked == ["one", "four"]
     assert node.engine.address == "four"
+
+
+def test_a_change_of_a_subscription_is_sent_again_with_the_epoch_of_the_leader(
+    world, cluster
+) -> None:
+    """A copy that went to an earlier leader is nothing to the next one."""
+    node = world.client("billing")
+    for leader_epoch in (4, 7):
+        world.server.driver.broker.recovered(world.server.now, LeaderEpoch(leader_epoch))
+        assert node.run(verbs.subscribe(node.engine, "orders", "new")) is True
+        node.run(leasing(node.engine, 86_400, ""))
+        assert node.run(verbs.unsubscribe(node.engine, "orders")) is True
+        assert node.engine.context.leader_epoch == leader_epoch
 
 
 def test_a_leader_that_steps_down_with_puts_under_way_loses_and_doubles_none(
@@ -95,8 +110,8 @@ def test_without_a_leader_the_wait_ends_with_who_was_asked(world, cluster) -> No
     run(node, 100)
     words = str(node.engine.gave_up(2.0, "the receipt"))
     assert words.startswith("no leader found within 2 s while waiting for the receipt: ")
-    assert "one is not the leader" in words
-    assert "two is not the leader" in words
+    assert "one follows, and knows no leader" in words
+    assert "two follows, and knows no leader" in words
     assert "three gave no connection" in words
     assert "no leader found" not in str(world.client().engine.gave_up(2.0, "the receipt"))
 

@@ -184,9 +184,8 @@ def test_the_state_of_another_client_is_refused(journal, directory) -> None:
 
 def test_a_newer_format_is_refused_not_guessed(journal, directory) -> None:
     journal.close()
-    with sqlite3.connect(directory / "state.db") as db:
+    with closing(sqlite3.connect(directory / "state.db")) as db, db:
         db.execute(f"PRAGMA user_version = {FORMAT + 1}")
-    db.close()
     with pytest.raises(StorageRefused, match="written by a newer OnceMQ") as caught:
         Journal(directory, "billing")
     assert caught.value.code == "format_too_new"
@@ -252,13 +251,12 @@ def test_a_journal_of_format_1_is_taken_over_with_all_it_knows(journal, director
     journal.granted(Epoch(3), 0)
     journal.settle(Epoch(3), [place("orders", 7)])
     journal.close()
-    with sqlite3.connect(directory / "state.db") as database:
+    with closing(sqlite3.connect(directory / "state.db")) as database, database:
         database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("DROP TABLE log")
         database.execute("PRAGMA user_version = 1")
-    database.close()
     after = Journal(directory, "billing")
     assert (after.last_epoch(), after.cursors()) == (3, {"orders": (ID, 7)})
     assert after.log() == NO_LOG
@@ -277,12 +275,11 @@ def test_a_journal_of_format_2_is_taken_over_and_has_checksums_from_then_on(
     journal.settle(Epoch(3), [place("orders", 7)])
     journal.know(here)
     journal.close()
-    with sqlite3.connect(directory / "state.db") as database:
+    with closing(sqlite3.connect(directory / "state.db")) as database, database:
         database.execute("DROP TRIGGER replaced")
         for table in ("client", "cursors", "log"):
             database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
         database.execute("PRAGMA user_version = 2")
-    database.close()
     after = Journal(directory, "billing")
     assert (after.last_epoch(), after.cursors(), after.log()) == (3, {"orders": (ID, 7)}, here)
     after.close()

@@ -432,3 +432,13 @@ def test_a_get_whose_fetch_is_given_up_asks_again_before_it_says_that_nothing_is
     listener.engine._fetches.forget("orders")  # as joining the feed does
     assert ticket.done
     assert [each.id for each in listener.node.run(getting)] == ["orders@0"]
+
+
+def test_a_pull_that_fails_while_nobody_waits_is_told_to_nobody(listener: Listener) -> None:
+    listening = listener.engine.listening
+    listening._fetched(told(OnceMQError("refused")))
+    waiting: Ticket[None] = Ticket()
+    listening._waiting = waiting
+    listening._fetched(told())
+    assert waiting.done
+    assert waiting.error is None

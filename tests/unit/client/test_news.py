@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from oncemq.client.news import TOLD_MAX
 from oncemq.client.verbs import messages
-from oncemq.errors import HistoryLost, OutboxFull, StorageFull
+from oncemq.errors import HistoryLost, OutboxFull, StorageFull, Unwanted
 from oncemq.protocol.names import Generation, Micros
 
 
@@ -99,6 +100,24 @@ def test_a_refused_put_is_told_the_first_time_on_its_topic(shop, told) -> None:
     assert len(lines) == 1
     assert lines[0].startswith("WARNING put refused topic=orders code=unwanted: ")
     assert "secret" not in lines[0]
+
+
+def test_what_was_told_of_one_topic_is_still_known_after_another_was_refused(shop, told) -> None:
+    told()
+    for topic in ("orders", "bills", "orders", "bills"):
+        shop.put(topic, b"secret", required=True)
+        shop.turn(12)
+    assert [line.split()[3] for line in told()] == ["topic=orders", "topic=bills"]
+
+
+def test_of_very_many_topics_that_refuse_some_are_told_again(shop, told) -> None:
+    told()
+    refusal = Unwanted("nobody would get it", code="unwanted")
+    for number in range(TOLD_MAX + 1):
+        shop.engine.context.news.refused(f"t{number}", refusal, awaited=True)
+    assert len(told()) == TOLD_MAX + 1
+    shop.engine.context.news.refused("t0", refusal, awaited=True)
+    assert len(told()) == 1
 
 
 def test_an_outbox_that_is_full_is_told_once_a_minute(world, shop, told) -> None:

@@ -148,6 +148,13 @@ def test_withdrawn_grants_let_nothing_in_not_even_what_is_empty() -> None:
     assert (batch.size, batches.granted) == (5, 0)
 
 
+def test_what_was_taken_out_has_no_place_left_for_who_had_found_it() -> None:
+    batches, batch = opened()
+    assert batches.take_out("orders") is batch
+    with pytest.raises(IndexError):
+        batch.places[batch.count] = b"late"
+
+
 def test_what_was_taken_out_gets_nothing_more_and_nothing_is_lost() -> None:
     batches, _ = opened(granted=1 << 40)
     taken: list[OpenBatch] = []
@@ -231,6 +238,39 @@ def test_whatever_comes_between_two_lines_of_an_append_nothing_is_lost_nor_doubl
         assert mine.payloads[pending.result().offset or 0] == b"outside"
 
 
+ADD = OpenBatch.add.__code__
+LINES_OF_ADD = sorted(
+    {line - ADD.co_firstlineno for _, line in dis.findlinestarts(ADD) if line > ADD.co_firstlineno}
+)
+
+
+@pytest.mark.parametrize("line", LINES_OF_ADD)
+@pytest.mark.parametrize("payloads", [[b"one"], [b"one", b"two"]], ids=["one", "several"])
+def test_whatever_is_appended_between_two_lines_of_an_add_has_a_place_of_its_own(
+    line: int, payloads: list[bytes]
+) -> None:
+    """A thread that appends takes no lock, and the one that adds may stop before any line."""
+    batches, batch = opened()
+    promised = [b"first", *payloads]
+
+    def tracer(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code is not ADD:
+            return None
+        if event == "line" and frame.f_lineno == ADD.co_firstlineno + line:
+            sys.settrace(None)
+            frame.f_trace = None
+            if append(batches, b"inside"):
+                promised.append(b"inside")
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    place = batch.add(payloads, None)
+    sys.settrace(before)
+    assert sorted(batch.payloads) == sorted(promised)
+    assert batch.payloads[place : place + len(payloads)] == payloads
+
+
 def sealed(batches: OpenBatches) -> OpenBatch:
     """Another batch is open after this."""
     assert batches.take_out("orders")
@@ -291,6 +331,20 @@ def test_what_is_appended_stays_below_the_limit_of_the_outbox(world: Any) -> Non
     for topic in batches.topics():  # nothing is let in by what was granted before
         assert batches.append(topic, payload, True, False, no_wait) is None
     assert LIMIT - len(payload) < outflow.unsent_bytes == taken * len(payload) <= LIMIT
+
+
+def test_grants_are_withdrawn_by_a_put_that_needs_their_room_and_by_no_other(world: Any) -> None:
+    shop = world.client("shop")
+    shop.gather("orders", b"x" * 1_000)
+    batches, outflow = shop.engine.outflow.open_batches, shop.engine.outflow
+    granted = batches.granted
+    room = LIMIT - outflow.unsent_bytes - granted
+    assert granted > 0
+    outflow.check("bills", room)
+    assert batches.granted == granted
+    outflow.check("bills", room + 1)
+    assert batches.granted == 0
+    assert append(batches, b"late") is None
 
 
 def test_a_client_that_failed_takes_nothing(world: Any) -> None:

@@ -3,6 +3,7 @@
 import errno
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -208,6 +209,7 @@ def test_an_outbox_that_does_not_say_whose_it_is_sends_nothing(world, state) -> 
     path.write_bytes(raw)
     damaged = mend(state)
     assert (damaged.is_known, damaged.kept) == (False, [])
+    assert damaged.unreadable == 0  # nothing is counted where nothing can be told apart
     start(world)
     assert world.server.stored("orders") == [b"first"]
 
@@ -371,9 +373,8 @@ def test_an_outbox_is_known_by_any_record_that_only_an_outbox_has() -> None:
 
 
 def test_a_damaged_journal_is_not_taken_for_a_damaged_outbox(world: World, state: Path) -> None:
-    with sqlite3.connect(state / "state.db") as journal:
+    with closing(sqlite3.connect(state / "state.db")) as journal, journal:
         journal.execute("INSERT INTO cursors VALUES ('orders', 1, 5, 12345)")
-    journal.close()
     with pytest.raises(Corrupt) as refused:
         open_state("shop", state)
     assert "once client repair" not in refused.value.detail

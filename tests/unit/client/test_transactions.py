@@ -14,6 +14,7 @@ from oncemq.client.verbs.transaction_work import STAGE_MESSAGES, TransactionWork
 from oncemq.errors import Fenced, InvalidRequest, Refused, StorageFull
 from oncemq.protocol.names import Micros
 from oncemq.protocol.requests import StatusRequest
+from oncemq.session.publisher import GUEST_MICROS
 from oncemq.wire import batch
 
 
@@ -548,3 +549,16 @@ def test_who_asks_of_a_client_that_failed_or_fails_meanwhile_is_told_why(job) ->
         with pytest.raises(Fenced) as told:
             verb.send(None)
         assert told.value is error
+
+
+def test_an_owner_that_was_silent_for_long_is_not_taken_for_known(world, job) -> None:
+    """The server forgets it; a lost one would be told where nothing was lost."""
+    transactions = job.engine.transactions
+    assert transactions.acknowledged() == ()
+    carry_out(job)
+    (known,) = transactions.acknowledged()
+    assert known.acknowledged == 1
+    world.server.now += GUEST_MICROS - 1_000_000
+    assert transactions.acknowledged() == (known,)
+    world.server.now += 1_000_000
+    assert transactions.acknowledged() == ()

@@ -15,6 +15,7 @@ from oncemq.coordination.transactions import (
     found,
     join,
     propose,
+    raise_version,
     register,
     remove,
     resign,
@@ -43,6 +44,8 @@ def shard(members: str, others: str = "", /, **more: Any) -> ShardReplicas:
     state = ShardReplicas(
         nonce="before",
         identity="log",
+        tag=9,
+        generation=0,
         leader=A,
         leader_epoch=7,
         in_sync={ServerId(each): DISK[ServerId(each)] for each in members},
@@ -80,7 +83,14 @@ def why(outcome: object) -> str:
 
 def test_a_cluster_is_founded_from_one_directory_and_goes_on_from_its_epoch() -> None:
     assert found(
-        A, DISK[A], identity="log", leader_epoch=7, config=CONFIG, nonce="before"
+        A,
+        DISK[A],
+        identity="log",
+        tag=9,
+        generation=0,
+        leader_epoch=7,
+        config=CONFIG,
+        nonce="before",
     ) == shard("A", leader=None)
 
 
@@ -152,8 +162,8 @@ def test_a_new_server_joins_while_there_is_room_for_it() -> None:
 
 def test_a_directory_with_another_log_does_not_join() -> None:
     assert why(joined(shard("AB"), C, DISK[C], identity="else")) == (
-        "the data directory of C has another log (else) than the cluster (log); start C with an "
-        "empty one"
+        "the data directory of C has another log (else) than the cluster (log): start C with an "
+        "empty one, or, if the cluster was to begin with this one, see `once cluster found --help`"
     )
 
 
@@ -349,3 +359,50 @@ def test_keys_are_below_the_cluster_and_names_cannot_leave_it() -> None:
     for name in ("", "a/b", ".a", "a b", "x" * 65):
         with pytest.raises(ValueError, match="1 to 64"):
             ClusterKeys(name)
+
+
+# ------------------------------------------------------------------ what may be written
+
+
+READS = {DISK[server].claim: 3 for server in DISK}
+
+
+def test_the_leader_may_write_what_every_replica_reads() -> None:
+    before = shard("AB", "C")
+    reads = {**READS, DISK[C].claim: 2}
+    after = raise_version(before, A, leader_epoch=7, reads=reads, nonce="n")
+    assert after == shard("AB", "C", nonce="n", version=2)
+    assert raise_version(before, A, leader_epoch=7, reads=READS, nonce="n") == replace(
+        before, nonce="n", version=3
+    )
+
+
+@pytest.mark.parametrize("server", [A, B, C])
+def test_a_start_of_which_nothing_is_known_is_waited_for(server: ServerId) -> None:
+    before = shard("AB", "C")
+    reads = {claim: 3 for claim in READS if claim != DISK[server].claim}
+    assert raise_version(before, A, leader_epoch=7, reads=reads, nonce="n") is before
+
+
+def test_a_directory_that_was_replaced_is_waited_for() -> None:
+    before = shard("AB", in_sync={A: DISK[A], B: again(B)}, joining={B: DISK[B]})
+    assert raise_version(before, A, leader_epoch=7, reads=READS, nonce="n") is before
+
+
+def test_the_version_is_never_lowered() -> None:
+    before = shard("AB", "C", version=4)
+    assert raise_version(before, A, leader_epoch=7, reads=READS, nonce="n") is before
+    assert isinstance(after := remove(before, C, nonce="n"), ShardReplicas)
+    assert after.version == 4
+
+
+def test_only_who_leads_raises_it() -> None:
+    words = why(raise_version(shard("AB"), B, leader_epoch=7, reads=READS, nonce="n"))
+    assert words == "B does not lead in epoch 7: A does, in epoch 7"
+
+
+def test_who_reads_less_than_is_written_cannot_join() -> None:
+    before = shard("AB", "C", version=3)
+    assert isinstance(joined(before, C, again(C), reads=3), ShardReplicas)
+    words = why(joined(before, C, again(C), reads=2))
+    assert "write version 3, and C runs a OnceMQ that reads versions up to 2" in words

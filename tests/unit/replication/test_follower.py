@@ -153,6 +153,17 @@ def test_a_refill_is_for_the_end_it_names() -> None:
     assert follower(6).refill(begin) == [mismatch(1, 6)]
 
 
+def test_a_log_that_is_longer_than_the_leaders_files_is_replaced_by_them() -> None:
+    begin = RefillBegin(SHARD, LeaderEpoch(1), place(5), place(4), ())
+    assert follower(applied=3).refill(begin) == [BeginRefill(begin)]
+
+
+def test_what_is_committed_is_not_replaced_by_less() -> None:
+    (halt,) = follower(applied=4).refill(RefillBegin(SHARD, LeaderEpoch(1), place(5), place(3), ()))
+    assert isinstance(halt, Halt)
+    assert "up to 4 all is committed" in halt.why
+
+
 def test_who_has_what_its_leader_committed_in_its_own_epoch_is_proven() -> None:
     who = follower()
     append(who, 5, 0, epoch=2, commit=5)

@@ -66,7 +66,7 @@ class Lead:
             commit=Serial(8),
             kept_from=Serial(kept_from),
             is_proven=is_proven,
-            limits=ReplicationLimits(window_bytes=100, probe_bytes=10),
+            limits=ReplicationLimits(window_bytes=100, catch_up_bytes=30, probe_bytes=10),
             now=self.now,
         )
 
@@ -285,6 +285,42 @@ def test_a_server_that_drains_gives_the_shard_away_when_all_is_committed() -> No
     assert asks(lead.pass_time(0.1, B, C))[0] == Resign(B)
 
 
+def test_an_operators_wish_to_drain_comes_without_a_new_revision_of_the_shard() -> None:
+    """It is a value of its own at the coordinator; the leader passed over it."""
+    lead = Lead().serve()
+    lead.leader.told(structs.replace(VIEW, draining=frozenset((A, B))), lead.now)
+    assert asks(lead.pass_time(0.1, B, C))[0] == Resign(C)
+    lead.leader.told(VIEW, lead.now)
+    assert lead.leader.refusal(lead.now) is None
+
+
+def test_a_leader_that_hears_nobody_asks_each_in_turn_and_none_twice_in_a_short_while() -> None:
+    lead = Lead().serve()
+    found: list[Ask] = []
+    for seconds in (9, 4):  # 7 after the first was asked, and more than 10
+        for _ in range(seconds * 10):
+            for ask in asks(lead.pass_time(0.1)):
+                found.append(ask)
+                lead.leader.refused(lead.view.revision)
+        expected = [Resign(C), Resign(B)] if seconds == 9 else [Resign(C), Resign(B), Resign(C)]
+        assert found == expected
+
+
+def test_a_round_is_asked_without_frames_of_all_that_a_commit_waits_for() -> None:
+    lead = Lead(TWO).serve()
+    lead.leader.appended(Serial(20), lead.now)
+    (asked,) = lead.leader.confirm(lead.now)
+    assert asked == SendFrames(B, BEGIN, 0)
+
+
+def test_how_each_member_is_is_told_in_milliseconds() -> None:
+    lead = Lead(TWO).serve()
+    lead.now = Micros(5 * SECOND)
+    told = {each.name: each.facts for each in lead.leader.standings(lead.now)}
+    assert (told[B]["heard_ms"], told[B]["caught_up_ms"]) == (5_000, 5_000)
+    assert (told[C]["heard_ms"], told[C]["caught_up_ms"]) == (5_000, -1)
+
+
 # ------------------------------------------------------------------ the others' logs
 
 
@@ -296,6 +332,15 @@ def test_frames_follow_each_other_up_to_a_limit_of_bytes() -> None:
     assert more == [SendFrames(B, Serial(15), 40)]
     assert lead.leader.sent(B, Serial(18), 50, lead.now) == []
     assert SendFrames(B, Serial(18), 50) in lead.says(B, 15)
+
+
+def test_who_catches_up_is_sent_little_at_a_time_until_commits_wait_for_it() -> None:
+    lead = Lead(TWO).serve()
+    assert SendFrames(C, Serial(10), 30) in lead.says(C, 10)
+    assert lead.leader.sent(C, BEGIN, 20, lead.now) == []
+    lead.leader.appended(Serial(14), lead.now)
+    lead.told(structs.replace(TWO, proposed=C))
+    assert SendFrames(C, BEGIN, 100) in lead.says(C, 11)
 
 
 def test_what_a_member_does_not_answer_is_asked_after_and_sent_again() -> None:
@@ -321,6 +366,14 @@ def test_who_is_behind_what_is_kept_as_frames_gets_files() -> None:
     assert lead.misses(C, 4, 1, (1, 1)) == []
     assert lead.leader.refill_ended(C) == []
     assert SendFrames(C, Serial(8), 10) in lead.leader.tick(lead.now)
+
+
+def test_a_new_connection_is_asked_at_once_where_the_member_is() -> None:
+    lead = Lead(TWO).begin()
+    lead.says(B, 11)
+    for _ in range(2):  # though it was asked just now, on the one before
+        assert lead.leader.reconnected(B, lead.now) == [SendFrames(B, BEGIN, 10)]
+    assert lead.leader.reconnected(ServerId("nobody"), lead.now) == []
 
 
 # ------------------------------------------------------------------ the end
@@ -351,3 +404,26 @@ def test_a_directory_that_was_taken_for_gone_is_back_when_the_other_is_silent() 
     assert asks(lead.says(C, 11, life=new)) == []
     lead.pass_time(3, B)
     assert asks(lead.says(C, 11, life=new)) == [Propose(C, b"new")]
+
+
+def test_a_leader_whose_questions_nobody_answers_says_whom_it_waits_for() -> None:
+    lead = Lead(TWO).serve()
+    lead.leader.confirm(lead.now)
+    lead.pass_time(2.9, C)
+    assert lead.leader.stalls(lead.now) is None
+    lead.pass_time(0.1, C)
+    why = lead.leader.stalls(lead.now)
+    assert why is not None
+    assert "needs 2 servers that store and waits for b" in why
+
+
+def test_a_leader_whose_records_nobody_syncs_says_whom_it_waits_for() -> None:
+    lead = Lead(TWO).serve()
+    lead.pass_time(5, B, C)
+    assert lead.leader.stalls(lead.now) is None
+    lead.leader.appended(Serial(12), lead.now)
+    lead.leader.local_synced(Serial(12), lead.now)
+    lead.pass_time(3, B, C)
+    assert "waits for b" in (lead.leader.stalls(lead.now) or "")
+    lead.says(B, 12)
+    assert lead.leader.stalls(lead.now) is None

@@ -11,8 +11,8 @@ def test_nothing_is_read_for_who_does_not_read_its_answers(host: Host) -> None:
     host.subscribe("orders")
     host.put("orders", b"one")
     read: list[int] = []
-    inner = host.driver._reader.read  # pyright: ignore[reportPrivateUsage]
-    host.driver._reader.read = lambda deliver: (read.append(1), inner(deliver))[1]  # type: ignore[method-assign]
+    inner = host.driver.reader.read
+    host.driver.reader.read = lambda deliver: (read.append(1), inner(deliver))[1]  # type: ignore[method-assign]
     host.driver.takes = lambda route: route != b"route"
     token = host.send(Read("orders", Offset(0), 10, 1 << 20))
     assert token not in host.replies()

@@ -117,7 +117,7 @@ def test_a_put_alone_takes_few_calls_from_its_arrival_to_its_receipt(host: Host)
         group = host.driver.commit(now)
         assert group is not None
         host.log.write(group)
-        host.driver.committed(group, now)
+        host.driver.written(group, now)
     finally:
         sys.setprofile(None)
     assert list(host.replies()) == [7]

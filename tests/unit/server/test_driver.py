@@ -62,7 +62,7 @@ def test_a_receipt_leaves_only_when_the_put_is_committed(host) -> None:
     assert host.replies() == {}
     host.log.write(group)
     assert host.replies() == {}
-    host.driver.committed(group, Micros(host.now))
+    host.driver.written(group, Micros(host.now))
     reply, _ = host.replies()[token]
     assert isinstance(reply, PutAccepted)
     assert (reply.first_offset, reply.stored) == (0, True)
@@ -76,7 +76,7 @@ def test_a_repeat_waits_for_the_put_it_repeats(host) -> None:
     again = host.send(put, body)  # while the first is on its way to the disk
     assert host.replies() == {}
     host.log.write(group)
-    host.driver.committed(group, Micros(host.now))
+    host.driver.written(group, Micros(host.now))
     assert host.replies()[again][0].duplicate is True
 
 
@@ -172,9 +172,9 @@ def test_a_cursor_is_committed_in_time_though_others_go_on_moving(host) -> None:
 
 def test_so_much_is_committed_though_nobody_waits(host) -> None:
     host.subscribe("orders")
-    host.driver._held.clear()
+    host.driver._held.waiting.clear()
     host.send(*host.putting("orders", b"x" * GATHER_BYTES))
-    host.driver._held.clear()
+    host.driver._held.waiting.clear()
     assert host.driver.commit(Micros(host.now)) is not None
 
 
@@ -190,7 +190,7 @@ def test_with_an_interval_no_receipt_is_older_than_that_and_not_synced(make_host
         group = host.driver.commit(Micros(host.now))
         host.log.write(group)
         syncs += group.sync
-        host.driver.committed(group, Micros(host.now))
+        host.driver.written(group, Micros(host.now))
         told.append((host.now, host.log.last_serial))
         durable = host.log.durable_serial
         at_risk = [now for now, serial in told[-400:] if serial > durable]
@@ -209,7 +209,7 @@ def test_with_an_interval_the_last_receipt_is_synced_when_nothing_follows(make_h
     assert host.driver.commit(Micros(due - 1)) is None
     group = host.driver.commit(due)
     host.log.write(group)
-    host.driver.committed(group, due)
+    host.driver.written(group, due)
     assert host.log.durable_serial == host.log.last_serial
     assert host.driver.next_commit() is None
 

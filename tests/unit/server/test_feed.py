@@ -85,7 +85,7 @@ def test_what_comes_while_a_sync_is_under_way_is_pushed_after_its_own(
     assert group is not None
     host.send(*host.putting("orders", b"two", first=2))
     host.log.write(group)
-    host.driver.committed(group, Micros(host.now))
+    host.driver.written(group, Micros(host.now))
     assert audience.heard() == ["orders@0=one"]
     host.commit()
     assert audience.heard() == ["orders@1=two"]
@@ -97,7 +97,7 @@ def test_nothing_is_pushed_that_nobody_listens_to(host, audience: Audience) -> N
     audience.changed(joined=False)
     host.put("orders", b"one")
     assert host.driver.pushes.outgoing == []
-    assert vars(host.driver.pushes)["_kept"] == {}
+    assert host.driver.pushes.kept == {}
 
 
 def test_a_batch_that_was_under_way_when_the_listener_came_is_announced(
@@ -115,7 +115,7 @@ def test_a_batch_nobody_waits_for_any_more_is_let_go(host, audience: Audience) -
     audience.changed(joined=False)
     host.commit()
     assert audience.heard() == []
-    assert vars(host.driver.pushes)["_kept"] == {}
+    assert host.driver.pushes.kept == {}
 
 
 def test_a_large_batch_is_announced_and_so_is_what_comes_behind_it(

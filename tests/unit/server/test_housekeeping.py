@@ -133,9 +133,57 @@ def test_a_checkpoint_in_parts_that_finds_no_room_is_put_off_and_comes_later(
 
         full.setattr(checkpoint._Target, "write", no_room)
         seconds_pass(host, housekeeping, 5)
-        assert host.log._checkpoints == []
+        assert host.log.reclaiming.checkpoints == []
     seconds_pass(host, housekeeping, 20)
-    assert host.log._checkpoints
+    assert host.log.reclaiming.checkpoints
+
+
+class Behind:
+    """A household that follows another, which says nothing new."""
+
+    def __init__(self, host: Any) -> None:
+        self.log, self.shard, self.events = host.log, host.broker.shard, host.driver.events
+        self.settled_serial, newest = host.log.last_serial, host.log.newest
+        self.folded = lambda: newest
+
+    def upkeep(self, now: Micros) -> None: ...
+    def mark(self, now: Micros) -> None: ...
+    def end_stages(self, stage_ids: object, now: Micros) -> bool:
+        return False
+
+
+def test_a_follower_whose_checkpoint_found_no_room_takes_its_room_back(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The room that was lent to the checkpoint: without it nothing is taken from the leader."""
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(Behind(host), Micros(host.now))  # type: ignore[arg-type]
+
+    def no_room(_target: Any, _blobs: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as full:
+        full.setattr(checkpoint._Target, "write", no_room)
+        seconds_pass(host, housekeeping, 3)
+    seconds_pass(host, housekeeping, 3)
+    assert host.log.has_room(100_000, now_ms=host.now // 1000, fact=True)
+
+
+def test_a_follower_whose_leader_says_nothing_new_makes_one_checkpoint(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same state another one would be the same."""
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(Behind(host), Micros(host.now))  # type: ignore[arg-type]
+    seconds_pass(host, housekeeping, 20)
+    assert host.log.reclaiming.checkpoints
+    begun: list[int] = []
+    monkeypatch.setattr(host.log, "begin_checkpoint", lambda *_: begun.append(1))
+    seconds_pass(host, housekeeping, 20)
+    assert begun == []
+    assert not housekeeping._checkpoint_due(Micros(host.now))
 
 
 def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making_some(
@@ -147,7 +195,7 @@ def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making
     housekeeping = Housekeeping(host.driver, Micros(host.now))
     monkeypatch.setattr(host.log, "plan", lambda _live: None)
     seconds_pass(host, housekeeping, 20)
-    assert len(host.log._checkpoints) == 2
+    assert len(host.log.reclaiming.checkpoints) == 2
     monkeypatch.undo()
     segments = len(list(host.directory.glob("log/*.log")))
 
@@ -155,7 +203,7 @@ def test_a_checkpoint_that_never_finds_room_does_not_keep_compaction_from_making
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(checkpoint._Target, "write", no_room)
-    monkeypatch.setattr(type(host.log), "checkpoint_due", True)
+    monkeypatch.setattr(type(host.log.reclaiming), "checkpoint_due", True)
     seconds_pass(host, housekeeping, 20)
     assert len(list(host.directory.glob("log/*.log"))) < segments
 

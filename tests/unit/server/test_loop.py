@@ -127,8 +127,29 @@ def test_what_gathers_while_a_sync_stalls_is_bounded(make_host: Any, looping_on:
     assert door.waits == ["rest"]
     loop._writer.under_way = 0
     host.log.write(group)
-    host.driver.committed(group, Micros(host.now))
+    host.driver.written(group, Micros(host.now))
     assert not host.driver.is_full
+
+
+def test_the_time_that_passed_is_told_to_the_driver_in_the_next_turn(
+    host: Any, looping: Any
+) -> None:
+    """Nothing grows older but by it."""
+    loop, _ = looping([])
+    loop._receive = lambda _: 0
+    passed = Calendar(host.now, passed=8 * 86_400_000_000)
+    loop._clock.calendar = passed
+    loop._turn(0)
+    assert host.driver.calendar == passed
+
+
+def test_a_loop_that_ended_leaves_no_thread(host: Any, looping: Any) -> None:
+    loop, _ = looping(codec.encode_request(1, StatusRequest()))
+    threads = [each._thread for each in (loop._writer, loop._janitor)]
+    assert all(each.is_alive() for each in threads)
+    loop.stop()
+    loop.run()
+    assert not any(each.is_alive() for each in threads)
 
 
 @pytest.mark.parametrize("what", ["answers", "facts"])
@@ -148,7 +169,7 @@ def test_what_is_asked_while_a_sync_stalls_is_bounded(make_host: Any, what: str)
         asked += 1
     assert 5 < asked < 300
     host.log.write(group)
-    host.driver.committed(group, Micros(host.now))
+    host.driver.written(group, Micros(host.now))
     host.commit()
     assert not host.driver.is_full
     assert len(host.replies()) == asked + 1
@@ -196,6 +217,25 @@ def test_a_slow_sync_is_told_and_a_quick_one_is_not(
     host.now += micros
     done()
     assert host.driver.events.counts["slow_sync"] == told
+
+
+def test_what_a_thread_waits_for_its_turn_is_not_taken_for_a_slow_disk(
+    host: Any, looping: Any
+) -> None:
+    host.subscribe("orders")
+    loop, _ = looping([])
+    host.send(*host.putting("orders", b"a"))
+    group = host.driver.commit(Micros(host.now))
+    tasks: list[Any] = []
+    loop._writer.give = lambda *work: tasks.append(work)
+    loop._give(group)
+    ((write, done),) = tasks
+    host.now += 5_000  # before the thread wakes
+    loop._driver.log.write = lambda _: setattr(host, "now", host.now + 90)
+    write()
+    host.now += 5_000  # before the loop does
+    done()
+    assert loop._sync_micros == 90
 
 
 def test_after_a_slow_sync_the_loop_is_soon_back_and_a_slow_disk_stays_with_the_writer(

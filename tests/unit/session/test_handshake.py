@@ -155,3 +155,11 @@ def test_a_state_that_was_never_let_in_takes_over_from_the_epoch_it_is_told() ->
     assert server.hear(fresh.hello()) == TakenReply(Epoch(2))
     assert server.greet(greeting(claim=10, earlier=(9,), over=2)) == 4
     assert server.greet(greeting(last=2, claim=3)) is None  # the other one is out of date now
+
+
+def test_a_grant_is_known_from_a_refusal_by_who_asks_whether_another_process_began() -> None:
+    start = greeting(last=3, claim=7)
+    start.refused(STALE)
+    assert not start.was_good
+    start.welcomed(Welcome(Epoch(4), LIMITS))
+    assert start.was_good

@@ -455,3 +455,23 @@ def test_what_was_put_back_was_not_handed_out() -> None:
         one.prefetched.take(topic, 2)
     one.prefetched.put_back("a")
     assert one.cursors.known_with({}) == [settled("b", 5)]
+
+
+# ------------------------------------------------------------------ subscriptions that ended
+
+
+def test_what_was_taken_of_a_subscription_that_ended_meanwhile_is_told_apart() -> None:
+    one = subscriber(a=0, b=0)
+    came(one, "", Batch("a", range(2)), Batch("b", range(1)))
+    taken = one.prefetched.take("", 9)
+    one.cursors.end("a")
+    assert one.cursors.moves(taken) == [("b", ID, 1)]
+    assert one.cursors.over(taken) == [("a", ID, 2)]
+
+
+def test_nothing_waits_to_be_told_of_a_subscription_that_ended() -> None:
+    one = subscriber(a=3, b=4)
+    assert one.told.untold() == (settled("a", 3), settled("b", 4))
+    one.told.ended("a")
+    one.told.ended("b")
+    assert not one.told.waiting

@@ -703,10 +703,12 @@ def test_a_segment_that_is_about_to_be_begun_is_left_out(
         save(scribe, tmp_path / "backup")
 
 
+@pytest.mark.parametrize("head", [4096, 100], ids=["in its head", "behind its head"])
 def test_another_history_of_the_same_size_is_copied_again(
-    scribe: Any, make_scribe: Any, tmp_path: Path
+    scribe: Any, make_scribe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: int
 ) -> None:
     """A power cut took a frame that was copied before its sync; another one came in its place."""
+    monkeypatch.setattr("oncemq.storage.backup.backup.HEAD_BYTES", head)
     fill(scribe, 2)
     scribe.log.close()
     shutil.copytree(scribe.directory, tmp_path / "before")

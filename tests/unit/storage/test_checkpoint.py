@@ -133,27 +133,28 @@ def test_a_log_that_is_another_one_at_the_checkpoint_is_refused(
 
 
 def test_a_checkpoint_is_due_after_so_many_records_or_bytes(scribe: Any) -> None:
-    scribe.log.options = type(scribe.options)(checkpoint_records=3, checkpoint_bytes=5000)
-    assert not scribe.log.checkpoint_due
+    scribe.options = type(scribe.options)(checkpoint_records=3, checkpoint_bytes=5000)
+    scribe.reopen()
+    assert not scribe.log.reclaiming.checkpoint_due
     for number in range(3):
         scribe.fact(number)
-    assert scribe.log.checkpoint_due
+    assert scribe.log.reclaiming.checkpoint_due
     scribe.commit()
     scribe.checkpoint(b"")
-    assert not scribe.log.checkpoint_due
+    assert not scribe.log.reclaiming.checkpoint_due
     scribe.store(1, b"x" * 6000)
-    assert scribe.log.checkpoint_due
+    assert scribe.log.reclaiming.checkpoint_due
 
 
 def test_a_full_segment_waits_for_two_checkpoints_that_cover_it(scribe: Any) -> None:
     scribe.store(1, b"x" * 700)
     scribe.checkpoint(b"first")
-    assert not scribe.log.reclaim_waits  # there is no full one
+    assert not scribe.log.reclaiming.reclaim_waits  # there is no full one
     scribe.store(1, b"x" * 700)
     assert len(scribe.segments) == 2
-    assert scribe.log.reclaim_waits
+    assert scribe.log.reclaiming.reclaim_waits
     scribe.checkpoint(b"second")
-    assert not scribe.log.reclaim_waits  # it ends exactly where the older of them begins
+    assert not scribe.log.reclaiming.reclaim_waits  # it ends exactly where the older of them begins
     scribe.store(1, b"x" * 700)
     assert len(scribe.segments) == 3
-    assert scribe.log.reclaim_waits
+    assert scribe.log.reclaiming.reclaim_waits

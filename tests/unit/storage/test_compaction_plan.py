@@ -165,7 +165,7 @@ def test_an_index_that_is_damaged_does_not_stop_a_compaction(roomy: Any) -> None
     for position in range(len(content) - 72, len(content)):  # of both topics' blocks
         content[position] ^= 1
     index.write_bytes(content)
-    roomy.log._cache._blocks.clear()
+    roomy.log.reclaiming._cache._blocks.clear()
     assert compact(roomy, {1: 0}) == 1
     assert list(roomy.payloads(1).values()) == [b"live", b"later"]
 
@@ -210,7 +210,7 @@ def test_a_look_is_short_and_all_of_them_together_see_everything(
     cover(scribe)
     usable = [each for each in scribe.log._catalog.segments if each.index.rows()]
     looks = 0
-    while looks == 0 or not scribe.log.planned_all:
+    while looks == 0 or not scribe.log.reclaiming.planned_all:
         asked.clear()
         assert scribe.log.plan(live) is None
         assert len(asked) <= 1
@@ -218,7 +218,7 @@ def test_a_look_is_short_and_all_of_them_together_see_everything(
     assert looks >= len(usable) > 2
     low = 99  # everything is settled: found in turn, too
     assert compact(scribe, {1: 99}) >= 1
-    while not scribe.log.planned_all:
+    while not scribe.log.reclaiming.planned_all:
         assert scribe.log.plan(live) is None
     assert [each for each in scribe.log._catalog.segments if each.index.rows()] == []
 
@@ -243,6 +243,21 @@ def test_segments_are_looked_at_in_turn_again_and_again(
     for _ in range(7):
         scales.weigh(segments, serial, live, serial)
     assert asked == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_all_were_looked_at_until_something_is_appended(
+    scribe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "ROWS_A_LOOK", 1)
+    for topic in (1, 2):
+        scribe.store(topic, b"x" * 1500)
+    cover(scribe)
+    segments, serial = scribe.log._catalog.segments[:2], scribe.log.last_serial
+    scales, looks = plan.Scales(), list[bool]()
+    for last in (serial, serial, serial, serial + 1, serial + 1):
+        scales.weigh(segments, serial, lambda _: None, last)
+        looks.append(scales.looked_at_all)
+    assert looks == [False, True, True, False, True]
 
 
 # ------------------------------------------------------------------ stages that end

@@ -127,3 +127,16 @@ def test_damage_above_the_cut_goes_with_it() -> None:
     disk.flip_bit(segment.path, 100)
     assert log.open(cut_to=3).log.last_serial == 3
     log.reopen()
+
+
+@pytest.mark.parametrize("cut", list(PowerCut))
+@pytest.mark.parametrize("serial", [1, 4, 11])
+def test_what_was_cut_stays_cut_whatever_becomes_of_the_power(cut: PowerCut, serial: int) -> None:
+    log = long_log()
+    whole = records(log.log)
+    log.log.close()
+    log.open(cut_to=serial)
+    disk: Any = log.disk
+    disk.crash(cut)
+    log.open()
+    assert records(log.log) == whole[:serial]

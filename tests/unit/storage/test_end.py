@@ -10,8 +10,9 @@ import pytest
 
 from oncemq.errors import Corrupt
 from oncemq.storage.repair.repair import accept_loss, diagnose
-from oncemq.storage.segments.end import End, EndNote, read_end
+from oncemq.storage.segments.end import NOTHING, End, EndNote, lower_end, read_end
 from oncemq.testing.faulty_disk import FaultyDisk
+from oncemq.testing.unsynced_changes import PowerCut
 
 
 def half(path: Path) -> None:
@@ -142,3 +143,14 @@ def test_an_index_without_its_segment_is_damage(scribe: Any) -> None:
     assert damage.why == "its segment is missing"
     accept_loss(scribe.disk, str(scribe.directory), random_bytes=lambda size: b"\x07" * size)
     scribe.open()
+
+
+def test_a_note_that_a_full_disk_cannot_lower_is_gone_for_good() -> None:
+    disk = FaultyDisk(Random("full"))
+    disk.make_directory("/data")
+    EndNote(disk, "/data").write(1, 9)
+    assert read_end(disk, "/data").serial == 9
+    disk.faults.capacity = 0
+    lower_end(disk, "/data", 1, 4)
+    disk.crash(PowerCut.NOTHING)
+    assert read_end(disk, "/data") == NOTHING

@@ -123,6 +123,12 @@ def test_a_frame_across_the_border_of_two_reads_is_seen_after_damage(file: File)
         assert first_frame_after(file, 0, file.size(), KEY, serial_min=6) is None
 
 
+def test_a_frame_behind_the_end_is_not_looked_at(file: File) -> None:
+    file.write([b"x" * 50, frame(5)], 0)
+    for end in range(1, 51):
+        assert first_frame_after(file, 0, end, KEY, serial_min=0) is None
+
+
 def test_a_kind_nobody_knows_is_a_newer_versions() -> None:
     class Unknown(RecordStruct, frozen=True, array_like=True):
         kind = 250

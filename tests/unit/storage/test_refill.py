@@ -7,7 +7,7 @@ import pytest
 
 from oncemq.errors import Locked, StorageRefused
 from oncemq.protocol.names import LeaderEpoch
-from oncemq.storage.log.pinned_files import PinnedFile
+from oncemq.storage.log.pinned_files import PinnedFile, PinnedFiles
 from oncemq.storage.log.recovery import open_log
 from oncemq.storage.log.refill import Refill
 from oncemq.storage.repair.repair import diagnose
@@ -78,8 +78,13 @@ def test_what_is_pinned_is_closed_when_it_is_released_or_cannot_be_had() -> None
     with pytest.raises(OSError, match="closed"):
         pinned.read(name, 0, 1)
     leader.disk.remove(leader.log._catalog.segments[-1].path)
-    with pytest.raises(FileNotFoundError):
-        leader.log.pin()
+    released: list[PinnedFiles] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PinnedFiles, "release", lambda pinned: released.append(pinned))
+        with pytest.raises(FileNotFoundError):
+            leader.log.pin()
+    (half,) = released
+    assert half.files  # those before the one that was not there
 
 
 def test_only_files_of_a_log_are_taken_and_whole_ones() -> None:
@@ -154,3 +159,27 @@ def test_a_crash_at_any_step_leaves_the_old_log_or_half_a_one_or_the_new(
     follower.open()
     assert records(follower.log) == records(leader.log)
     assert PromisedEpoch(disk, "/data").leader_epoch == 7
+
+
+def test_what_a_refill_clears_is_gone_for_good_before_anything_is_written() -> None:
+    """The incarnation first: half a directory must not be taken for the one that was in sync."""
+    leader, follower = busy(), busy()
+    follower.log.close()
+    disk: Any = follower.disk
+    removing: list[FaultyDisk] = []
+
+    def note(call: str, path: str, _: int) -> None:
+        if call == "remove" and path.startswith(("/data/log/", "/data/checkpoints/")):
+            removing.append(disk.fork(Random(len(removing))))
+
+    disk.faults.hook = note
+    refill = Refill(disk, "/data", leader.log.pin().files)
+    disk.faults.hook = None
+    disk.crash(PowerCut.NOTHING)
+    assert removing
+    for each in removing:
+        each.crash(PowerCut.NOTHING)
+        assert "FORMAT" not in each.names("/data")
+    assert disk.names("/data/log") == disk.names("/data/checkpoints") == []
+    assert not {"FORMAT", "END", "OPENED"} & set(disk.names("/data"))
+    refill.give_up()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncemq.errors import Corrupt, StorageRefused
+from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.protocol.names import LeaderEpoch
 from oncemq.protocol.records import EpochBegan, Marked, Record
 from oncemq.storage.log.frame_runs import FramesRefused
@@ -29,7 +29,7 @@ def pair() -> tuple[Replica, Replica]:
 
 
 def sent(leader: Replica, serial: int = 1) -> bytes:
-    run = leader.log.frames_from(serial, 1 << 20)
+    run = leader.log.frames_after(serial - 1, 1 << 20)
     assert run is not None
     return run.frames
 
@@ -51,7 +51,7 @@ def test_what_a_leader_synced_is_nothing_that_a_follower_synced(
     leader, follower = pair
     for number in range(4):
         leader.store(1, b"m%d" % number)
-    follower.log.append_frames(sent(leader))
+    follower.take(sent(leader))
     group = follower.log.take_group()
     assert group is not None
     follower.log.write(group)  # written, but the power fails before the sync is over
@@ -90,7 +90,7 @@ def test_a_segment_says_in_which_epoch_the_record_before_it_is() -> None:
             header = segment.header
             assert read_header(each.disk.open(segment.path)) == header
             epochs.append(header.leader_epoch)
-            run = each.log.frames_from(segment.first_serial, 1)
+            run = each.log.frames_after(segment.first_serial - 1, 1)
             assert run is not None
             assert run.previous.leader_epoch == header.leader_epoch
         assert epochs[-1] == 4
@@ -121,8 +121,8 @@ def test_epochs_begin_with_the_record_that_says_so(pair: tuple[Replica, Replica]
         ),
     ):
         with pytest.raises(FramesRefused, match=why):
-            follower.log.append_frames(frame)
-    assert follower.log.append_frames(a_frame(follower, began, epoch=4)) == 3
+            follower.take(frame)
+    assert follower.take(a_frame(follower, began, epoch=4)) == 3
     follower.commit()
     assert follower.reopen().log.epochs.starts == epoch_starts((3, 1), (4, 3))
     with pytest.raises(AssertionError, match="is over, or another leader's"):
@@ -141,10 +141,10 @@ def test_frames_that_do_not_follow_are_refused_in_words(pair: tuple[Replica, Rep
         (whole[:-1] + b"?", "its body does not match its checksum"),
     ):
         with pytest.raises(FramesRefused, match=why) as caught:
-            follower.log.append_frames(frames)
+            follower.take(frames)
         assert caught.value.code == "frames_refused"
         assert follower.log.take_group() is None
-    assert follower.log.append_frames(b"") == 0
+    assert follower.take(b"") == 0
 
 
 def test_a_record_of_a_newer_version_is_refused_before_it_is_written(
@@ -155,7 +155,7 @@ def test_a_record_of_a_newer_version_is_refused_before_it_is_written(
     data[LOCAL_BYTES + 1] = 250
     chain = zlib.crc32(data[LOCAL_BYTES:], frame_key(follower.log.identity))
     with pytest.raises(StorageRefused, match="kind 250, written by a newer OnceMQ") as caught:
-        follower.log.append_frames(local_part(chain, 0) + bytes(data[LOCAL_BYTES:]))
+        follower.take(local_part(chain, 0) + bytes(data[LOCAL_BYTES:]))
     assert caught.value.code == "format_too_new"
     assert follower.log.newest.serial == 0
 
@@ -166,20 +166,20 @@ def test_frames_are_read_from_any_serial_on_and_one_at_least(pair: tuple[Replica
         leader.put(1, b"m%d" % number + b"x" * 1000)
         if number % 10 == 9:
             leader.commit()
-    for serial in (1, 2, 17, 150, 299, 300):
-        run = leader.log.frames_from(serial, 1)
+    for serial in (0, 1, 16, 149, 298, 299):
+        run = leader.log.frames_after(serial, 1)
         assert run is not None
-        assert (run.previous.serial, run.last.serial) == (serial - 1, serial)
-        more = leader.log.frames_from(serial, 5000)
+        assert (run.previous.serial, run.last.serial) == (serial, serial + 1)
+        more = leader.log.frames_after(serial, 5000)
         assert more is not None
-        assert more.last.serial == min(300, serial + 3)
+        assert more.last.serial == min(300, serial + 4)
         assert more.frames.startswith(run.frames)
     leader.put(1, b"not finished")
-    for beyond in (301, 302):
-        run = leader.log.frames_from(beyond, 1000)
+    for beyond, newest in ((300, 300), (301, 301), (302, 301)):
+        run = leader.log.frames_after(beyond, 1000)
         assert run is not None
         assert (run.frames, run.previous, run.last) == (b"", run.last, run.last)
-        assert run.last.serial == 300
+        assert run.last.serial == newest
 
 
 def test_what_was_compacted_is_brought_by_files(pair: tuple[Replica, Replica]) -> None:
@@ -192,8 +192,8 @@ def test_what_was_compacted_is_brought_by_files(pair: tuple[Replica, Replica]) -
         leader.checkpoint(b"state %d" % number)
     assert leader.compact(lambda _: 10) > 0
     oldest = next(each for each in leader.log._catalog.segments if each.name.endswith(".log"))
-    assert leader.log.frames_from(oldest.first_serial - 1, 1000) is None
-    assert leader.log.frames_from(oldest.first_serial, 1000) is not None
+    assert leader.log.frames_after(oldest.first_serial - 2, 1000) is None
+    assert leader.log.frames_after(oldest.first_serial - 1, 1000) is not None
 
 
 def test_frames_of_format_1_are_brought_by_files(tmp_path: Path, quick_disk: Any) -> None:
@@ -202,14 +202,14 @@ def test_frames_of_format_1_are_brought_by_files(tmp_path: Path, quick_disk: Any
     scribe.identity, scribe.topics, scribe.sequence = b"\7", {}, 0
     scribe.open()
     last = scribe.log.last_serial
-    assert scribe.log.frames_from(last, 1000) is None
+    assert scribe.log.frames_after(last - 1, 1000) is None
     scribe.store(9, b"new")
-    run = scribe.log.frames_from(last + 1, 1000)
+    run = scribe.log.frames_after(last, 1000)
     assert run is not None
     assert run.previous.serial == last
     follower = Replica(b"\6", WIDE)
     with pytest.raises(FramesRefused, match="begins no whole frame"):
-        follower.log.append_frames(scribe.segments[-1].read_bytes()[68:])
+        follower.take(scribe.segments[-1].read_bytes()[68:])
     follower.log.close()
     pinned = scribe.log.pin()
     fill(follower.disk, pinned, step=100)  # type: ignore[arg-type]
@@ -217,9 +217,9 @@ def test_frames_of_format_1_are_brought_by_files(tmp_path: Path, quick_disk: Any
     follower.open()
     assert follower.log.newest == scribe.log.newest
     scribe.store(9, b"newer")
-    run = scribe.log.frames_from(last + 2, 1000)
+    run = scribe.log.frames_after(last + 1, 1000)
     assert run is not None
-    follower.log.append_frames(run.frames)
+    follower.take(run.frames)
     follower.commit()
     assert follower.reopen().log.newest == scribe.log.newest
     scribe.log.close()
@@ -232,4 +232,84 @@ def test_a_damaged_frame_is_not_sent(pair: tuple[Replica, Replica]) -> None:
     assert place is not None
     leader.disk.flip_bit(place.segment.path, place.position + 40)  # type: ignore[attr-defined]
     with pytest.raises(Corrupt, match="is damaged at byte 68"):
-        leader.log.frames_from(1, 1000)
+        leader.log.frames_after(0, 1000)
+
+
+def test_frames_that_overlap_the_own_log_are_checked_against_the_one_before_them(
+    pair: tuple[Replica, Replica],
+) -> None:
+    leader, follower = pair
+    leader.lead(2)
+    for number in range(4):
+        leader.store(1, b"m%d" % number + b"x" * 3000 * number)
+    leader.lead(5)
+    leader.commit()
+    start = follower.log.newest
+    whole = follower.log.check_frames(sent(leader), start)
+    assert (whole.previous, whole.last) == (start, leader.log.newest)
+    assert whole.starts == epoch_starts((2, 1), (5, 6))
+    assert [each.frame.serial for each in whole.frames] == [1, 2, 3, 4, 5, 6]
+    follower.take(sent(leader)[: whole.frames[2].frame.end])
+    assert follower.log.append_received(whole, 3) == 6
+    assert follower.log.newest == leader.log.newest
+    assert follower.log.epochs.starts == leader.log.epochs.starts
+    assert follower.log.append_received(whole, 6) == 6  # nothing new
+    for skip in (0, 5):
+        with pytest.raises(AssertionError, match="these frames do not follow"):
+            follower.log.append_received(whole, skip)
+    second = leader.log.place_of(2)
+    assert second is not None
+    with pytest.raises(FramesRefused, match="the next one here is 3"):
+        follower.log.check_frames(sent(leader), second)
+    with pytest.raises(FramesRefused, match="follows another history than serial 2"):
+        follower.log.check_frames(sent(leader, 3), second._replace(chain=7))
+    follower.commit()
+    assert records(follower.log) == records(leader.log)
+
+
+def test_an_opening_of_the_same_process_is_not_counted_again(
+    pair: tuple[Replica, Replica],
+) -> None:
+    leader, _ = pair
+    first = leader.log.openings
+    leader.log.close()
+    leader.open(opening=first)
+    assert leader.log.openings == first
+    leader.log.close()
+    assert leader.open().log.openings == first + 1
+    leader.log.close()
+    with pytest.raises(Locked, match="another process had it meanwhile"):
+        leader.open(opening=first)
+    assert leader.open().log.openings == first + 2
+
+
+def test_a_state_that_is_behind_its_log_is_checkpointed_where_it_stands(
+    pair: tuple[Replica, Replica],
+) -> None:
+    """Of a follower: what is not committed is in no checkpoint, and is replayed, or cut."""
+    leader, follower = pair
+    for number in range(9):
+        leader.store(1, b"m%d" % number)
+    folded = [leader.log.place_of(3)]
+    follower.follow(leader)
+    writer = follower.log.begin_checkpoint(lambda: folded[0])  # type: ignore[arg-type, return-value]
+    writer.add(b"some of 3")
+    folded[0] = leader.log.place_of(5)
+    writer.add(b"some of 5")
+    job = writer.finish()
+    assert job.end == 5
+    job.run()
+    follower.log.complete(job)
+    job.clean()
+    assert not follower.log.reclaiming.adds(3)
+    assert follower.log.reclaiming.adds(4)
+    follower.kill()
+    opened = follower.open()
+    assert (opened.checkpoint_end, opened.states) == (5, [b"some of 3", b"some of 5"])
+    assert [serial for serial, _ in opened.replay] == [4, 5, 6, 7, 8, 9]
+    assert follower.log.newest == leader.log.newest
+    follower.log.close()
+    assert follower.open(cut_to=6).log.last_serial == 6
+    follower.log.close()
+    with pytest.raises(StorageRefused, match="stands for what came up to 5"):
+        follower.open(cut_to=4)

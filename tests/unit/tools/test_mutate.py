@@ -6,9 +6,18 @@ import msgspec
 import pytest
 
 from tools.covering import Covered
-from tools.covers import SECONDS_OF_TESTS, Coverage, moved_lines
+from tools.covers import SECONDS_OF_TESTS, SLOW, WORLDS, Coverage, moved_lines
 from tools.mutants import Mutant, mutants_of
-from tools.mutate import COPIED, Kept, Verdict
+from tools.mutate import COPIED, Kept, Trees, Verdict, named
+from tools.stages import (
+    CERTAIN,
+    IN_PROCESSES,
+    IN_PROCESSES_ELSE,
+    SECONDS_OF_OTHERS,
+    Stage,
+    is_certain,
+    stages_of,
+)
 
 TEXT = """\
 LIMIT = 5
@@ -31,9 +40,14 @@ def mutants(tmp_path: Path) -> dict[int, Mutant]:
     return {each.line: each for each in mutants_of(tmp_path / "module.py", tmp_path, syncs=False)}
 
 
-def coverage(tmp_path: Path, seconds: dict[str, float], lines: dict[int, list[int]]) -> Coverage:
+def coverage(
+    tmp_path: Path,
+    seconds: dict[str, float],
+    lines: dict[int, list[int]],
+    slow: tuple[str, ...] = (),
+) -> Coverage:
     place = tmp_path / "covered.json"
-    place.write_bytes(msgspec.json.encode(Covered(seconds, {"module.py": lines})))
+    place.write_bytes(msgspec.json.encode(Covered(seconds, {"module.py": lines}, set(slow))))
     return Coverage([place])
 
 
@@ -110,3 +124,103 @@ def test_trees_have_every_folder_of_modules() -> None:
     """What tests import, and is not there, would look as if they noticed every mutant."""
     folders = {path.parent.name for path in Path.cwd().glob("*/*.py")} - {"build", "dist"}
     assert {"src", *folders} <= set(COPIED)
+
+
+# ------------------------------------------------------------------ the stages of a survivor
+
+
+def test_a_survivor_meets_the_others_then_the_worlds_then_slow_ones_then_processes(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    seconds = {"a::1": 0.1, "a::long": 6.0, WORLDS: 40.0, "c::slow": 3.0, "d::slow": 0.2}
+    known = coverage(tmp_path, seconds, {6: [0, 1, 2, 3, 4]}, (WORLDS, "c::slow", "d::slow"))
+    assert stages_of(known, mutants[6]) == [
+        Stage(["a::1"]),
+        Stage(["a::long"], are_long=True),
+        Stage([WORLDS], are_long=True),
+        Stage(["d::slow", "c::slow"], are_long=True),
+        Stage(list(IN_PROCESSES_ELSE), are_long=True),
+    ]
+    assert stages_of(known, mutants[6], only_quick=True) == [Stage(["a::1"])]
+
+
+def test_the_later_stages_are_bounded_and_the_cheapest_come_first(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    half = SECONDS_OF_OTHERS / 2
+    seconds = {"a::1": half + 2, "a::2": half, "a::3": half - 2}
+    known = coverage(tmp_path, seconds, {6: [0, 1, 2]})
+    others, _ = stages_of(known, mutants[6])
+    assert others.tests == ["a::3", "a::2"]
+    alone, _ = stages_of(coverage(tmp_path, {"a::1": 3 * half}, {6: [0]}), mutants[6])
+    assert alone.tests == ["a::1"]
+
+
+def test_the_places_of_tests_are_there() -> None:
+    for place in (
+        *CERTAIN,
+        *SLOW,
+        *IN_PROCESSES_ELSE,
+        *(each for all_of in IN_PROCESSES.values() for each in all_of),
+    ):
+        assert Path(place).exists(), place
+    file, _, name = WORLDS.partition("::")
+    assert f"def {name}(" in Path(file).read_text()
+
+
+# ------------------------------------------------------------------ what luck may have noticed
+
+
+class Scripted(Trees):
+    """Trees whose verdicts are written down."""
+
+    def __init__(self, *script: tuple[str, str]) -> None:
+        self.script = list(script)
+        self.met: list[list[str]] = []
+
+    def judge(self, mutant: Mutant, stages: list[Stage]) -> Verdict:
+        self.met.append([test for stage in stages for test in stage.tests])
+        return Verdict(mutant, *self.script.pop(0))
+
+
+SOCKETS = "tests/unit/transport/test_x.py::test_a"
+PURE = "tests/unit/broker/test_x.py::test_b"
+
+
+@pytest.mark.parametrize(
+    ("script", "word", "met"),
+    [
+        ([("killed", PURE)], "killed", [[SOCKETS, PURE]]),
+        ([("survived", "")], "survived", [[SOCKETS, PURE]]),
+        ([("killed", SOCKETS), ("killed", SOCKETS)], "killed", [[SOCKETS, PURE], [SOCKETS]]),
+        (
+            [("killed", SOCKETS), ("survived", ""), ("survived", "")],
+            "survived",
+            [[SOCKETS, PURE], [SOCKETS], [PURE]],
+        ),
+        (
+            [("hangs", "over 300 s"), ("hangs", "over 300 s")],
+            "hangs",
+            [[SOCKETS, PURE], [SOCKETS, PURE]],
+        ),
+    ],
+)
+def test_what_may_be_luck_counts_when_it_fails_again_alone(
+    mutants: dict[int, Mutant], script: list[tuple[str, str]], word: str, met: list[list[str]]
+) -> None:
+    trees = Scripted(*script)
+    assert trees.judge_certainly(mutants[6], [Stage([SOCKETS, PURE])]).word == word
+    assert trees.met == met
+
+
+def test_what_runs_in_one_thread_is_certain() -> None:
+    assert is_certain(PURE)
+    assert not is_certain(SOCKETS)
+    assert not is_certain("out of time")
+
+
+def test_a_time_out_names_every_case_of_its_test() -> None:
+    stages = [Stage([f"{SOCKETS}[1]", f"{SOCKETS}[2]"]), Stage([PURE])]
+    assert named(SOCKETS, stages) == [f"{SOCKETS}[1]", f"{SOCKETS}[2]"]
+    assert named("tests/e2e/test_kills.py::test_c", stages) == ["tests/e2e/test_kills.py::test_c"]
+    assert named("over 300 s", stages) == []

@@ -119,6 +119,12 @@ def test_what_is_no_address_is_refused_with_an_example() -> None:
         Acceptor("udp://127.0.0.1:1")
 
 
+@pytest.mark.parametrize("port", [65_536, 70_000, 131_072])
+def test_a_port_that_cannot_be_is_refused_and_not_taken_modulo(port: int) -> None:
+    with pytest.raises(ConfigError, match=f"port {port}: the last one is 65535"):
+        Acceptor(f"tcp://127.0.0.1:{port}")
+
+
 def test_descriptors_that_cannot_be_had_are_said_so() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))

@@ -199,11 +199,10 @@ def test_no_time_passes_for_peers_while_the_server_hears_nobody(place) -> None:
     begun, clock = here.now[0], here.connections
 
     class Stalled:
-        def poll(self, _: int) -> list[tuple[int, int]]:
+        def wait(self, _: int) -> None:
             here.now[0] = begun + 600
-            return []
 
-    clock.bell = Stalled()  # type: ignore[assignment]
+    clock.bells = Stalled()  # type: ignore[assignment]
     here.door.rest(200)
     here.pass_time(1)
     assert here.told == []
@@ -311,11 +310,10 @@ def test_a_server_that_once_heard_nobody_for_long_drops_who_takes_nothing_as_soo
     begun = here.now[0]
 
     class Stalled:
-        def poll(self, _: int) -> list[tuple[int, int]]:
+        def wait(self, _: int) -> None:
             here.now[0] = begun + 600
-            return []
 
-    here.connections.bell = Stalled()  # type: ignore[assignment]
+    here.connections.bells = Stalled()  # type: ignore[assignment]
     here.door.rest(200)
     peer, route = here.known()
     owing(here, route, 1)

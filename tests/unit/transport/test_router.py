@@ -11,6 +11,7 @@ import pytest
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.router import RouterSocket
 from oncemq.transport.serving.acceptor import Acceptor
+from oncemq.transport.wakeup import Wakeup
 from oncemq.zmtp.messages import Frame
 from tests.harness.raw_peer import RawPeer, handshake, message
 from tests.harness.served import until_served
@@ -36,6 +37,15 @@ def test_a_peer_is_reached_as_long_as_it_is_connected_also_when_it_reads_nothing
     assert all(door.reaches(route, PROBE) for _ in range(3_000))  # its queue is full long before
     link.close()
     until_served(door, lambda: not door.reaches(route, PROBE) or None)
+
+
+def test_what_else_was_watched_may_part_after_the_last_address_is_closed() -> None:
+    """A server of a cluster ends so: its loop is over, and then its links to the others close."""
+    door = RouterSocket("tcp://127.0.0.1:*", frame_bytes_max=1 << 20)
+    with closing(Wakeup()) as bell:
+        door.connections.watch_bell(bell)
+        door.close()
+        door.connections.forget_bell(bell)
 
 
 def test_who_was_never_there_is_not_reached(door: RouterSocket) -> None:

@@ -12,6 +12,7 @@ from oncemq.protocol.client_replies import ClientInfo, LostCursor, LostNumbers
 from oncemq.protocol.client_requests import Compare, ForgetClient, KnownNumbers, ListClients
 from oncemq.protocol.names import Generation, Offset, SubscriptionId, TopicId
 from oncemq.protocol.records import Retention, Run
+from oncemq.protocol.replicas.messages import REPLICA_MESSAGES
 from oncemq.protocol.replies import (
     REPLIES,
     BatchHead,
@@ -187,6 +188,20 @@ def test_a_reply_is_what_it_was_after_the_way(reply) -> None:
     assert decoded == (2**64 - 1, reply, bodies)
 
 
+def test_opcodes_of_messages_between_replicas_are_for_good() -> None:
+    """Servers of two versions may be of one shard while it is upgraded."""
+    assert {code: kind.__name__ for code, kind in REPLICA_MESSAGES.items()} == {
+        160: "Append",
+        161: "Cut",
+        162: "RefillBegin",
+        163: "RefillPart",
+        170: "Appended",
+        171: "Mismatch",
+        172: "Stale",
+        173: "RefillWanted",
+    }
+
+
 def test_the_head_is_magic_version_opcode_and_token() -> None:
     (head,) = codec.encode_request(0x0102030405060708, StatusRequest())
     assert head == b"OQ\x01\x0e\x01\x02\x03\x04\x05\x06\x07\x08\x90"
@@ -214,7 +229,7 @@ def test_a_client_that_knows_of_no_leaders_reads_the_words_of_a_refusal() -> Non
 
     (head,) = codec.encode_reply(42, not_leader("tcp://10.0.0.2:5556", 7))
     old = msgspec.msgpack.Decoder(OlderRefusedReply).decode(bytes(head)[12:])
-    words = "this server follows; tcp://10.0.0.2:5556 leads"
+    words = "follows; tcp://10.0.0.2:5556 leads"
     assert old == OlderRefusedReply("not_leader", words)
 
 
