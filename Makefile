@@ -31,7 +31,7 @@ $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark demo-declarative test check lint sim soak soak-spark soak-pipelines spark-cluster models etcd fuzz card bench bench-spark wheel coverage mutate format lock clean
+.PHONY: help setup demo demo-cluster demo-spark demo-declarative test check lint sim soak soak-cluster soak-spark soak-pipelines spark-cluster models etcd fuzz card bench bench-spark peers wheel coverage mutate format lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,9 @@ setup: $(READY) ## create .venv from the lock file (the targets below do it by t
 
 demo: $(READY) ## see exactly-once survive crashes, in about ten seconds; then the same on Spark
 	@$(BIN)/once demo
+
+demo-cluster: $(READY) ## see exactly-once survive the crashes of a cluster's leaders, in under a minute
+	@$(BIN)/once cluster demo $(if $(wildcard build/etcd/etcd),--etcd-program build/etcd/etcd)
 
 demo-spark: $(READY) ## orders in, windowed revenue out, on a Spark that is killed in the middle
 	@$(BIN)/python examples/spark/revenue.py
@@ -68,6 +71,9 @@ sim: $(READY) ## simulate the history of SEED and shrink it if it fails; without
 soak: $(READY) ## every fault on real processes, for MINUTES (5); exit code 6 on a finding
 	@$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
+soak-cluster: $(READY) ## every fault on three real servers and etcd, for MINUTES (5); exit code 6 on a finding
+	@$(BIN)/python -m tests.faults.cluster_soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
 soak-spark: $(READY) ## every fault on real Sparks, RUNS (100) of each; exit code 6 on a finding
 	@$(BIN)/python -m tests.spark.soak --runs $(RUNS) $(if $(CHAIN),--chain $(CHAIN))
 
@@ -91,6 +97,9 @@ card: $(READY) ## write docs/RELIABILITY.md from the results of the last runs
 
 bench: $(READY) ## measure this machine, all of it, or only PART (put, get, latency, push …)
 	@$(BIN)/python -m benchmarks $(if $(PART),$(PART),--all) --aims
+
+peers: build/nats/nats-server build/peers/.ready ## have what PART=cluster measures beside (needs go; Kafka: mvn, java)
+	@$(BIN)/python -m benchmarks.cluster.fetching && echo "the peers are there: make bench PART=cluster"
 
 bench-spark: $(READY) ## Spark beside its own limits and Kafka (through Maven); QUICK=1 for a short one
 	@$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
@@ -121,6 +130,7 @@ lock: $(UV) ## renew the lock files: newest versions that pyproject.toml allows
 	@$(UV) $(COMPILE) --upgrade --group dev pyproject.toml -o requirements-dev.lock
 	@echo uv | $(UV) $(COMPILE) --upgrade - -o requirements-boot.lock
 	@$(UV) $(COMPILE) --upgrade fuzz/requirements.in -o requirements-fuzz.lock
+	@$(UV) $(COMPILE) --upgrade benchmarks/requirements.in -o requirements-bench.lock
 	@! grep -n '://' requirements*.lock || { echo "a lock file names a host: see above" >&2; exit 1; }
 
 clean: ## remove what make made
@@ -139,6 +149,15 @@ $(READY): pyproject.toml requirements-dev.lock | $(UV)
 build/atheris/.ready: requirements-fuzz.lock $(READY) | $(UV)
 	@rm -rf build/atheris
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --target build/atheris -r requirements-fuzz.lock
+	@touch $@
+
+build/nats/nats-server: tools/nats/go.mod tools/nats/go.sum
+	@mkdir -p build/nats
+	@cd tools/nats && GOFLAGS=-mod=readonly go build -ldflags '-s -w' -o ../../build/nats/nats-server github.com/nats-io/nats-server/v2
+
+build/peers/.ready: requirements-bench.lock $(READY) | $(UV)
+	@rm -rf build/peers
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes --target build/peers -r requirements-bench.lock
 	@touch $@
 
 build/etcd/etcd: tools/etcd/go.mod tools/etcd/go.sum tools/etcd/main.go

@@ -21,6 +21,7 @@ class Covered(msgspec.Struct):
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, list[int]]]  # -1: when the module was loaded
+    slow: set[str] = set()  # those that are marked so
 
 
 class Covering:
@@ -31,6 +32,7 @@ class Covering:
         # The plugin of the package itself is loaded before this one: no reason to write nothing.
         self._coverage.set_option("run:disable_warnings", ["module-not-measured"])
         self._seconds: dict[str, float] = {}
+        self._slow: set[str] = set()
 
     def start(self) -> None:
         """From now on."""
@@ -45,6 +47,8 @@ class Covering:
         yield
         self._coverage.switch_context(IMPORTED)
         self._seconds[item.nodeid] = time.perf_counter() - began
+        if item.get_closest_marker("slow"):
+            self._slow.add(item.nodeid)
 
     def pytest_sessionfinish(self) -> None:
         """Write it all down; not later: xdist ends a process that takes long after its tests."""
@@ -60,7 +64,7 @@ class Covering:
             if Path(path).is_relative_to(Path.cwd())
         }
         PLACE.mkdir(parents=True, exist_ok=True)
-        covered = Covered(self._seconds, lines)
+        covered = Covered(self._seconds, lines, self._slow)
         (PLACE / f"{time.time_ns()}.json").write_bytes(msgspec.json.encode(covered))
 
 

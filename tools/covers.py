@@ -1,10 +1,12 @@
 """Which tests run which lines: what `tools.covering` noted, carried on from commit to commit.
 
 Noting it anew for every test takes long. So it is kept with its commit: later only the files of
-tests that changed run again, and a line that moved is looked for where it stands now.
+tests that changed run again, and a line that moved is looked for where it stands now. Of the slow
+tests only those are noted that run the package in their own process.
 """
 
 import difflib
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from tools import pytests
 from tools.covering import PLACE, Covered
 from tools.mutants import Mutant
 
@@ -24,6 +27,23 @@ SECONDS_OF_ONE = 5.0  # one that takes longer cannot be told from one that hangs
 TESTS_MAX = 400  # of those that run a line: more of them say the same
 # Its signals come in the middle of a line, also of coverage's own, which may hold its lock then.
 INTERRUPTING = "tests/integration/test_interrupts.py"
+SIMULATION = "tests/simulation/test_simulation.py"
+WORLDS = f"{SIMULATION}::test_the_first_worlds_break_nothing"
+SLOW = (
+    SIMULATION,
+    "tests/simulation/test_commit_crashes.py",
+    "tests/simulation/test_crash_enumeration.py",
+    "tests/simulation/test_going_back_crashes.py",
+    "tests/simulation/test_lost_machines.py",
+    "tests/apps",
+    "tests/databases",
+    "tests/integration",
+    "tests/plugin",
+    "tests/relay",
+    "tests/unit",
+)  # not the planted bugs: that one of them is not caught says nothing of what is broken beside it
+FRESH = f"{SIMULATION}::test_fresh_seeds_break_nothing_and_reach_every_mark"  # by luck
+RARE = f"{SIMULATION}::test_a_rare_thing_is_seen_in_worlds_that_have_more_of_it"  # of the worlds
 
 
 class Coverage:
@@ -32,9 +52,11 @@ class Coverage:
     def __init__(self, places: Iterable[Path]) -> None:
         self._lines: dict[str, dict[int, set[str]]] = {}
         self._seconds: dict[str, float] = {}
+        self._slow: set[str] = set()
         for place in places:
             covered = msgspec.json.decode(place.read_bytes(), type=Covered)
             self._seconds |= covered.seconds
+            self._slow |= covered.slow
             tests = list(covered.seconds)
             for path, lines in covered.lines.items():
                 known = self._lines.setdefault(path, {})
@@ -60,7 +82,15 @@ class Coverage:
 
     def is_long(self, test: str) -> bool:
         """Whether it takes so long that running out of time would say nothing."""
-        return self._seconds.get(test, 0.0) > SECONDS_OF_ONE
+        return self.is_slow(test) or self.seconds_of(test) > SECONDS_OF_ONE
+
+    def is_slow(self, test: str) -> bool:
+        """Whether it is marked so."""
+        return test in self._slow
+
+    def seconds_of(self, test: str) -> float:
+        """How long it took when it was noted."""
+        return self._seconds.get(test, 0.0)
 
     def _running(self, mutant: Mutant) -> set[str]:
         lines = self._lines.get(mutant.path, {})
@@ -95,8 +125,11 @@ class Coverage:
         return chosen[:TESTS_MAX]
 
 
-def cover(processes: int) -> int:
-    """Run the fast tests that changed since they last ran, noting which lines each of them runs."""
+def cover(processes: int, *, slow: bool = False) -> int:
+    """Run the fast tests that changed since they last ran, noting which lines each of them runs.
+
+    The slow ones, too, and all of them, if so asked.
+    """
     last = PLACE / COMMIT
     now = _git("rev-parse", "HEAD")
     tests = ["tests"]
@@ -106,7 +139,9 @@ def cover(processes: int) -> int:
         carry(before, set(_changed(before)))
     else:
         shutil.rmtree(PLACE, ignore_errors=True)
-    code = _run(tests, processes) if tests else 0
+    code = _run(tests, processes, "not slow") if tests else 0
+    if slow:
+        code = _run(SLOW, processes, "slow") or code
     PLACE.mkdir(parents=True, exist_ok=True)
     last.write_text(now)
     return code
@@ -114,6 +149,7 @@ def cover(processes: int) -> int:
 
 def carry(before: str, changed: set[str]) -> None:
     """What was noted at that commit, without the tests of changed files, at the lines of today."""
+    there = set(_git("ls-tree", "-r", "--name-only", before, "src").splitlines())
     for place in list(PLACE.glob("*.json")):
         covered = msgspec.json.decode(place.read_bytes(), type=Covered)
         tests = list(covered.seconds)
@@ -124,8 +160,8 @@ def carry(before: str, changed: set[str]) -> None:
         }
         lines: dict[str, dict[int, list[int]]] = {}
         for path, noted in covered.lines.items():
-            if not Path(path).exists():
-                continue
+            if path not in there or not Path(path).exists():
+                continue  # noted of work that was not committed, or gone since
             old = _git("show", f"{before}:{path}").splitlines()
             moved = moved_lines(old, Path(path).read_text().splitlines())
             lines[path] = {
@@ -134,7 +170,8 @@ def carry(before: str, changed: set[str]) -> None:
                 if line in moved
             }
         seconds = {test: covered.seconds[test] for test in kept}
-        place.write_bytes(msgspec.json.encode(Covered(seconds, lines)))
+        slow = covered.slow & seconds.keys()
+        place.write_bytes(msgspec.json.encode(Covered(seconds, lines, slow)))
 
 
 def moved_lines(before: list[str], now: list[str]) -> dict[int, int]:
@@ -154,12 +191,13 @@ def _changed(before: str) -> list[str]:
     return [name for name in names if Path(name).name.startswith("test_")]
 
 
-def _run(tests: list[str], processes: int) -> int:
+def _run(tests: Iterable[str], processes: int, marks: str) -> int:
     command = [
-        sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "tools.covering",
-        "-n", str(processes), "--dist", "worksteal", "--ignore", INTERRUPTING, *tests,
+        sys.executable, "-m", "pytest", "-q", "-m", marks, "-p", "tools.covering",
+        "-n", str(processes), "--dist", "worksteal", "--ignore", INTERRUPTING,
+        "--deselect", FRESH, "--deselect", RARE, *tests,
     ]  # fmt: skip
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, check=False, env=os.environ | pytests.FEW_WORLDS).returncode
 
 
 def _git(*arguments: str) -> str:

@@ -88,6 +88,12 @@ def files_of(package: Path, areas: tuple[str, ...]) -> list[Path]:
     return sorted(found)
 
 
+def area_of(mutant: Mutant) -> str:
+    """The area that its file is of; empty: of none."""
+    inside = mutant.path.removeprefix("src/oncemq/")
+    return next((area for area, places in AREAS.items() if inside.startswith(places)), "")
+
+
 def mutants_of(path: Path, root: Path, *, syncs: bool) -> list[Mutant]:
     """Every mutant of a file; only those that leave out a sync, if so asked."""
     source = path.read_bytes()

@@ -1,16 +1,18 @@
 """Mutation testing, on demand: break one statement at a time, and see which test notices.
 
-    python -m tools.mutate cover              which tests run which lines (those that changed)
+    python -m tools.mutate cover [--slow]     which tests run which lines (those that changed)
     python -m tools.mutate run --count 200    so many mutants, drawn from --seed
-    python -m tools.mutate run --all ...      who survives them meets every test that runs its line
+    python -m tools.mutate run --quick ...    who survives the quick choice meets no others
     python -m tools.mutate run --syncs        every sync left out, one at a time
     python -m tools.mutate run --thin 3       those on lines that no more than three tests run
     python -m tools.mutate run --only broker/state/owners.py:116 [--tests tests/unit/test_x.py]
 
-A mutant meets the fast tests that run its line, the quickest first; a line that runs only when
-its module is imported meets the tests that run anything of the file. A test that fails without the
-change, too, does not count. Who survives is printed with its change, for a person to judge: a hole
-in the tests, or a change that nobody could notice.
+A mutant meets the tests that run its line, the cheapest first (`tools.stages`); a line that runs
+only when its module is imported meets the tests that run anything of the file. A test that fails
+without the change, too, does not count. What may be the machine's doing (time that ran out, a
+failure of sockets, threads, databases, processes) is tried again, alone, before it counts. Who
+survives is printed with its change, for a person to judge: a hole in the tests, or a change that
+nobody could notice.
 """
 
 import argparse
@@ -31,14 +33,15 @@ from tools import pytests
 from tools.covering import PLACE
 from tools.covers import Coverage, cover
 from tools.mutants import AREAS, Mutant, files_of, mutants_of
+from tools.stages import Stage, is_certain, stages_of
 
-TESTS_FIRST = 25  # most mutants are killed by them
 SECONDS_OF_A_TEST = 60  # over it, a quick one hangs, which is noticed too
 SECONDS_OF_A_LONG_TEST = 300
-SECONDS_MAX = 300  # for all tests of one mutant
-SECONDS_MAX_OF_ALL = 400  # for every test that runs its line
+SECONDS_MAX = 300  # for the quick tests of one mutant
+SECONDS_MAX_OF_LONG_ONES = 400
 SECONDS_MAX_UNBROKEN = 1800
 TIMED_OUT = "++ Timeout ++"
+NOTICED = frozenset({"killed", "timeout", "hangs"})
 COPIED = (
     "src", "tests", "tools", "simulator", "benchmarks", "fuzz", "models", "examples", "docs",
     "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml",
@@ -52,18 +55,6 @@ class Verdict(NamedTuple):
     word: str
     by: str = ""  # the test that failed
     met: int = 0  # so many tests, and none failed
-
-
-class Stage(NamedTuple):
-    """Tests that run together, and for how long they may."""
-
-    tests: list[str]
-    seconds: int = SECONDS_MAX
-    are_long: bool = False
-
-    def without(self, tests: set[str]) -> "Stage":
-        """The same, but for these."""
-        return self._replace(tests=[each for each in self.tests if each not in tests])
 
 
 class Kept:
@@ -129,6 +120,8 @@ class Trees:
         try:
             self._write(path, mutant.applied(source))
             for stage in stages:
+                if not stage.tests:  # pytest without a name runs all
+                    continue
                 met += len(stage.tests)
                 verdict = _try(copy, mutant, stage)._replace(met=met)
                 if verdict.word != "survived":
@@ -136,6 +129,19 @@ class Trees:
         finally:
             self._write(path, source)
             self._free.put(copy)
+        return verdict
+
+    def judge_certainly(self, mutant: Mutant, stages: list[Stage]) -> Verdict:
+        """The same; a test that may have failed by luck counts when it fails again, alone."""
+        verdict = self.judge(mutant, stages)
+        passed: set[str] = set()
+        while verdict.word in NOTICED and not is_certain(verdict.by):
+            suspects = named(verdict.by, stages)
+            again = [Stage(suspects)] if suspects else stages
+            if verdict.by in passed or self.judge(mutant, again).word in NOTICED:
+                break
+            passed |= {verdict.by, *suspects}
+            verdict = self.judge(mutant, [stage.without(passed) for stage in stages])
         return verdict
 
     def _write(self, path: Path, source: bytes) -> None:
@@ -156,30 +162,25 @@ class Trees:
             self._free.put(copy)
 
 
-def _stages(coverage: Coverage, mutant: Mutant, *, every: bool) -> list[Stage]:
-    """First the quickest tests: most mutants go no further, and the others are not imported."""
-    chosen = [each for each in coverage.tests_of(mutant) if not coverage.is_long(each)]
-    stages = [Stage(chosen[:TESTS_FIRST]), Stage(chosen[TESTS_FIRST:])]
-    if (every and not mutant.on_loading) or not chosen:  # on loading, nearly all tests run it
-        others = [each for each in coverage.all_of(mutant) if each not in set(chosen)]
-        quick = [each for each in others if not coverage.is_long(each)]
-        long = [each for each in others if coverage.is_long(each)]
-        stages += [Stage(quick, SECONDS_MAX_OF_ALL), Stage(long, SECONDS_MAX_OF_ALL, are_long=True)]
-    return [stage for stage in stages if stage.tests]
-
-
 def _try(copy: Path, mutant: Mutant, stage: Stage) -> Verdict:
     each = SECONDS_OF_A_LONG_TEST if stage.are_long else SECONDS_OF_A_TEST
-    done = _run_tests(copy, stage.tests, "-x", each, stage.seconds)
+    seconds = SECONDS_MAX_OF_LONG_ONES if stage.are_long else SECONDS_MAX
+    done = _run_tests(copy, stage.tests, "-x", each, seconds)
     if done is None:
-        slow = stage.seconds > SECONDS_MAX  # so many tests that the time says nothing
-        return Verdict(mutant, "survived" if slow else "hangs", f"over {stage.seconds} s")
+        return Verdict(mutant, "survived" if stage.are_long else "hangs", f"over {seconds} s")
     if done.code == 0:
         return Verdict(mutant, "survived")
     if TIMED_OUT in done.report:
         return Verdict(mutant, "survived" if stage.are_long else "timeout", _hanging(done.report))
     failed = _failed(done.report)  # none, when the tests cannot be imported
     return Verdict(mutant, "killed", min(failed, default=_last_line(done)))
+
+
+def named(by: str, stages: list[Stage]) -> list[str]:
+    """The tests that the verdict of these stages is due to; none: it names none."""
+    met = [test for stage in stages for test in stage.tests]
+    those = [test for test in met if by in (test, test.partition("[")[0])]  # or one of its cases
+    return those or ([by] if "::" in by else [])
 
 
 def _hanging(report: str) -> str:
@@ -229,12 +230,12 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{len(chosen)} of {len(everything)} mutants, seed {arguments.seed}", flush=True)
     kept = Kept(arguments.keep)
     before = [verdict for each in chosen if (verdict := kept.verdict(each))]
-    if arguments.all:  # who survived a selection meets all
+    if not arguments.quick:  # who survived the quick choice meets the others
         before = [each for each in before if each.word not in ("survived", "unmet")]
     left = set(chosen) - {each.mutant for each in before}
     given = [Stage(arguments.tests)] if arguments.tests else []
     stages = {
-        each: given or _stages(coverage, each, every=arguments.all)
+        each: given or stages_of(coverage, each, only_quick=arguments.quick)
         for each in chosen
         if each in left
     }
@@ -260,7 +261,7 @@ def _judge(
 ) -> list[Verdict]:
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(processes) as pool:
-        judged = [pool.submit(trees.judge, each, stages[each]) for each in stages]
+        judged = [pool.submit(trees.judge_certainly, each, stages[each]) for each in stages]
         for verdict in (each.result() for each in as_completed(judged)):
             verdicts.append(verdict)
             kept.add(verdict)
@@ -289,6 +290,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("cover", help="note which tests run which lines")
     first.add_argument("--processes", type=int, default=2)
+    first.add_argument("--slow", action="store_true", help="the slow ones, too, each time anew")
     second = commands.add_parser("run", help="try mutants")
     second.add_argument("--processes", type=int, default=2)
     second.add_argument("--count", type=int, default=200)
@@ -297,7 +299,7 @@ def main() -> int:
     second.add_argument("--only", default="", help="those whose name contains this")
     second.add_argument("--thin", type=int, help="on lines that no more than so many tests run")
     second.add_argument("--tests", nargs="+", help="meet these, whichever run the line")
-    second.add_argument("--all", action="store_true", help="survivors meet all that run the line")
+    second.add_argument("--quick", action="store_true", help="meet the quick choice of tests only")
     second.add_argument("--keep", type=Path, help="a file of verdicts, to go on from")
     second.add_argument(
         "--trusting", action="store_true", help="all tests are there: begin at once"
@@ -305,7 +307,9 @@ def main() -> int:
     areas = f"one of {', '.join(AREAS)}, or a folder of the package; all of the former unless given"
     second.add_argument("--area", action="append", help=areas)
     arguments = parser.parse_args()
-    return cover(arguments.processes) if arguments.command == "cover" else run(arguments)
+    if arguments.command == "cover":
+        return cover(arguments.processes, slow=arguments.slow)
+    return run(arguments)
 
 
 if __name__ == "__main__":

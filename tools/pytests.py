@@ -19,6 +19,7 @@ LIBRARIES = (
     "asyncpg", "psycopg", "sqlalchemy.ext.asyncio", "pyarrow", "pyspark.sql",
 )  # fmt: skip
 
+FEW_WORLDS = {"SIM_WORLDS": "30"}  # of the simulation, and always the same
 MEMORY_MAX = 6 * 2**30  # the machine has other work
 
 _forks = multiprocessing.get_context("forkserver")
@@ -54,6 +55,7 @@ def _run(tree: Path, arguments: list[str], report: Path) -> None:
         os.dup2(file.fileno(), 2)
     sys.dont_write_bytecode = False  # the next run is quicker
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.update(FEW_WORLDS)
     os.environ["PYTHONPATH"] = str(tree / "src")
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(tree / ".hypothesis")
     here = str(Path.cwd())
