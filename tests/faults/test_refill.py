@@ -49,11 +49,30 @@ class CompactingCluster:
                 self.stored += BATCH
 
     def until_compacted(self) -> None:
+        """Who came late has what was put before as one piece, and compacts with what follows."""
+
         def has_cold() -> bool:
             homes = self.serving.homes.values()
-            return all(any((home / "log").glob("*.cold")) for home in homes)
+            if all(any((home / "log").glob("*.cold")) for home in homes):
+                return True
+            self.put(2)
+            return False
 
         until(has_cold, 60.0, what="cold segments everywhere")
+
+    def until_newest_is_proven(self, server: str) -> None:
+        """Groups follow the first of its newest segment: what is damaged there is no torn end."""
+
+        def newest() -> Path:
+            return max((self.serving.homes[server] / "log").glob("*.log"))
+
+        def stayed() -> bool:
+            before = newest()
+            self.put(2)
+            self.serving.until_in_sync()
+            return newest() == before
+
+        until(stayed, 60.0, what="a newest segment that is not rolled at once")
 
     def restart(self, *servers: str) -> None:
         """They are killed, and are back at once: whoever leads has no frames in memory."""
@@ -142,6 +161,8 @@ def test_a_damaged_disk_is_mended_from_the_others(
 ) -> None:
     serving = cluster.serving
     server = serving.until_led() if whose == "leader" else cluster.follower()
+    if kind == "newest segment":
+        cluster.until_newest_is_proven(server)
     serving.end(server)
     cluster.flip(server, kind)
     serving.begin(server)
