@@ -12,6 +12,7 @@ from oncemq.client.bodies import encode_many, items_of
 from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
+from oncemq.client.shell.handouts import Handouts
 from oncemq.client.shell.turn_taking import BlockLife
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
@@ -29,11 +30,13 @@ class Transaction:
         work: Work,
         timeout: float,
         block: Block,
+        handouts: Handouts,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
         self._block = block  # its own, whoever gets with it
+        self._handouts = handouts
 
     def __repr__(self) -> str:
         return f"<Transaction {self._work.account}>"
@@ -43,10 +46,13 @@ class Transaction:
     ) -> list[Message]:
         """The next messages; settled when the block ends well, and only then.
 
-        Without a topic, from any subscribed one: once in a transaction.
+        Without a topic, from any subscribed one: once in a transaction. Refused while there are
+        messages that a `get` has settled and, interrupted, not returned: take them first.
         """
         feed = topic or ""
         self._turns.getting.add(self._block, feed)  # others get after it
+        with self._turns.lock:
+            self._handouts.check_none(feed)
         verb = self._work.take(feed, limit, wait_ms_of(wait))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
@@ -143,7 +149,7 @@ class Transacting(BaseClient):
                 work = Work(self._engine, required=required)
                 self._engine.transactions.begun(weakref.ref(life), work.abort)
             try:
-                yield Transaction(self._turns, work, self._timeout, block)
+                yield Transaction(self._turns, work, self._timeout, block, self._handouts)
                 self._turns.run(work.commit())
             finally:
                 with self._turns.lock:
