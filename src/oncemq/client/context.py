@@ -11,10 +11,12 @@ from oncemq.client.news import News
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state.state import State
-from oncemq.errors import OnceMQError
+from oncemq.errors import OnceMQError, Unreachable
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros
 from oncemq.protocol.replies import RefusedReply
 from oncemq.session.handshake import NO_LOG
+
+CLOSED = "the client is closed: make another one"
 
 
 class ClientContext:
@@ -42,6 +44,10 @@ class ClientContext:
         """This client is done for: everyone who waits will learn why."""
         self.failure = error
         self.news.failed(error)
+
+    def closed(self) -> None:
+        """Nothing is asked of it any more; why it had ended before says more than that."""
+        self.failure = self.failure or Unreachable(CLOSED, code="closed")
 
     def error_of(self, reply: RefusedReply) -> OnceMQError:
         """What whoever waited is told: why it was refused, or why this client is done for."""

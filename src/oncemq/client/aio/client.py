@@ -165,7 +165,7 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
             listening.put_back(topics)
             listening.leave(topics)
 
-        engine.check_own()
+        engine.check_open()
         try:
             while not self._turns.closed:
                 async with self._turns.getting.block(feed, owner, give_up):

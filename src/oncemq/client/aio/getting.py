@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from oncemq.client.aio.listener import Owner
 from oncemq.client.shell.turn_taking import check_apart
-from oncemq.errors import InvalidRequest
+from oncemq.errors import InvalidRequest, OnceMQError
 
 
 class AsyncBlock:
@@ -52,7 +52,7 @@ class Waiting:
     block: AsyncBlock
     feed: str
     around: tuple[AsyncBlock, ...]
-    turn: "asyncio.Future[InvalidRequest | None]"
+    turn: "asyncio.Future[OnceMQError | None]"
 
 
 class AsyncGetting:
@@ -107,7 +107,7 @@ class AsyncGetting:
             self.end(each)
         around = (*block.around, *_AROUND.get())
         check_apart(feed, _feeds((each for each in self._opened if each in around), block))
-        turn: asyncio.Future[InvalidRequest | None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[OnceMQError | None] = asyncio.get_running_loop().create_future()
         waiting = Waiting(block, feed, around, turn)
         self._waiting.append(waiting)
         self._let_in()
@@ -118,6 +118,12 @@ class AsyncGetting:
                 self._waiting.remove(waiting)
         if refusal is not None:
             raise refusal
+
+    def refuse_all(self, error: OnceMQError) -> None:
+        """Nobody who waits will have a turn any more: the client is closed."""
+        for waiting in self._waiting:
+            if not waiting.turn.done():
+                waiting.turn.set_result(error)
 
     def end(self, block: AsyncBlock) -> None:
         """It is over; nothing changes where it was before."""

@@ -245,3 +245,5 @@ class AsyncPublishing(AsyncTransacting):
                 None,
                 "earlier puts",
             )
+        if (failure := self._engine.context.failure) is not None:
+            raise failure  # it ended while this waited: nothing would send the put

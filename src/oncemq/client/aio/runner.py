@@ -16,6 +16,7 @@ from typing import TypeVar
 from oncemq.client.aio.getting import AsyncGetting
 from oncemq.client.aio.pending import AsyncAnswering
 from oncemq.client.clock import monotonic_clock
+from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.shell.abandoned import let_go
@@ -54,7 +55,7 @@ class AsyncRunner:
         self._timeout = timeout
         self.lock = NoLock()
         self.closed = False
-        self.getting = AsyncGetting(engine.check_own)
+        self.getting = AsyncGetting(engine.check_open)
         self._watch = WatchedDescriptors()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -70,7 +71,7 @@ class AsyncRunner:
 
     async def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
-        self._engine.check_own()
+        self._engine.check_open()
         try:
             ticket = next(verb)
             while True:
@@ -88,7 +89,7 @@ class AsyncRunner:
 
     async def wait_here(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
         """The same: there is no lock to have."""
-        self._engine.check_own()
+        self._engine.check_open()
         limit = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -99,7 +100,7 @@ class AsyncRunner:
                     if self._engine.failure is not None:
                         raise self._engine.failure
                     if self.closed:
-                        raise Unreachable("the client is closed")
+                        raise Unreachable(CLOSED, code="closed")
                     await self._moved.wait()
         except TimeoutError:
             raise self._engine.gave_up(limit, what) from None
@@ -164,13 +165,14 @@ class AsyncRunner:
         """No pump after this; whoever still waits learns that it is over."""
         self.closed = True
         self._moved.set()
+        self.getting.refuse_all(Unreachable(CLOSED, code="closed"))
         if self._timer is not None:
             self._timer.cancel()
         self._watch.end()
 
     def forked(self, error: Forked) -> None:
         """In a child of a fork: the loop's descriptors are the parent's, too, and not touched."""
-        self.getting = AsyncGetting(self._engine.check_own)
+        self.getting = AsyncGetting(self._engine.check_open)
         self.closed = True
         self._engine.disown(error)
 

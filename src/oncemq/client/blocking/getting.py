@@ -43,10 +43,14 @@ class Getting:
 
     A block that raises puts back what it took. A signal handler that raises just then may keep it
     from that; so the feed is noted (by an assignment, which nothing halves), and whoever gets next
-    puts it back once more before anything else.
+    puts it back once more before anything else. `check` refuses who waits for a turn in a client
+    that was closed meanwhile.
     """
 
-    def __init__(self, put_back: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(
+        self, check: Callable[[], None], put_back: Callable[[tuple[str, ...]], None]
+    ) -> None:
+        self._check = check
         # Taken with `with lock`, in one step of the interpreter, which no interrupt halves.
         self._lock = threading.RLock()
         self._opened: list[weakref.ref[OpenFeed]] = []
@@ -97,6 +101,7 @@ class Getting:
             while not self._opens(mine):
                 with suppress(Empty):
                     turn.get(timeout=LOOK_SECONDS)
+                self._check()
                 looks += 1
                 if looks == LOOKS:
                     gc.collect()

@@ -242,3 +242,5 @@ class Publishing(Transacting):
                 None,
                 "earlier puts",
             )
+        if (failure := self._engine.context.failure) is not None:
+            raise failure  # it ended while this waited: nothing would send the put

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from oncemq.client.blocking.getting import Getting
+from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.pending import Answering, Pending
@@ -44,7 +45,7 @@ class Runner:
         self._engine = engine
         self._timeout = timeout
         self.lock = SignalSafeLock()
-        self.getting = Getting(partial(_put_back, engine, self.lock))
+        self.getting = self._new_getting()
         # A plain put that nobody waits for, without a step in between; nothing until `begin`.
         self.append: Append = _append_nothing
         self.closed = False
@@ -67,7 +68,7 @@ class Runner:
 
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
-        self._engine.check_own()
+        self._engine.check_open()
         try:
             with self.lock:
                 ticket = next(verb)
@@ -99,7 +100,7 @@ class Runner:
             if engine.context.failure is not None:
                 raise engine.context.failure
             if self.closed:
-                raise Unreachable("the client is closed")
+                raise Unreachable(CLOSED, code="closed")
             if left <= 0:
                 raise engine.gave_up(limit, what)
             self._wait_for_news(left)
@@ -149,10 +150,14 @@ class Runner:
     def forked(self, error: Forked) -> None:
         """In a child of a fork: locks that other threads held are held by nobody now."""
         self.lock = SignalSafeLock()
-        self.getting = Getting(partial(_put_back, self._engine, self.lock))
+        self.getting = self._new_getting()
         self.closed = True
         self._sender = None
         self._engine.disown(error)
+
+    def _new_getting(self) -> Getting:
+        engine = self._engine
+        return Getting(engine.check_open, partial(_put_back, engine, self.lock))
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""

@@ -146,6 +146,7 @@ class Transacting(BaseClient):
         with self._turns.getting.inside() as block:
             life = BlockLife()
             with self._turns.lock:
+                self._engine.check_open()
                 work = Work(self._engine, required=required)
                 self._engine.transactions.begun(weakref.ref(life), work.abort)
             try:

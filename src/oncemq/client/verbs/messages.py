@@ -209,7 +209,8 @@ def take(
 
 def settle(engine: Engine, messages: list[Message]) -> None:
     """Record that these took effect; a fenced client learns it here at the latest."""
-    engine.check_own()  # a block that was begun before a fork is settled by the parent alone
+    # A block begun before a fork is settled by the parent alone; before a close, not at all.
+    engine.check_open()
     if not messages:
         return
     try:
@@ -224,7 +225,7 @@ def settle(engine: Engine, messages: list[Message]) -> None:
 
 def settle_one(engine: Engine, message: Message) -> None:
     """As `settle`, for each message of a listener; without a disk that is a step or two."""
-    if engine.state.journal is None and engine.failure is None:
+    if engine.state.journal is None and engine.context.failure is None:
         engine.subscriber.settle_one(message)
     else:
         settle(engine, [message])
