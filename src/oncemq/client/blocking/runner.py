@@ -129,10 +129,19 @@ class Runner:
         if self._sender is None:
             with self.lock:
                 sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
-                sender.start()
-                self._sender = sender
+                try:
+                    sender.start()
+                except RuntimeError:  # there are too many, or this process ends
+                    self._see_out_without_a_thread()
+                else:
+                    self._sender = sender
         elif self._resting:
             self.lock.notify_all()
+
+    def _see_out_without_a_thread(self) -> None:
+        """Whoever puts moves the engine; so every put must come by here."""
+        self.pump()
+        self._engine.outflow.open_batches.withdraw_grants()
 
     def close(self) -> None:
         """End the sender; no pump after this."""
