@@ -66,6 +66,10 @@ class Runner:
         if not self._engine.outflow.idle:
             self.see_out()
 
+    def check(self) -> None:
+        """Refuse who cannot go on: in a closed client, or a fork's copy."""
+        self._engine.check_open()
+
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
         self._engine.check_open()
