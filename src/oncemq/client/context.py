@@ -31,6 +31,7 @@ class ClientContext:
         self.granted: Epoch | None = None  # the newest epoch of this start, let in with it or not
         self.generation = NO_LOG.generation  # of the server's log, as it was told
         self.leader_epoch = 0  # of the leader that answers, as it said; a server alone says nothing
+        # Raised with an empty traceback each time: else it would keep every frame it was raised in.
         self.failure: OnceMQError | None = None
         self.address = ""  # of the server it talks to, or tries to
         self.news = News(self.client)

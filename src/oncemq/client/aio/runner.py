@@ -109,7 +109,7 @@ class AsyncRunner:
                     if ready():
                         return
                     if self._engine.failure is not None:
-                        raise self._engine.failure
+                        raise self._engine.failure.with_traceback(None)
                     if self.closed:
                         raise Unreachable(CLOSED, code="closed")
                     await self._moved.wait()

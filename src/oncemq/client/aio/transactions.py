@@ -1,6 +1,5 @@
 """Transactions, stages and puts to several topics, for the asyncio client."""
 
-import weakref
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -12,7 +11,7 @@ from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
 from oncemq.client.shell.handouts import Handouts
-from oncemq.client.shell.turn_taking import BlockLife
+from oncemq.client.shell.turn_taking import one_life
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
 from oncemq.client.verbs.transaction_work import TransactionWork as Work
@@ -143,18 +142,18 @@ class AsyncTransacting(AsyncBaseClient):
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         with self._turns.getting.inside() as block:
-            life = BlockLife()
-            with self._turns.lock:
-                self._engine.check_open()
-                work = Work(self._engine, required=required)
-                self._engine.transactions.begun(weakref.ref(life), work.abort)
-            try:
-                yield AsyncTransaction(self._turns, work, self._timeout, block, self._handouts)
-                await self._turns.run(work.commit())
-            finally:
+            for life in one_life():
                 with self._turns.lock:
-                    work.abort()  # unless it was committed
-                    self._turns.pump()
+                    self._engine.check_open()
+                    work = Work(self._engine, required=required)
+                    self._engine.transactions.begun(life, work.abort)
+                try:
+                    yield AsyncTransaction(self._turns, work, self._timeout, block, self._handouts)
+                    await self._turns.run(work.commit())
+                finally:
+                    with self._turns.lock:
+                        work.abort()  # unless it was committed
+                        self._turns.pump()
 
     def stage(self, name: bytes | None = None) -> AsyncStage:
         """A stage of messages that `commit` publishes, here or elsewhere."""

@@ -242,5 +242,6 @@ class Publishing(Transacting):
                 None,
                 "earlier puts",
             )
-        if (failure := self._engine.context.failure) is not None:
-            raise failure  # it ended while this waited: nothing would send the put
+        failure = self._engine.context.failure
+        if failure is not None:  # it ended while this waited: nothing would send the put
+            raise failure.with_traceback(None)

@@ -102,7 +102,7 @@ class Runner:
             if ready():
                 return
             if engine.context.failure is not None:
-                raise engine.context.failure
+                raise engine.context.failure.with_traceback(None)
             if self.closed:
                 raise Unreachable(CLOSED, code="closed")
             if left <= 0:

@@ -1,7 +1,6 @@
 # Generated from client/aio/transactions.py by tools/unasync.py; do not edit.
 """Transactions, stages and puts to several topics, for the blocking client."""
 
-import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
 from oncemq.client.shell.handouts import Handouts
-from oncemq.client.shell.turn_taking import BlockLife
+from oncemq.client.shell.turn_taking import one_life
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
 from oncemq.client.verbs.transaction_work import TransactionWork as Work
@@ -144,18 +143,18 @@ class Transacting(BaseClient):
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         with self._turns.getting.inside() as block:
-            life = BlockLife()
-            with self._turns.lock:
-                self._engine.check_open()
-                work = Work(self._engine, required=required)
-                self._engine.transactions.begun(weakref.ref(life), work.abort)
-            try:
-                yield Transaction(self._turns, work, self._timeout, block, self._handouts)
-                self._turns.run(work.commit())
-            finally:
+            for life in one_life():
                 with self._turns.lock:
-                    work.abort()  # unless it was committed
-                    self._turns.pump()
+                    self._engine.check_open()
+                    work = Work(self._engine, required=required)
+                    self._engine.transactions.begun(life, work.abort)
+                try:
+                    yield Transaction(self._turns, work, self._timeout, block, self._handouts)
+                    self._turns.run(work.commit())
+                finally:
+                    with self._turns.lock:
+                        work.abort()  # unless it was committed
+                        self._turns.pump()
 
     def stage(self, name: bytes | None = None) -> Stage:
         """A stage of messages that `commit` publishes, here or elsewhere."""

@@ -267,7 +267,7 @@ class Engine:
     def check_open(self) -> None:
         """Refuse to go on when it is closed, or a copy that a fork made, whatever was found yet."""
         if self.closed and self.context.failure is not None:
-            raise self.context.failure
+            raise self.context.failure.with_traceback(None)
 
     # For its parts
 

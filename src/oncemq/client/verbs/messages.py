@@ -57,7 +57,7 @@ WAIT_MS = 20_000  # one long poll; a longer wait is several
 def ask(engine: Engine, make: Callable[[Epoch], Request], *, patience_ms: int = 0) -> Verb[Any]:
     """One request; its reply, or the error it was refused with."""
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     ticket: Ticket[Reply] = Ticket()
     token = engine.ask(make, ticket=ticket, patience_ms=patience_ms)
     try:
@@ -188,7 +188,7 @@ def take(
     prefetched = engine.subscriber.prefetched
     while True:
         if engine.failure is not None:
-            raise engine.failure
+            raise engine.failure.with_traceback(None)
         messages = prefetched.take(topic, limit)
         if messages:
             if prefetched.hungry(topic):
