@@ -35,7 +35,7 @@ PHRASES = {
     "oncemq.client.aio.pending": "oncemq.client.pending",
     "recognize(into, awaitable=True)": "recognize(into, awaitable=False)",
     "on connections that are awaited.": "on connections that block.",
-    "for the event loop it was opened in": "that threads may share",
+    "for one event loop at a time": "that threads may share",
     "is moved by the event loop": "is under a lock, moved by whichever thread waits",
 }
 WORDS = {

@@ -25,7 +25,7 @@ class Engine:
     def disown(self, error: Forked) -> None:
         self.disowned.append(error)
 
-    def check_own(self) -> None:
+    def check_open(self) -> None:
         if self.disowned:
             raise self.disowned[0]
 

@@ -82,6 +82,18 @@ def test_who_waits_while_the_client_fails_is_told_why(mq: Any) -> None:
             verb()
 
 
+def test_an_error_that_is_raised_again_and_again_does_not_grow(mq: Any) -> None:
+    """Whoever asks a client that ended once a second must not fill the memory with frames."""
+    inside(mq)._engine.fail(Fenced("a newer client uses this id"))
+
+    def frames() -> int:
+        with pytest.raises(Fenced) as raised:
+            mq.get("orders")
+        return len(raised.traceback)
+
+    assert frames() == frames()
+
+
 def test_who_waits_when_the_client_is_closed_is_told_so(server: str, connect: Connect) -> None:
     mq = connect(server)
     mq.subscribe("orders")

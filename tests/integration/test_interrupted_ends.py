@@ -88,6 +88,39 @@ def test_a_block_that_could_not_say_that_it_is_over_is_over(
     assert kept
 
 
+# ------------------------------------------------------------------ whose exception somebody keeps
+
+
+def kept_exception(job: Client) -> BaseException:
+    """As a future keeps it, or a log: with the frames of the block that it left."""
+    with pytest.raises(Interrupted) as raised:
+        begin_and_raise(job, [])
+    return raised.value
+
+
+def test_a_transaction_that_could_not_be_aborted_is_over_though_its_exception_is_kept(
+    job: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_the_first_abort_short(monkeypatch)
+    kept = kept_exception(job)
+    assert [each.payload for each in job.get("in", limit=2)] == [b"one", b"two"]
+    assert kept.__traceback__ is not None
+
+
+def test_a_block_that_could_not_say_that_it_is_over_is_over_though_its_exception_is_kept(
+    job: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class CutShort(ExitStack):
+        def __exit__(self, *_: object) -> bool:
+            raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr("oncemq.client.blocking.getting.ExitStack", CutShort)
+        kept = kept_exception(job)
+    assert [each.payload for each in job.get("in", limit=2)] == [b"one", b"two"]
+    assert kept.__traceback__ is not None
+
+
 # ------------------------------------------------------------------ what only a collection frees
 
 

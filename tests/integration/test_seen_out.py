@@ -10,6 +10,7 @@ from oncemq import AsyncClient, Client
 from oncemq.client.aio import base as awaited_base
 from oncemq.client.blocking import base as blocking_base
 from oncemq.client.blocking import runner
+from tests.integration.lone import alone
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -73,3 +74,53 @@ def test_a_close_does_not_wait_long_for_a_server_that_is_away_if_all_is_recorded
     shop.close()
     asyncio.run(awaited())
     assert time.monotonic() - began < 60
+
+
+AT_EXIT = """
+import atexit, sys
+from oncemq import Client
+
+client = Client(sys.argv[1], id="shop", state=sys.argv[2], timeout=20)
+client.status()  # it is connected
+
+@atexit.register
+def last_words():
+    puts = [client.put("orders", b"1", wait=False), client.put_many("orders", [b"2"], wait=False)]
+    puts.append(client.put("orders", b"3", key=b"k", wait=False))
+    if sys.argv[3] == "flushed":
+        client.flush()
+        print([put.done() for put in puts])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [("flushed", ["[True, True, True]"]), ("left to the next start", [])]
+)
+def test_a_put_at_the_end_of_the_process_needs_no_thread(
+    server: str, tmp_path: Path, end: str, said: list[str]
+) -> None:
+    """Since Python 3.12 no thread can be started there."""
+    with Client(server) as reader:
+        reader.subscribe("orders")
+        assert alone(AT_EXIT, server, str(tmp_path / "shop"), end) == said
+        with Client(server, id="shop", state=tmp_path / "shop") as shop:
+            shop.flush()
+        got = [each.payload for each in reader.get("orders", limit=9, wait=20)]
+        assert got == [b"1", b"2", b"3"]
+
+
+def test_a_put_is_sent_where_no_thread_can_be_started(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process may have as many as the system lets it."""
+
+    def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Client(server) as reader, Client(server, timeout=20) as shop:
+        reader.subscribe("orders")
+        shop.status()
+        monkeypatch.setattr("threading.Thread.start", refused)
+        pending = shop.put("orders", b"1", wait=False)
+        assert [each.payload for each in reader.get("orders", wait=20)] == [b"1"]
+        assert pending.result().offset == 0

@@ -11,10 +11,12 @@ from oncemq.client.news import News
 from oncemq.client.refusals import error_of
 from oncemq.client.settings import Settings
 from oncemq.client.state.state import State
-from oncemq.errors import OnceMQError
+from oncemq.errors import OnceMQError, Unreachable
 from oncemq.protocol.names import ANONYMOUS_EPOCH, ClientId, Epoch, Micros
 from oncemq.protocol.replies import RefusedReply
 from oncemq.session.handshake import NO_LOG
+
+CLOSED = "the client is closed: make another one"
 
 
 class ClientContext:
@@ -29,6 +31,7 @@ class ClientContext:
         self.granted: Epoch | None = None  # the newest epoch of this start, let in with it or not
         self.generation = NO_LOG.generation  # of the server's log, as it was told
         self.leader_epoch = 0  # of the leader that answers, as it said; a server alone says nothing
+        # Raised with an empty traceback each time: else it would keep every frame it was raised in.
         self.failure: OnceMQError | None = None
         self.address = ""  # of the server it talks to, or tries to
         self.news = News(self.client)
@@ -42,6 +45,10 @@ class ClientContext:
         """This client is done for: everyone who waits will learn why."""
         self.failure = error
         self.news.failed(error)
+
+    def closed(self) -> None:
+        """Nothing is asked of it any more; why it had ended before says more than that."""
+        self.failure = self.failure or Unreachable(CLOSED, code="closed")
 
     def error_of(self, reply: RefusedReply) -> OnceMQError:
         """What whoever waited is told: why it was refused, or why this client is done for."""

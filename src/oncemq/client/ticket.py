@@ -65,5 +65,5 @@ class Ticket(msgspec.Struct, Generic[T], eq=False):
         """The answer, or what went wrong; only when done."""
         assert self.done
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         return self.value  # type: ignore[return-value]

@@ -180,12 +180,12 @@ def test_a_copy_of_an_engine_is_closed_touches_nothing_and_says_why(
     world, heard: list[str]
 ) -> None:
     node = world._node("_ada", None, [], lambda: None)
-    node.engine.check_own()
+    node.engine.check_open()
     node.engine.state = noting(heard)
     node.engine.disown(ERROR)
     assert (node.engine.failure, node.engine.closed) == (ERROR, True)
     with pytest.raises(Forked, match="another process"):
-        node.engine.check_own()
+        node.engine.check_open()
     node.engine.close()
     assert (heard, node.wire.up) == (["disowned"], True)
 

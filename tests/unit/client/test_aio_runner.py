@@ -23,8 +23,8 @@ class CountingEngine:
     def next_deadline(self) -> None:
         return None
 
-    def check_own(self) -> None:
-        """It was not forked."""
+    def check_open(self) -> None:
+        """It was not closed."""
 
 
 async def test_the_puts_of_one_turn_of_the_loop_move_the_engine_once_and_at_once() -> None:

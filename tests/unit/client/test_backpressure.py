@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.client.aio.puts import AsyncPublishing
 from oncemq.client.blocking.puts import FLOW_BYTES, Publishing
-from oncemq.errors import OutboxFull
+from oncemq.errors import Fenced, OutboxFull
 from oncemq.wire import batch
 
 OUTBOX_BYTES = 1000
@@ -28,6 +28,7 @@ class Office:
         self.engine = SimpleNamespace(
             connected=connected,
             outflow=self.outflow,
+            context=SimpleNamespace(failure=None),
             settings=SimpleNamespace(outbox_bytes_max=OUTBOX_BYTES),
         )
         self.states: Iterator[tuple[int, bool]] = iter(())
@@ -86,6 +87,15 @@ def test_a_full_outbox_is_waited_for_while_it_empties(kind: type) -> None:
 def test_a_full_outbox_that_cannot_empty_refuses(kind: type) -> None:
     with pytest.raises(OutboxFull):
         Office(kind, OUTBOX_BYTES, connected=False, full=True).room()
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_put_that_waited_while_its_client_ended_is_refused(kind: type, full: bool) -> None:
+    """What is unsent then is none any more, so there seems to be room."""
+    office = Office(kind, FLOW_BYTES + 1, connected=True, full=full)
+    office.engine.context.failure = Fenced("a newer client uses this id")
+    with pytest.raises(Fenced):
+        office.room((0, True))
 
 
 def test_unsent_bytes_are_those_that_have_no_answer(world: Any) -> None:

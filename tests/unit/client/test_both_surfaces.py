@@ -9,7 +9,7 @@ import pytest
 from oncemq import AsyncClient, Client
 from oncemq.client.aio.getting import AsyncGetting
 from oncemq.client.aio.pending import AwaitedReceipt
-from oncemq.client.aio.runner import AsyncRunner, NoLock
+from oncemq.client.aio.runner import AsyncRunner, LoopLock
 from oncemq.client.aio.transactions import AsyncStage, AsyncTransaction
 from oncemq.client.blocking.getting import Getting
 from oncemq.client.blocking.runner import Runner
@@ -87,7 +87,7 @@ def verbs(kind: type, *names: str) -> dict[str, list[Any]]:
     return {name: [each[:3] for each in shape(getattr(kind, name))] for name in names}
 
 
-RUN = ("__init__", "begin", "run", "wait_until", "pump", "see_out", "close", "forked")
+RUN = ("__init__", "begin", "check", "run", "wait_until", "pump", "see_out", "close", "forked")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_receipts_to_come_are_made_of_the_same() -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("lock", [NoLock, SignalSafeLock])
+@pytest.mark.parametrize("lock", [lambda: LoopLock(lambda: None), SignalSafeLock])
 def test_each_shell_has_a_lock_and_a_plain_one(lock: Callable[[], Any]) -> None:
     held = lock()
     with held, held.plain, held:

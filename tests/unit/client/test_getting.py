@@ -7,7 +7,7 @@ from tests.harness.waiting import until_true
 
 
 def test_who_has_waited_for_a_turn_leaves_nothing_behind() -> None:
-    getting = Getting(lambda feeds: None)
+    getting = Getting(lambda: None, lambda feeds: None)
 
     def get() -> None:
         with getting.block("orders"):

@@ -1,4 +1,4 @@
-"""The asyncio client: verbs that are awaited, on the event loop that the client was opened in.
+"""The asyncio client: verbs that are awaited, on the event loop that has the client.
 
 `base`, `client`, `columns`, `inbox_blocks`, `puts` and `transactions` are written here and
 generated in `client.blocking` (tools/unasync.py). What differs is written by hand in both: `runner`

@@ -84,6 +84,7 @@ class AsyncBaseClient:
     async def _close(self, timeout: float) -> None:
         if self._turns.closed:
             return
+        self._turns.check()
         lost: OnceMQError | None = None
         try:
             if timeout > 0:

@@ -18,7 +18,7 @@ from oncemq.session.prefetched import several
 
 
 class AsyncClient(AsyncPublishing, AsyncColumnar):
-    """A publisher and subscriber for the event loop it was opened in; `async with` closes it.
+    """A publisher and subscriber for one event loop at a time; `async with` closes it.
 
     With an `id` it has state on disk: its puts survive its crashes, its cursors too. Without,
     it is anonymous: it lasts as long as its process. Without a `server`, ONCEMQ_SERVER names it, or
@@ -165,7 +165,7 @@ class AsyncClient(AsyncPublishing, AsyncColumnar):
             listening.put_back(topics)
             listening.leave(topics)
 
-        engine.check_own()
+        engine.check_open()
         try:
             while not self._turns.closed:
                 async with self._turns.getting.block(feed, owner, give_up):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from oncemq.client.aio.listener import Owner
 from oncemq.client.shell.turn_taking import check_apart
-from oncemq.errors import InvalidRequest
+from oncemq.errors import InvalidRequest, OnceMQError
 
 
 class AsyncBlock:
@@ -25,6 +25,7 @@ class AsyncBlock:
     ) -> None:
         self._owner = owner
         self._give_up = give_up
+        self.loop: asyncio.AbstractEventLoop | None = None  # that it waited for its turn in
         self.feeds: list[str] = []
         self.around: tuple[AsyncBlock, ...] = ()
         self.over = False
@@ -52,7 +53,7 @@ class Waiting:
     block: AsyncBlock
     feed: str
     around: tuple[AsyncBlock, ...]
-    turn: "asyncio.Future[InvalidRequest | None]"
+    turn: "asyncio.Future[OnceMQError | None]"
 
 
 class AsyncGetting:
@@ -61,11 +62,15 @@ class AsyncGetting:
     Law: a block may get when every block that is open is around it. So those begun inside one
     block take turns; and where the outer one ends first, those keep everybody else out until they
     are over. Those who wait have their turns in the order of asking. `check` refuses who must not
-    wait here: a forked process has no loop that would wake it.
+    wait here: a forked process has no loop that would wake it. What was open in a loop that was
+    closed is over, and `put_back` puts back what was taken there.
     """
 
-    def __init__(self, check: Callable[[], None]) -> None:
+    def __init__(
+        self, check: Callable[[], None], put_back: Callable[[Iterable[str]], None]
+    ) -> None:
         self._check = check
+        self._put_back = put_back
         self._opened: list[AsyncBlock] = []
         self._waiting: list[Waiting] = []
 
@@ -107,7 +112,8 @@ class AsyncGetting:
             self.end(each)
         around = (*block.around, *_AROUND.get())
         check_apart(feed, _feeds((each for each in self._opened if each in around), block))
-        turn: asyncio.Future[InvalidRequest | None] = asyncio.get_running_loop().create_future()
+        block.loop = asyncio.get_running_loop()
+        turn: asyncio.Future[OnceMQError | None] = block.loop.create_future()
         waiting = Waiting(block, feed, around, turn)
         self._waiting.append(waiting)
         self._let_in()
@@ -118,6 +124,20 @@ class AsyncGetting:
                 self._waiting.remove(waiting)
         if refusal is not None:
             raise refusal
+
+    def refuse_all(self, error: OnceMQError) -> None:
+        """Nobody who waits will have a turn any more: the client is closed."""
+        for waiting in self._waiting:
+            if not waiting.turn.done():
+                waiting.turn.set_result(error)
+
+    def end_closed(self) -> None:
+        """End what was open, or waited, in loops that were closed: nothing goes on there."""
+        self._waiting = [each for each in self._waiting if not each.turn.get_loop().is_closed()]
+        for each in tuple(self._opened):
+            if each.loop is not None and each.loop.is_closed():
+                self._put_back(each.feeds)
+                self.end(each)
 
     def end(self, block: AsyncBlock) -> None:
         """It is over; nothing changes where it was before."""

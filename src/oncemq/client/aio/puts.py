@@ -245,3 +245,6 @@ class AsyncPublishing(AsyncTransacting):
                 None,
                 "earlier puts",
             )
+        failure = self._engine.context.failure
+        if failure is not None:  # it ended while this waited: nothing would send the put
+            raise failure.with_traceback(None)

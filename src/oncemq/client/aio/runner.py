@@ -2,20 +2,25 @@
 
 The descriptors of the engine are watched with `add_reader`, and what came is taken without waiting.
 
+One loop has a client at a time: the one that runs when a verb is asked for. It goes along to
+another when the one before does not run any more (`asyncio.run` twice, a loop for each test), and
+is refused to another while it does: two threads would move the engine at once.
+
 The loop keeps a client alive only while puts of it are unsent. One that nobody closed is closed
 when it is collected, or when the process ends, and that waits for nobody.
 """
 
 import asyncio
 import weakref
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TypeVar
 
 from oncemq.client.aio.getting import AsyncGetting
 from oncemq.client.aio.pending import AsyncAnswering
 from oncemq.client.clock import monotonic_clock
+from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.shell.abandoned import let_go
@@ -23,38 +28,40 @@ from oncemq.client.shell.forks import tell_of_forks
 from oncemq.client.ticket import Ticket
 from oncemq.client.values import Receipts
 from oncemq.client.verbs.messages import Verb
-from oncemq.errors import Forked, Unreachable
+from oncemq.errors import Forked, InvalidRequest, Unreachable
 
 T = TypeVar("T")
 
 IDLE_SECONDS = 0.2
 
 
-class NoLock:
-    """In place of a lock: on an event loop nothing comes between two awaits.
+class LoopLock:
+    """In place of a lock: nothing comes between two awaits, so it only has to be the right loop.
 
-    Signals are not put off either: asyncio turns Ctrl-C into a cancelled task.
+    Signals are not put off either: asyncio turns Ctrl-C into a cancelled task. `plain` is for what
+    was begun under it.
     """
 
-    @property
-    def plain(self) -> "NoLock":
-        """The same: there is no faster one."""
-        return self
+    def __init__(self, check: Callable[[], None]) -> None:
+        self._check = check
+        self.plain = nullcontext()
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        self._check()
 
     def __exit__(self, *_: object) -> None: ...
 
 
 class AsyncRunner:
-    """The waiting of an asyncio client, in the loop it was opened in."""
+    """The waiting of an asyncio client, in the loop that has it."""
 
     def __init__(self, engine: Engine, timeout: float) -> None:
         self._engine = engine
         self._timeout = timeout
-        self.lock = NoLock()
+        self.lock = LoopLock(self._go_along)
         self.closed = False
-        self.getting = AsyncGetting(engine.check_own)
+        self.getting = self._new_getting()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._watch = WatchedDescriptors()
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.Handle | None = None
@@ -68,9 +75,14 @@ class AsyncRunner:
         with suppress(RuntimeError):
             self.pump_soon()
 
+    def check(self) -> None:
+        """Refuse who cannot go on: in a closed client, a fork's copy, or beside its loop."""
+        self._engine.check_open()
+        self._go_along()
+
     async def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
-        self._engine.check_own()
+        self.check()
         try:
             ticket = next(verb)
             while True:
@@ -88,7 +100,7 @@ class AsyncRunner:
 
     async def wait_here(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
         """The same: there is no lock to have."""
-        self._engine.check_own()
+        self.check()
         limit = self._timeout if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
@@ -97,9 +109,9 @@ class AsyncRunner:
                     if ready():
                         return
                     if self._engine.failure is not None:
-                        raise self._engine.failure
+                        raise self._engine.failure.with_traceback(None)
                     if self.closed:
-                        raise Unreachable("the client is closed")
+                        raise Unreachable(CLOSED, code="closed")
                     await self._moved.wait()
         except TimeoutError:
             raise self._engine.gave_up(limit, what) from None
@@ -128,6 +140,7 @@ class AsyncRunner:
 
     def pump_soon(self) -> None:
         """Once for all puts of this turn of the loop."""
+        self._go_along()
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_soon(self.pump_alone)
 
@@ -145,6 +158,36 @@ class AsyncRunner:
     def see_out(self, *, now: bool = False) -> None:
         """A put that nobody waits for leaves with the others of this turn of the loop, or now."""
         self.pump() if now else self.pump_soon()
+
+    def _go_along(self) -> None:
+        """To the loop that runs now, if that is another one than before."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # something is let go of where no loop runs
+        before = self._loop
+        if loop is before:
+            return
+        if before is not None and before.is_running():
+            raise InvalidRequest(
+                "this client is used in another event loop, which runs: ask it there "
+                "(asyncio.run_coroutine_threadsafe does), or make a client for this loop"
+            )
+        self._loop = loop
+        for handle in (self._timer, self._soon):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._soon = None
+        self._watch.end()
+        self._readable = True
+        moved, self._moved = self._moved, asyncio.Event()
+        if before is not None and before.is_closed():
+            self.getting.end_closed()  # and who waits there waits for ever
+        else:
+            moved.set()  # who waits there looks again when it runs
+
+    def _new_getting(self) -> AsyncGetting:
+        return AsyncGetting(self.check, partial(_put_back, self._engine))
 
     def _come_back(self) -> None:
         loop = asyncio.get_running_loop()
@@ -164,13 +207,14 @@ class AsyncRunner:
         """No pump after this; whoever still waits learns that it is over."""
         self.closed = True
         self._moved.set()
+        self.getting.refuse_all(Unreachable(CLOSED, code="closed"))
         if self._timer is not None:
             self._timer.cancel()
         self._watch.end()
 
     def forked(self, error: Forked) -> None:
         """In a child of a fork: the loop's descriptors are the parent's, too, and not touched."""
-        self.getting = AsyncGetting(self._engine.check_own)
+        self.getting = self._new_getting()
         self.closed = True
         self._engine.disown(error)
 
@@ -202,6 +246,12 @@ class WatchedDescriptors:
             for descriptor in self._descriptors:
                 self.loop.remove_reader(descriptor)
         self._descriptors = ()
+
+
+def _put_back(engine: Engine, feeds: Iterable[str]) -> None:
+    for feed in feeds:
+        engine.subscriber.prefetched.put_back(feed)
+    engine.listening.live.put_back()
 
 
 def _pump_if_alive(reference: "weakref.ref[AsyncRunner]") -> None:

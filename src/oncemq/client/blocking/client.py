@@ -162,7 +162,7 @@ class Client(Publishing, Columnar):
             listening.put_back(topics)
             listening.leave(topics)
 
-        engine.check_own()
+        engine.check_open()
         try:
             while not self._turns.closed:
                 with self._turns.getting.block(feed, owner, give_up):

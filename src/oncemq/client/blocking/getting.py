@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from oncemq.client.blocking.listener import Owner
-from oncemq.client.shell.turn_taking import BlockLife, check_apart
+from oncemq.client.shell.turn_taking import check_apart, one_life
 from oncemq.errors import InvalidRequest
 
 LOOK_SECONDS = 0.2  # how often who waits looks up, when nobody says that a block is over
@@ -22,13 +22,13 @@ class OpenFeed:
 
     feed: str
     thread: threading.Thread
-    owner: Owner | None = None  # gives None when the block around it is over
+    owner: Owner  # gives None when its block, or the one around it, is over
     over: bool = False
 
     @property
     def is_over(self) -> bool:
         """Whether its block has said so, or nobody is left who could."""
-        return self.over or (self.owner is not None and self.owner() is None)
+        return self.over or self.owner() is None
 
 
 class Getting:
@@ -43,10 +43,14 @@ class Getting:
 
     A block that raises puts back what it took. A signal handler that raises just then may keep it
     from that; so the feed is noted (by an assignment, which nothing halves), and whoever gets next
-    puts it back once more before anything else.
+    puts it back once more before anything else. `check` refuses who waits for a turn in a client
+    that was closed meanwhile.
     """
 
-    def __init__(self, put_back: Callable[[tuple[str, ...]], None]) -> None:
+    def __init__(
+        self, check: Callable[[], None], put_back: Callable[[tuple[str, ...]], None]
+    ) -> None:
+        self._check = check
         # Taken with `with lock`, in one step of the interpreter, which no interrupt halves.
         self._lock = threading.RLock()
         self._opened: list[weakref.ref[OpenFeed]] = []
@@ -62,26 +66,27 @@ class Getting:
 
         It is over as well when `owner` gives None; `give_up` is for the asyncio shell's.
         """
-        mine = OpenFeed(feed, threading.current_thread(), owner)
-        try:
-            if not self._opens(mine):
-                self._wait(mine)
+        for life in one_life():
+            mine = OpenFeed(feed, threading.current_thread(), owner or life)
             try:
-                yield
-            except BaseException:
-                self._raised = (*self._raised, feed)
-                raise
-        finally:
-            mine.over = True
-            for turn in tuple(self._waiting):
-                turn.put(None)
+                if not self._opens(mine):
+                    self._wait(mine)
+                try:
+                    yield
+                except BaseException:
+                    self._raised = (*self._raised, feed)
+                    raise
+            finally:
+                mine.over = True
+                for turn in tuple(self._waiting):
+                    turn.put(None)
 
     @contextmanager
     def inside(self) -> Generator["Block"]:
         """A block that gets from nothing yet; it gets from the feeds that are added to it."""
-        life = BlockLife()  # which only this generator has, and so ends with it
-        with ExitStack() as feeds:
-            yield Block(feeds, weakref.ref(life))
+        for life in one_life():
+            with ExitStack() as feeds:
+                yield Block(feeds, life)
 
     def add(self, block: "Block", feed: str) -> None:
         """Wait until the block may get from this feed, too."""
@@ -97,6 +102,7 @@ class Getting:
             while not self._opens(mine):
                 with suppress(Empty):
                     turn.get(timeout=LOOK_SECONDS)
+                self._check()
                 looks += 1
                 if looks == LOOKS:
                     gc.collect()

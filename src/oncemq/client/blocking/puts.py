@@ -242,3 +242,6 @@ class Publishing(Transacting):
                 None,
                 "earlier puts",
             )
+        failure = self._engine.context.failure
+        if failure is not None:  # it ended while this waited: nothing would send the put
+            raise failure.with_traceback(None)

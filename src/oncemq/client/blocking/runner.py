@@ -15,6 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from oncemq.client.blocking.getting import Getting
+from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.survival import surviving
 from oncemq.client.pending import Answering, Pending
@@ -44,7 +45,7 @@ class Runner:
         self._engine = engine
         self._timeout = timeout
         self.lock = SignalSafeLock()
-        self.getting = Getting(partial(_put_back, engine, self.lock))
+        self.getting = self._new_getting()
         # A plain put that nobody waits for, without a step in between; nothing until `begin`.
         self.append: Append = _append_nothing
         self.closed = False
@@ -65,9 +66,13 @@ class Runner:
         if not self._engine.outflow.idle:
             self.see_out()
 
+    def check(self) -> None:
+        """Refuse who cannot go on: in a closed client, or a fork's copy."""
+        self._engine.check_open()
+
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
-        self._engine.check_own()
+        self._engine.check_open()
         try:
             with self.lock:
                 ticket = next(verb)
@@ -97,9 +102,9 @@ class Runner:
             if ready():
                 return
             if engine.context.failure is not None:
-                raise engine.context.failure
+                raise engine.context.failure.with_traceback(None)
             if self.closed:
-                raise Unreachable("the client is closed")
+                raise Unreachable(CLOSED, code="closed")
             if left <= 0:
                 raise engine.gave_up(limit, what)
             self._wait_for_news(left)
@@ -128,10 +133,19 @@ class Runner:
         if self._sender is None:
             with self.lock:
                 sender = threading.Thread(target=self._send, name="oncemq-sender", daemon=True)
-                sender.start()
-                self._sender = sender
+                try:
+                    sender.start()
+                except RuntimeError:  # there are too many, or this process ends
+                    self._see_out_without_a_thread()
+                else:
+                    self._sender = sender
         elif self._resting:
             self.lock.notify_all()
+
+    def _see_out_without_a_thread(self) -> None:
+        """Whoever puts moves the engine; so every put must come by here."""
+        self.pump()
+        self._engine.outflow.open_batches.withdraw_grants()
 
     def close(self) -> None:
         """End the sender; no pump after this."""
@@ -149,10 +163,14 @@ class Runner:
     def forked(self, error: Forked) -> None:
         """In a child of a fork: locks that other threads held are held by nobody now."""
         self.lock = SignalSafeLock()
-        self.getting = Getting(partial(_put_back, self._engine, self.lock))
+        self.getting = self._new_getting()
         self.closed = True
         self._sender = None
         self._engine.disown(error)
+
+    def _new_getting(self) -> Getting:
+        engine = self._engine
+        return Getting(engine.check_open, partial(_put_back, engine, self.lock))
 
     def _wait_for_news(self, left: float) -> None:
         """One thread waits on the socket, the others for it to tell them."""

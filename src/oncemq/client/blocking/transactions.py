@@ -1,7 +1,6 @@
 # Generated from client/aio/transactions.py by tools/unasync.py; do not edit.
 """Transactions, stages and puts to several topics, for the blocking client."""
 
-import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
@@ -12,7 +11,8 @@ from oncemq.client.bodies import encode_many, items_of
 from oncemq.client.checks import Topics, item_of, named, wait_ms_of
 from oncemq.client.engine.engine import Engine
 from oncemq.client.engine.stage_puts import StageLine, StageToken
-from oncemq.client.shell.turn_taking import BlockLife
+from oncemq.client.shell.handouts import Handouts
+from oncemq.client.shell.turn_taking import one_life
 from oncemq.client.values import Commit, Headers, Message, Receipt, Receipts
 from oncemq.client.verbs import staged_commits
 from oncemq.client.verbs.transaction_work import TransactionWork as Work
@@ -29,11 +29,13 @@ class Transaction:
         work: Work,
         timeout: float,
         block: Block,
+        handouts: Handouts,
     ) -> None:
         self._turns = turns
         self._work = work
         self._timeout = timeout
         self._block = block  # its own, whoever gets with it
+        self._handouts = handouts
 
     def __repr__(self) -> str:
         return f"<Transaction {self._work.account}>"
@@ -43,10 +45,13 @@ class Transaction:
     ) -> list[Message]:
         """The next messages; settled when the block ends well, and only then.
 
-        Without a topic, from any subscribed one: once in a transaction.
+        Without a topic, from any subscribed one: once in a transaction. Refused while there are
+        messages that a `get` has settled and, interrupted, not returned: take them first.
         """
         feed = topic or ""
         self._turns.getting.add(self._block, feed)  # others get after it
+        with self._turns.lock:
+            self._handouts.check_none(feed)
         verb = self._work.take(feed, limit, wait_ms_of(wait))
         return self._turns.run(verb, timeout=self._timeout + wait)
 
@@ -138,17 +143,18 @@ class Transacting(BaseClient):
         get it. With `required=False` such a topic discards its part, and the receipt says so.
         """
         with self._turns.getting.inside() as block:
-            life = BlockLife()
-            with self._turns.lock:
-                work = Work(self._engine, required=required)
-                self._engine.transactions.begun(weakref.ref(life), work.abort)
-            try:
-                yield Transaction(self._turns, work, self._timeout, block)
-                self._turns.run(work.commit())
-            finally:
+            for life in one_life():
                 with self._turns.lock:
-                    work.abort()  # unless it was committed
-                    self._turns.pump()
+                    self._engine.check_open()
+                    work = Work(self._engine, required=required)
+                    self._engine.transactions.begun(life, work.abort)
+                try:
+                    yield Transaction(self._turns, work, self._timeout, block, self._handouts)
+                    self._turns.run(work.commit())
+                finally:
+                    with self._turns.lock:
+                        work.abort()  # unless it was committed
+                        self._turns.pump()
 
     def stage(self, name: bytes | None = None) -> Stage:
         """A stage of messages that `commit` publishes, here or elsewhere."""

@@ -247,6 +247,7 @@ class Engine:
         try:
             self.outflow.seal_all()
         finally:
+            self.context.closed()
             self._line.close()
             self.listening.close()
             self.state.close()
@@ -263,10 +264,10 @@ class Engine:
         """Whether this is the process that made it, not one that was forked from that."""
         return not isinstance(self.failure, Forked)
 
-    def check_own(self) -> None:
-        """Refuse to go on in a copy that a fork made, whatever the verb has found already."""
-        if isinstance(self.failure, Forked):
-            raise self.failure
+    def check_open(self) -> None:
+        """Refuse to go on when it is closed, or a copy that a fork made, whatever was found yet."""
+        if self.closed and self.context.failure is not None:
+            raise self.context.failure.with_traceback(None)
 
     # For its parts
 

@@ -109,7 +109,7 @@ class Listening:
         deadline = Micros(client.now() + wait_ms * 1000)
         while True:
             if client.failure is not None:
-                raise client.failure
+                raise client.failure.with_traceback(None)
             self._begin(topics)
             messages = self.live.take(limit) if self.is_live else self._take_pulled(key, limit)
             left = (deadline - client.now()) // 1000

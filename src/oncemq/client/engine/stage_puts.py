@@ -108,7 +108,7 @@ class StageLine:
     def check(self) -> None:
         """Raise what a batch met."""
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
 
     def drop(self) -> None:
         """Give the stage up; said again until the server has heard it, and nobody waits."""

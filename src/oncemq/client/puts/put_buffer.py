@@ -108,7 +108,7 @@ class PutBuffer:
         """
         client = self._client
         if client.failure is not None:
-            raise client.failure
+            raise client.failure.with_traceback(None)
         size = payload_bytes if size is None else size
         limits, most = client.settings.limits, client.settings.outbox_bytes_max
         is_known = topic in self._publisher.by_topic  # so its name was looked at before

@@ -4,6 +4,10 @@ A signal handler may raise between the moment in which a get settles messages an
 which it returns them: they would never be given to anybody. So they are kept here from the one
 moment to the other, and an interrupted get leaves them to the next one.
 
+A transaction cannot have them: they are settled, and what it takes is settled by its commit alone.
+Nor may it pass over them, for they come before what it would take. So it is refused until a get, a
+consume or a listener has taken them.
+
 Law: from its settling on, a message is in a handout or with the caller. A handout is emptied and
 left by assignments, which no signal handler halves: Python runs handlers when a function begins,
 after a call of one that is not written in Python, and when a loop goes back to its beginning.
@@ -13,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from oncemq.client.values import Message
+from oncemq.errors import InvalidRequest
 from oncemq.protocol.patterns import is_pattern, matches
 
 
@@ -57,6 +62,16 @@ class Handouts:
                 if each.came_back:
                     each.messages = [left for left in each.messages if left.id not in names]
         return taken
+
+    def check_none(self, feed: str) -> None:
+        """Refuse a transaction that would pass over what interrupted gets have left of a feed."""
+        left = [m for each in self._open if each.came_back for m in each.messages]
+        if mine := [message for message in left if self._is_of(message, feed)]:
+            raise InvalidRequest(
+                f"a get that was interrupted has settled {mine[0].id} and not returned it: it "
+                "comes first, and cannot be part of a transaction, which settles when it ends. End "
+                "the transaction, take what was left with get, and begin another"
+            )
 
     def one_by_one(self, feed: str) -> Iterator[Message]:
         """The same for a listener: each is had when the next is asked for."""

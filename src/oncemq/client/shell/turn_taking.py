@@ -6,7 +6,8 @@ the block would count as settled, and be lost when it raises. So inside a block 
 task may get from other topics, and is refused the rest; everybody else waits until it is over.
 """
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Iterable, Iterator
 
 from oncemq.errors import InvalidRequest
 from oncemq.session.prefetched import is_single
@@ -20,6 +21,15 @@ class BlockLife:
     """
 
     __slots__ = ("__weakref__",)
+
+
+def one_life() -> "Iterator[weakref.ref[BlockLife]]":
+    """To be gone through around a block, once: it is given a life, which ends with the loop.
+
+    Only the loop has it, and no variable: the variables of a frame live on in the exception that
+    left it, for as long as somebody keeps that.
+    """
+    return map(weakref.ref, [BlockLife()])
 
 
 def check_apart(feed: str, opened: Iterable[str]) -> None:

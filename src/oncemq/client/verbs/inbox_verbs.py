@@ -48,7 +48,7 @@ def open_block(
     engine: Engine, inbox: Inbox, connection: Connection, topic: str, limit: int, wait_ms: int
 ) -> InboxVerb[list[Message]]:
     """The next messages that the database lacks, with a transaction open on it."""
-    engine.check_own()  # before the connection is touched, which may be the parent's
+    engine.check_open()  # before the connection is touched, which may be the parent's
     if not engine.state.lasting:
         raise InvalidRequest(
             "an inbox belongs to a subscription that outlives its process, and an anonymous "
@@ -77,7 +77,7 @@ def open_block(
 
 def close_block(engine: Engine, inbox: Inbox, messages: list[Message]) -> InboxVerb[None]:
     """Effect and cursor in one commit; then the client and the server learn of it."""
-    engine.check_own()  # a block that was begun before a fork is committed by the parent alone
+    engine.check_open()  # a block that was begun before a fork is committed by the parent alone
     spans = spans_of(messages)
     moves = inbox.moves(spans, _moments_of(messages, spans))
     topics = [move.topic for move in moves]

@@ -43,7 +43,7 @@ def put_keyed(
 ) -> Verb[Receipts]:
     """Put a batch under a key, after what this client has put before."""
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     outflow = engine.outflow
     outflow.seal_all()
     yield Until(lambda: outflow.idle)

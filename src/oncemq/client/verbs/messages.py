@@ -57,7 +57,7 @@ WAIT_MS = 20_000  # one long poll; a longer wait is several
 def ask(engine: Engine, make: Callable[[Epoch], Request], *, patience_ms: int = 0) -> Verb[Any]:
     """One request; its reply, or the error it was refused with."""
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     ticket: Ticket[Reply] = Ticket()
     token = engine.ask(make, ticket=ticket, patience_ms=patience_ms)
     try:
@@ -188,7 +188,7 @@ def take(
     prefetched = engine.subscriber.prefetched
     while True:
         if engine.failure is not None:
-            raise engine.failure
+            raise engine.failure.with_traceback(None)
         messages = prefetched.take(topic, limit)
         if messages:
             if prefetched.hungry(topic):
@@ -209,7 +209,8 @@ def take(
 
 def settle(engine: Engine, messages: list[Message]) -> None:
     """Record that these took effect; a fenced client learns it here at the latest."""
-    engine.check_own()  # a block that was begun before a fork is settled by the parent alone
+    # A block begun before a fork is settled by the parent alone; before a close, not at all.
+    engine.check_open()
     if not messages:
         return
     try:
@@ -224,7 +225,7 @@ def settle(engine: Engine, messages: list[Message]) -> None:
 
 def settle_one(engine: Engine, message: Message) -> None:
     """As `settle`, for each message of a listener; without a disk that is a step or two."""
-    if engine.state.journal is None and engine.failure is None:
+    if engine.state.journal is None and engine.context.failure is None:
         engine.subscriber.settle_one(message)
     else:
         settle(engine, [message])

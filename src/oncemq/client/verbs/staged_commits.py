@@ -29,7 +29,7 @@ def stage_put(
 ) -> Verb[None]:
     """Put a batch into a stage; waits only while much is on the way."""
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     limits = engine.settings.limits
     if len(body) > limits.batch_bytes or count > limits.batch_messages:
         raise InvalidRequest(

@@ -33,7 +33,7 @@ NOT_THERE_YET = ("stage_unknown", "stage_incomplete")  # a commit that overtook 
 def ask_once(engine: Engine, make: Callable[[Epoch], Request]) -> Verb[Reply]:
     """Ask until it is answered; the answer, also when that is a refusal."""
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     ticket: Ticket[Reply] = Ticket()
     token = engine.begin(
         lambda: (make(engine.client_epoch or ANONYMOUS_EPOCH), None),
@@ -44,7 +44,7 @@ def ask_once(engine: Engine, make: Callable[[Epoch], Request]) -> Verb[Reply]:
     finally:
         engine.drop(token)
     if engine.failure is not None:
-        raise engine.failure
+        raise engine.failure.with_traceback(None)
     return ticket.result()
 
 
@@ -285,4 +285,4 @@ class TransactionWork:
         if self._over or self._sent:
             raise InvalidRequest("the transaction is over; begin another")
         if self._engine.failure is not None:
-            raise self._engine.failure
+            raise self._engine.failure.with_traceback(None)
