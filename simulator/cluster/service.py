@@ -1,7 +1,8 @@
 """Whether the shard is served as soon as it must be: a promise about time, watched from outside.
 
-Law: with a majority of whole servers that reach each other and etcd, somebody serves `RESUMES`
-after the last thing that befell anybody.
+Law: with a majority of whole servers that reach each other and etcd, one of them serves `RESUMES`
+after the last thing that befell anybody; also while a third one is cut off from them, in one
+direction or in both, and leads, or does not.
 """
 
 from collections.abc import Callable
@@ -37,8 +38,8 @@ class Service:
     ) -> None:
         self._clock, self._etcd, self._lives = clock, etcd, lives
         self._ways, self._mishaps, self._history = ways, mishaps, history
-        self._calm_since = 0  # nothing befell anybody since, and somebody was to serve
-        self._well: frozenset[str] = frozenset()
+        self._calm_since = 0  # nothing befell anybody since, and nobody served
+        self._able_since: dict[frozenset[str], int] = {}  # who together have to serve
         self._is_told = False
         self._in_sync: frozenset[str] = frozenset()
         self._leader = ""
@@ -61,18 +62,20 @@ class Service:
 
     def _look(self) -> None:
         self._mark()
-        well = frozenset(name for name in self._lives if self._is_well(name))
-        if well != self._well or not self._may_be_demanded(well) or self._is_served():
-            self._well, self._calm_since = well, self._clock.now
+        now = self._clock.now
+        able = self._majorities()
+        self._able_since = {each: self._able_since.get(each, now) for each in able}
+        if not able or any(map(self._is_serving, frozenset[str]().union(*able))):
+            self._calm_since = now
             self._is_told = False
             return
-        waits = self._clock.now - self._calm_since
+        waits = now - max(self._calm_since, min(self._able_since.values()))
         self.longest = max(self.longest, waits)
         if waits > RESUMES and not self._is_told:
             self._is_told = True
-            names = ", ".join(sorted(well))
+            names = ", ".join(sorted(min(able, key=self._able_since.__getitem__)))
             self._history.trouble(
-                f"unserved: {names} are well, and nobody serves at {self._clock.now / SECOND:.1f} s"
+                f"unserved: {names} are well, and nobody serves at {now / SECOND:.1f} s"
             )
 
     def _mark(self) -> None:
@@ -105,10 +108,9 @@ class Service:
         if not server.is_frozen and leading.rules.refusal(server.now()) is not None:
             self._tell("too few in sync")
 
-    def _is_served(self) -> bool:
-        return any(
-            lives.server is not None and lives.server.is_serving for lives in self._lives.values()
-        )
+    def _is_serving(self, name: str) -> bool:
+        server = self._lives[name].server
+        return server is not None and server.is_serving
 
     def _is_well(self, name: str) -> bool:
         lives = self._lives[name]
@@ -122,8 +124,14 @@ class Service:
             and self._ways.is_whole(name, ETCD)
         )
 
-    def _may_be_demanded(self, well: frozenset[str]) -> bool:
+    def _majorities(self) -> list[frozenset[str]]:
+        """Those of which one has to serve: all that are well, or two with all that is committed."""
         if self._etcd.is_away or self._ways.usual != EtcdFaults():
-            return False
-        are_joined = all(self._ways.is_whole(*pair) for pair in combinations(sorted(well), 2))
-        return len(well) >= MAJORITY and are_joined and any(map(self._mishaps.is_whole, well))
+            return []
+        well = sorted(filter(self._is_well, self._lives))
+        pairs = [pair for pair in combinations(well, MAJORITY) if self._ways.is_whole(*pair)]
+        found = [frozenset(pair) for pair in pairs if all(map(self._mishaps.is_whole, pair))]
+        are_joined = len(pairs) == len(list(combinations(well, MAJORITY))) > 0
+        if are_joined and any(map(self._mishaps.is_whole, well)):
+            found.append(frozenset(well))
+        return found

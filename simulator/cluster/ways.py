@@ -64,8 +64,7 @@ class Ways:
     def _changed(self) -> None:
         for server, tell in self._tell_etcd.items():
             tell(self._way_to_etcd(server))
-        self._network.blocked.update(self._until)
-        self._network.unblock([way for way in self._network.blocked if way not in self._until])
+        self._network.block(self._until)
 
     def _way_to_etcd(self, server: str) -> EtcdFaults:
         ways = self._usual

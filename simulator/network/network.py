@@ -3,7 +3,9 @@
 Laws: a connection keeps its order, as TCP does. Messages are lost only together with their
 connection, and when that breaks, nobody knows how much of what was under way still arrives, or
 when: it may be after what the next connection carries. A silent direction delivers when it heals,
-and takes no more than ZeroMQ would keep for it.
+and takes no more than ZeroMQ would keep for it. Where a way between hosts was cut, what a
+connection had under way there is sent again after pauses that double, as by TCP: until as long
+again as the way was cut, it carries nothing, and a new connection does.
 """
 
 from collections import deque
@@ -15,11 +17,12 @@ from typing import Protocol
 from oncemq.protocol.names import Micros
 from oncemq.protocol.step import Body
 from oncemq.transport.connecting.owed_bytes import OWED_MESSAGES_MAX
-from simulator.clock import MICROSECOND, MILLISECOND, Clock
+from simulator.clock import MICROSECOND, MILLISECOND, SECOND, Clock
 from simulator.network.feed import Airwaves, feed_at
 from simulator.network.leadership import ADDRESSES, Leadership
 
 RECONNECT = 50 * MILLISECOND
+SENDS_AGAIN = 15 * SECOND  # at the latest, or the connection is given up
 
 ALONE = ""  # where the one server is that answers at every address
 
@@ -63,6 +66,7 @@ class SimulatedConnection:
         self.address = line.address
         self.place = network.place_of(line.address)
         self.open = True
+        self.silent_until = 0  # it waits to send again what a way that was cut did not carry
         self.up = Direction(lambda frames: network.host_takes(self, frames))
         self.down = Direction(line.takes)
 
@@ -93,7 +97,7 @@ class Network:
         self._made = 0
         self.leadership = Leadership()
         self.weather: dict[str, Weather] = {}
-        self.blocked: set[Way] = set()  # where nothing gets through; see `unblock`
+        self._blocked: dict[Way, int] = {}  # where nothing gets through, and since when
         self.frozen: set[str] = set()  # servers whose processes stand still
         self.resets = 0  # of connections with something under way
 
@@ -230,19 +234,32 @@ class Network:
         is_up = direction is connection.up
         if self._is_silent(connection.line.client, connection.place, is_up=is_up):
             return  # `heal` delivers it
+        if self.clock.now < connection.silent_until:
+            return  # it is sent again then
         direction.deliver(direction.waiting.popleft())
 
     def _is_silent(self, client: str, place: str, *, is_up: bool) -> bool:
         weather = self.weather_of(client)
         if weather.silent_up if is_up else weather.silent_down:
             return True
-        return ((client, place) if is_up else (place, client)) in self.blocked
+        return ((client, place) if is_up else (place, client)) in self._blocked
 
-    def unblock(self, ways: Iterable[Way]) -> None:
-        """What was held back there arrives, in order."""
-        self.blocked.difference_update(ways)
+    def block(self, ways: Iterable[Way]) -> None:
+        """Nothing gets through on these ways, and on no other."""
+        now, before = self.clock.now, self._blocked
+        self._blocked = {way: before.get(way, now) for way in ways}
+        mended = {way: now - since for way, since in before.items() if way not in self._blocked}
         for connection in list(self._connections.values()):
-            self._resume(connection)
+            client, place = connection.line.client, connection.place
+            halves = (((client, place), connection.up), ((place, client), connection.down))
+            for way, direction in halves:
+                if direction.waiting and way in mended:
+                    silent = min(mended[way], SENDS_AGAIN)
+                    connection.silent_until = max(connection.silent_until, now + silent)
+            self.clock.at(max(now, connection.silent_until), self._resumption(connection))
+
+    def _resumption(self, connection: SimulatedConnection) -> Callable[[], None]:
+        return lambda: self._resume(connection)
 
     def silence(self, client: str, *, up: bool, down: bool) -> None:
         """Nothing gets through in these directions until `heal`."""

@@ -17,6 +17,7 @@ from oncemq.cluster.replica import Replica
 from oncemq.protocol.names import Micros
 from oncemq.protocol.replicas.messages import Appended
 from oncemq.replication.actions import AnswerLeader
+from oncemq.replication.awaited_answer import AwaitedAnswer
 from oncemq.replication.follower import Follower
 from oncemq.storage.log.writer import Group
 from simulator.planted.plant import Make, Plant, standing_in
@@ -119,6 +120,17 @@ def _answers_what_is_open_when_it_steps_down(original: Any) -> Any:
             self.driver.outgoing = []
 
     return do
+
+
+@in_clusters(
+    AwaitedAnswer, "is_in_vain", "one_way_cuts", shows=("unserved",), cluster_mishaps=3,
+    chaos_ms=30_000,
+)  # fmt: skip
+def _waits_until_tcp_sends_again(_: Any) -> Any:
+    def is_in_vain(*_: Any) -> bool:
+        return False
+
+    return is_in_vain
 
 
 # ------------------------------------------------------------------ what state and files rest on

@@ -132,6 +132,14 @@ def _begins_without_asking_anybody(_: Any) -> Any:
     return _always(_)
 
 
+@broken(InSyncChanges, "_is_cut_off")
+def _goes_on_though_it_hears_nobody(_: Any) -> Any:
+    def is_cut_off(*_: Any) -> bool:
+        return False
+
+    return is_cut_off
+
+
 @broken(RemoteMember, "lost", (InSyncSet, "holds", _always))
 def _counts_what_an_emptied_disk_had(_: Any) -> Any:
     def lost(self: RemoteMember) -> None:

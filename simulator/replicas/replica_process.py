@@ -80,6 +80,7 @@ class ReplicaProcess:
         self._reads: list[OpenRead] = []
         self._at_hand: Envelope | None = None
         self._claim_due = Micros(0)
+        self._told_synced: Serial | None = None  # to the rules of now
         if disk.claim[0] != disk.openings + 1:
             disk.claim = (disk.openings + 1, chance.getrandbits(32))
 
@@ -131,10 +132,16 @@ class ReplicaProcess:
     def synced(self) -> None:
         """The disk has what was appended."""
         self.disk.sync()
+        self._told_synced = self.disk.last
         if self.leader is not None:
             self._do(self.leader.local_synced(self.disk.last, self._around.now))
         elif self.follower is not None:
             self._do(self.follower.synced(self.disk.last))
+
+    @property
+    def has_to_sync(self) -> bool:
+        """Whether anything was appended since."""
+        return self._told_synced != self.disk.last
 
     def put(self, says: int) -> None:
         """A client wants something stored."""
@@ -324,7 +331,7 @@ class ReplicaProcess:
 
     def _open_log(self, number: int) -> None:
         is_proven = any(rules and rules.is_proven for rules in (self.leader, self.follower))
-        self.leader = None
+        self.leader = self._told_synced = None
         self._reads.clear()
         self._refilling.clear()
         self.follower = Follower(
@@ -343,6 +350,7 @@ class ReplicaProcess:
     def _lead(self, view: ShardView) -> None:
         assert self.follower is not None
         commit, is_proven, self.follower = self.follower.commit, self.follower.is_proven, None
+        self._told_synced = None
         self.leader = Leader(
             self.name,
             SHARD,

@@ -337,7 +337,7 @@ class ReplicaWorld:
                 self._put()
         raise Broken(f"not well after {ROUNDS_MAX / 10:.0f} s of peace: {self._how_it_is()}")
 
-    def _one_round(self) -> None:
+    def _one_round(self, *, syncs_always: bool = True) -> None:
         self.around.now = Micros(self.around.now + 100_000)
         for name in SERVERS:
             if name not in self.processes:
@@ -357,7 +357,8 @@ class ReplicaWorld:
                 self._while_alive(process, lambda p=process, v=view, a=alive: p.told(v, a))
         for _ in range(3):
             for process in list(self.processes.values()):
-                self._while_alive(process, process.synced)
+                if syncs_always or process.has_to_sync:
+                    self._while_alive(process, process.synced)
             for _ in range(len(self.around.messages)):
                 self._hand_over(self.around.messages.popleft())
 

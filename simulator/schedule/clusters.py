@@ -75,6 +75,15 @@ def _isolate_the_leader(draw: Random, at: int) -> Iterator[WorldStep]:
         yield WorldStep(at, "cut_ways", "leader", {**args, "to": "etcd", "for_ms": for_ms})
 
 
+def _one_way_cut_after_the_other(draw: Random, at: int) -> Iterator[WorldStep]:
+    """Whoever leads hears nobody, or is not heard; then, or just before that ends, the next one."""
+    for _ in range(draw.choice((2, 3, 4))):
+        for_ms = draw.choice((2_500, 4_500, 8_000))
+        args: dict[str, Value] = {"to": "servers", "out": draw.random() < 0.5, "back": False}
+        yield WorldStep(at, "cut_ways", "leader", {**args, "for_ms": for_ms})
+        at += for_ms + draw.choice((-700, 20, 700, 1_900))
+
+
 def _etcd_away(draw: Random, at: int) -> Iterator[WorldStep]:
     yield WorldStep(at, "etcd_away", "", {"for_ms": draw.choice(WHILE_MS)})
     if draw.random() < 0.3:
@@ -158,4 +167,5 @@ CLUSTER_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
     "left_behind": _left_behind,
     "followers_cut": _followers_cut,
     "all_cut": _all_cut,
+    "one_way_cuts": _one_way_cut_after_the_other,
 }

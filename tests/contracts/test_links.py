@@ -9,7 +9,7 @@ import pytest
 
 from oncemq.cluster.links import ReplicaLinks
 from oncemq.cluster.replica import Links
-from oncemq.protocol.names import ServerId
+from oncemq.protocol.names import Micros, ServerId
 from oncemq.transport.wakeup import Bell
 from simulator.cluster.simulated_links import SimulatedLinks
 from tests.contracts.wires import RealWire, SimulatedWire, Wire
@@ -42,11 +42,16 @@ class Linked:
     def look(self) -> None:
         for bell in self._watches.bells:
             bell.silence()
-        self.links.look()
+        self.links.look(Micros(0))
         self.heard += [
             (server, [bytes(each) for each in frames]) for server, frames in self.links.receive()
         ]
         self.reached += self.links.connected()
+
+    def let_pass(self, seconds: int) -> None:
+        """For the links alone: nothing arrives meanwhile."""
+        for tenth in range(10 * seconds + 1):
+            self.links.look(Micros(tenth * 100_000))
 
     def until_reached(self) -> None:
         def is_reached() -> bool | None:
@@ -122,6 +127,29 @@ def test_a_connection_that_came_back_is_told_of(linked: Linked) -> None:
     linked.wire.up()
     linked.until_reached()
     assert linked.reached == [OTHER]
+
+
+def test_a_connection_that_brings_no_answer_is_made_anew(linked: Linked) -> None:
+    linked.links.meet({OTHER: linked.wire.address})
+    linked.until_reached()
+    before = linked.until_sent([b"one"])
+    linked.reached.clear()
+    linked.let_pass(2)
+    linked.until_reached()
+    after = linked.until_sent([b"two"])
+    assert (linked.reached, after == before) == ([OTHER], False)
+    linked.wire.reply(after, [b"appended"])
+    assert linked.until_heard() == [(OTHER, [b"appended"])]
+
+
+def test_a_connection_that_brings_answers_stays(linked: Linked) -> None:
+    linked.links.meet({OTHER: linked.wire.address})
+    linked.until_reached()
+    route = linked.until_sent([b"one"])
+    linked.wire.reply(route, [b"appended"])
+    linked.until_heard()
+    linked.let_pass(5)
+    assert linked.until_sent([b"two"]) == route
 
 
 def test_who_is_met_no_more_is_sent_nothing(linked: Linked) -> None:

@@ -83,7 +83,7 @@ class PlayedLinks:
         new, self.new = self.new, []
         return new
 
-    def look(self) -> None: ...
+    def look(self, now: Micros) -> None: ...
 
     def close(self) -> None:
         self.is_closed = True

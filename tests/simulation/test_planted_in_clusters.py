@@ -16,6 +16,7 @@ CAUGHT_BY = {
     "acknowledges_before_its_disk_has_it": 23,
     "acknowledges_what_its_full_disk_did_not_take": 1,
     "opens_anew_while_its_disk_is_at_work": 10,
+    "waits_until_tcp_sends_again": 6,
 }
 
 

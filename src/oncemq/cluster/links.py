@@ -5,16 +5,19 @@ at once. What a server says comes in on its own ROUTER, with the clients' reques
 
 Laws: nothing here waits. A message that does not leave at once is owed, within the socket's limits;
 what does not fit is not sent, and the rules send it again. Another server cannot end this one by
-where it says that it is: who cannot be met is passed over.
+where it says that it is: who cannot be met is passed over. A connection that brings no answers is
+made anew (`replication.awaited_answer`).
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from oncemq.errors import ConfigError, TooManyFiles
-from oncemq.protocol.names import ServerId
+from oncemq.protocol.names import Micros, ServerId
 from oncemq.protocol.step import Body
+from oncemq.replication.awaited_answer import AwaitedAnswer
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.wakeup import Bell
 
@@ -38,6 +41,7 @@ class ServerLink:
         self.socket = DealerSocket()
         self.is_rung = False
         self.is_new = False  # connected since this was last asked
+        self._awaited = AwaitedAnswer()
         self.socket.connect(address)
         self.descriptor = self.socket.descriptors[0]
 
@@ -45,16 +49,34 @@ class ServerLink:
         """Something may be read, or a connection is made or lost."""
         self.is_rung = True
 
+    def send(self, frames: Sequence[Body]) -> bool:
+        """Send now, or not at all."""
+        is_sent = self.socket.send(frames)
+        if is_sent:
+            self._awaited.sent()
+        return is_sent
+
     def receive(self) -> Iterator[Sequence[Body]]:
         """What it said, and is not heard yet; some of it."""
         self.is_rung = False
         while (news := self.socket.news()) is not None:
             self.is_new = news
+            self._awaited.is_gone()
         for _ in range(MESSAGES_A_LOOK):
             if (message := self.socket.receive()) is None:
                 return
+            self._awaited.answered()
             yield message
         self.is_rung = True  # there may be more
+
+    def look(self, passed: Micros) -> None:
+        """Go on connecting where that is due, and begin anew where nothing is answered."""
+        if self._awaited.is_in_vain(passed):
+            logger.info("server answers nothing, connected anew address=%s", self.address)
+            with suppress(TooManyFiles):  # then at a later look
+                self.socket.connect(self.address)
+        if self.socket.next_deadline() is not None:
+            self.is_rung = True
 
 
 class ReplicaLinks:
@@ -65,6 +87,7 @@ class ReplicaLinks:
         self._addresses: dict[ServerId, str] = {}  # of all others
         self._links: dict[ServerId, ServerLink] = {}
         self._misnamed: dict[ServerId, str] = {}  # addresses that are none, as was said
+        self._looked_at = Micros(0)
 
     def meet(self, addresses: Mapping[ServerId, str]) -> None:
         """These are the other servers now, at these addresses."""
@@ -92,7 +115,7 @@ class ReplicaLinks:
     def send(self, server: ServerId, frames: Sequence[Body]) -> bool:
         """Send now, or not at all."""
         link = self._links.get(server)
-        return link is not None and link.socket.send(frames)
+        return link is not None and link.send(frames)
 
     def receive(self) -> Iterator[tuple[ServerId, Sequence[Body]]]:
         """What the others said."""
@@ -108,12 +131,12 @@ class ReplicaLinks:
             self._links[server].is_new = False
         return found
 
-    def look(self) -> None:
-        """Go on with who is not connected, now and then."""
+    def look(self, now: Micros) -> None:
+        """Go on with who is not connected, or does not answer; now and then."""
+        passed, self._looked_at = Micros(now - self._looked_at), now
         self._connect()
         for link in self._links.values():
-            if link.socket.next_deadline() is not None:
-                link.is_rung = True
+            link.look(passed)
 
     def close(self) -> None:
         """Part from all."""

@@ -14,7 +14,8 @@ while another leads, or a `Leader`. Each takes events as methods and returns wha
 
 Who does what: `leader` (what to send, the commit), `in_sync_set` (whom a commit waits for),
 `in_sync_changes` (who leaves and enters), `remote_member` (one other replica), `follower`,
-`member`, `view` (the coordinator's value, asks, limits).
+`member`, `view` (the coordinator's value, asks, limits), `awaited_answer` (when the connection to a
+replica is made anew).
 
 Law: nothing here reads a clock, a socket, a file or chance. Safety rests on no time and no lease.
 """

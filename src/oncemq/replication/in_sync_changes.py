@@ -32,7 +32,7 @@ class InSyncChanges:
         limits: ReplicationLimits,
     ) -> None:
         self._in_sync, self._remotes, self._limits = in_sync, remotes, limits
-        self._resign_from: dict[ServerId, Micros] = {}
+        self._asked_to_lead: dict[ServerId, Micros] = {}  # when each was to lead instead, last
 
     def wanted(self, now: Micros, everything: Serial) -> Ask | None:
         """The most urgent change. `everything`: what a member needs, to be in sync."""
@@ -70,12 +70,15 @@ class InSyncChanges:
 
     def _leaving(self, now: Micros) -> frozenset[ServerId]:
         """Members in sync that do not keep up, or whose disk is full."""
-        return frozenset(
-            name
-            for name in self._in_sync.others
-            if self.is_lost(name)
-            or self._remotes[name].is_full
-            or self._remotes[name].is_behind(now, self._limits.lag_max)
+        return frozenset(name for name in self._in_sync.others if self._is_leaving(name, now))
+
+    def _is_leaving(self, member: ServerId, now: Micros) -> bool:
+        remote, limits = self._remotes[member], self._limits
+        return (
+            self.is_lost(member)
+            or remote.is_full
+            or remote.is_behind(now, limits.lag_max)
+            or remote.is_unheard(now, limits.first_word)
         )
 
     def _entering(self, now: Micros, everything: Serial) -> Ask | None:
@@ -101,16 +104,13 @@ class InSyncChanges:
         return Withdraw() if is_gone else None
 
     def _to_one_of(self, members: frozenset[ServerId], now: Micros) -> Ask | None:
-        """To who was heard of last, and was not asked a short while ago."""
-        able = [
-            name
-            for name in members
-            if not self.is_lost(name) and now >= self._resign_from.get(name, now)
-        ]
+        """To each in turn, as some may not be there: first to who was heard of last."""
+        able = [name for name in members if not self.is_lost(name)]
         if not able:
             return None
-        to = max(able, key=lambda name: (self._remotes[name].heard_at, name))
-        self._resign_from[to] = Micros(now + self._limits.resign_again)
+        asked, remotes = self._asked_to_lead, self._remotes
+        to = max(able, key=lambda name: (-asked.get(name, 0), remotes[name].heard_at, name))
+        asked[to] = now
         return Resign(to)
 
 

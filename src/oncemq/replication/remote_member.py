@@ -122,6 +122,10 @@ class RemoteMember:
         """Whether nothing was heard of it for longer than that."""
         return now - self.heard_at > patience
 
+    def is_unheard(self, now: Micros, patience: Micros) -> bool:
+        """Whether it has said nothing at all in this epoch, for longer than that."""
+        return self._newest == (0, 0) and self.is_silent(now, patience)
+
     def is_behind(self, now: Micros, patience: Micros) -> bool:
         """Whether it has not had all there was for longer than that."""
         return self.caught_up_at is None or now - self.caught_up_at > patience

@@ -15,6 +15,7 @@ from oncemq.transport.wakeup import Bell
 from tests.harness.agreement import A, B, C
 
 AT_A, AT_B = "tcp://a:1", "tcp://b:1"
+NOW = Micros(1_000_000)
 
 
 class PlayedSocket:
@@ -30,9 +31,11 @@ class PlayedSocket:
         self.sent: list[Sequence[Body]] = []
         self.has_room, self.is_closed = True, False
         self.deadline: Micros | None = None
+        self.connects = 0
 
     def connect(self, address: str) -> None:
         server_address(address)
+        self.connects += 1
         if PlayedSocket.trouble is not None:
             raise PlayedSocket.trouble
         self.address = address
@@ -157,7 +160,7 @@ def test_who_is_not_connected_is_looked_at_when_nothing_rings(both: Played) -> N
     both.socket(A).deadline = Micros(0)
     both.socket(A).messages.append([b"a"])
     both.socket(B).messages.append([b"b"])
-    both.links.look()
+    both.links.look(NOW)
     assert both.heard() == [(A, [b"a"])]
 
 
@@ -167,10 +170,10 @@ def test_who_cannot_be_met_for_want_of_files_is_met_at_a_later_look(
 ) -> None:
     monkeypatch.setattr(PlayedSocket, "trouble", trouble)
     played.links.meet({A: AT_A})
-    played.links.look()
+    played.links.look(NOW)
     assert not played.links.send(A, [b"x"])
     monkeypatch.setattr(PlayedSocket, "trouble", None)
-    played.links.look()
+    played.links.look(NOW)
     assert played.links.send(A, [b"x"])
     assert len(played.bells) == 1
 
@@ -181,10 +184,58 @@ def test_who_moves_while_files_are_lacking_is_met_later(
     monkeypatch.setattr(PlayedSocket, "trouble", TooManyFiles("no descriptor"))
     both.links.meet({A: AT_A, B: "tcp://b:2"})
     monkeypatch.setattr(PlayedSocket, "trouble", None)
-    both.links.look()
+    both.links.look(NOW)
     assert both.socket(B).address == "tcp://b:2"
     assert both.links.send(B, [b"x"])
     assert len(both.bells) == 2
+
+
+def looked_at(played: Played, seconds: int) -> None:
+    """Looks, 0.1 s apart."""
+    for tenth in range(10 * seconds + 1):
+        played.links.look(Micros(NOW + tenth * 100_000))
+
+
+def test_a_server_that_answers_nothing_is_connected_anew(both: Played) -> None:
+    both.links.send(A, [b"x"])
+    looked_at(both, 1)
+    assert (both.socket(A).connects, both.socket(B).connects) == (2, 1)
+    assert both.socket(A).address == AT_A
+
+
+def test_a_server_that_answers_keeps_its_connection(both: Played) -> None:
+    both.links.send(A, [b"x"])
+    both.socket(A).messages.append([b"y"])
+    both.ring()
+    both.heard()
+    looked_at(both, 5)
+    assert both.socket(A).connects == 1
+
+
+def test_what_did_not_leave_is_owed_no_answer(both: Played) -> None:
+    both.socket(A).has_room = False
+    both.links.send(A, [b"x"])
+    looked_at(both, 5)
+    assert both.socket(A).connects == 1
+
+
+def test_what_was_sent_before_it_was_connected_again_is_owed_no_answer(both: Played) -> None:
+    both.links.send(A, [b"x"])
+    both.socket(A).news_left.extend([False, True])
+    both.ring()
+    both.heard()
+    looked_at(both, 5)
+    assert both.socket(A).connects == 1
+
+
+def test_who_cannot_be_connected_anew_for_want_of_files_stays_met(
+    both: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both.links.send(A, [b"x"])
+    monkeypatch.setattr(PlayedSocket, "trouble", TooManyFiles("no descriptor"))
+    looked_at(both, 1)
+    assert both.socket(A).connects == 2
+    assert both.links.send(A, [b"y"])  # as the socket connects by itself
 
 
 def test_an_address_that_is_none_costs_the_others_nothing_and_is_said_once(
@@ -194,7 +245,7 @@ def test_an_address_that_is_none_costs_the_others_nothing_and_is_said_once(
         server_address("tcp://::1:5556")
     for _ in range(3):
         both.links.meet({A: "tcp://::1:5556", B: AT_B})
-        both.links.look()
+        both.links.look(NOW)
     assert not both.links.send(A, [b"x"])
     assert both.links.send(B, [b"x"])
     (said,) = [each.getMessage() for each in caplog.records]
@@ -209,5 +260,5 @@ def test_the_end_closes_them_all(both: Played) -> None:
     both.links.close()
     assert all(each.is_closed for each in sockets)
     assert both.bells == []
-    both.links.look()
+    both.links.look(NOW)
     assert not both.links.send(A, [b"x"])
