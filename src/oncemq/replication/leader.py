@@ -374,12 +374,19 @@ class Leader:
     # ------------------------------------------------------------------ what people are told
 
     def refusal(self, now: Micros) -> str | None:
-        """Why nothing new is taken just now, in words; None: it is."""
+        """Why nobody is answered just now, or nothing new is taken, in words; None: it is."""
         if not self.is_serving:
             begins = f"shard {self._shard} has a new leader, not confirmed yet: try again"
             return self.stalls(now) or begins
         if self.gives_up(now):
             return f"{self._me} is giving shard {self._shard} to another server: try again"
+        return self.lacks(now)
+
+    def lacks(self, now: Micros) -> str | None:
+        """Why what is new could not be committed, in words; None: it can.
+
+        That another is to lead is no such reason: who asks is sent there, or answered here.
+        """
         return self._lacks(self._moved_at, now)
 
     def stalls(self, now: Micros) -> str | None:
