@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from oncemq.cluster.agreement.asked_changes import changed_by, view_of
 from oncemq.cluster.agreement.founding import first_epoch, may_not_found
 from oncemq.cluster.agreement.known_keys import KnownKeys
+from oncemq.cluster.agreement.registration import Registration
 from oncemq.cluster.agreement.wishes import Wish, Wishes
 from oncemq.coordination import transactions
 from oncemq.coordination.coordinator import (
@@ -104,16 +105,15 @@ class ShardAgreement:
         self.announcements: list[tuple[str, bytes]] = []  # for the coordinator; the shell clears it
         self.away: str | None = None
         self.declined: str | None = None  # why this opening is not let in, or is not there any more
-        self._me, self._address = me, address
+        self._me = me
         self._announcement = Announcement(claim, reads)
         self._founding = founding
         self._known = KnownKeys(keys, shard)
         self._wishes = Wishes(self._known, new_nonce)
+        self._registration = Registration(me, address, self._known, self._wishes)
         self._open: OpenReplica | None = None
         self._was_known = False  # this opening
-        self._is_registered = False
         self._claiming: Wish | None = None
-        self._registering: Wish | None = None
         self._raising: Wish | None = None
         self._asking: tuple[Ask, Wish] | None = None
         self._told_last: tuple[ShardView, frozenset[ServerId], dict[ServerId, ServerState]] | None
@@ -214,13 +214,8 @@ class ShardAgreement:
         known = self._known
         found = [each for each in (known.set_back, known.unsealed, self.declined) if each]
         found += [each for each in known.faults.values() if each not in found]
-        mine = self.servers.get(self._me)
-        if self._is_registered and mine is not None and mine.address != self._address:
-            found.append(
-                f"another process runs as {self._me}, at {mine.address} (this one is at "
-                f"{self._address}): stop one of them, and give each server an id of its own"
-            )
-        return found
+        twin = self._registration.fault
+        return found if twin is None else [*found, twin]
 
     # ------------------------------------------------------------------ what happens
 
@@ -259,7 +254,8 @@ class ShardAgreement:
         """What is due is asked; what became otherwise, or was refused, is told."""
         if self._known.has_snapshot and self._known.set_back is None:
             self._be_known(now)
-            self._register(now)
+            is_let_in = self._was_known and self.is_known
+            self._registration.tick(now, is_let_in=is_let_in, is_declined=self.declined is not None)
             self._raise_version(now)
         told, self._refused = [*self._news(), *self._refused], []
         return told
@@ -356,22 +352,6 @@ class ShardAgreement:
             f"{there.incarnation}, opening {there.openings}): stop this one, and give each server "
             "an id of its own"
         )
-
-    # ------------------------------------------------------------------ to be found
-
-    def _register(self, now: Micros) -> None:
-        """Say where this server is, once; a newcomer that is not let in may say so, too."""
-        known, key = self._known, self._known.keys.server(self._me)
-        before = known.servers.get(self._me)
-        may = self._was_known or (self.declined is not None and not known.revision(key))
-        if self._is_registered or not may or key in known.faults:
-            return
-        if before is not None and before.address == self._address:
-            self._is_registered = True
-            return
-        if not self._wishes.repeated(self._registering, now):
-            state = transactions.register(before, address=self._address, nonce=self._wishes.nonce)
-            self._registering = self._wishes.made({key: encoded(state)})
 
     # ------------------------------------------------------------------ to write more
 
