@@ -102,6 +102,11 @@ class ReplicaDirectory:
         """Where the log ends."""
         return place(self.log.newest)
 
+    @property
+    def newest_epoch(self) -> LeaderEpoch:
+        """That it promised, or that its log has: a restored backup has promised nothing."""
+        return max(self.promised.leader_epoch, self.tail.leader_epoch)
+
     def epochs(self) -> LeaderEpochs:
         """Every epoch that the log knows, committed or not."""
         epochs = LeaderEpochs(self.shard.leader_epochs.starts)

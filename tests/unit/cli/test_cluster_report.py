@@ -141,7 +141,7 @@ def test_a_server_whose_address_somebody_deleted() -> None:
     told = {name: facts(name) | gone for name in ("b", "c")} | {"a": leads(**gone)}
     for each in told.values():
         del each["server.c.address"]
-    assert seen(**told).wrong[0].startswith("the others do not know where c is (etcd has no")
+    assert seen(None, **told).wrong[0].startswith("the others do not know where c is (etcd has no")
 
 
 def test_two_servers_that_say_they_are_at_one_place() -> None:

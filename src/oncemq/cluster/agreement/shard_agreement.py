@@ -171,6 +171,14 @@ class ShardAgreement:
         return mine is not None and any(each.get(self._me) == mine.directory for each in places)
 
     @property
+    def brings_loss(self) -> bool:
+        """Whether the log here says that it went back in time, and the cluster's did not."""
+        shard, mine = self._known.shard, self._open
+        if shard is None or mine is None or shard.identity != mine.identity:
+            return False
+        return transactions.brings_loss(shard, self._me, mine.directory, mine.generation)
+
+    @property
     def view(self) -> ShardView | None:
         """The shard as the rules see it; None before this opening is known."""
         shard, mine = self._known.shard, self._open
@@ -328,7 +336,7 @@ class ShardAgreement:
             return transactions.join(
                 known.shard, self._me, mine.directory, identity=mine.identity,
                 promised_epoch=mine.promised, config=self.config, nonce=self._wishes.nonce,
-                reads=self._announcement.reads,
+                generation=mine.generation, reads=self._announcement.reads,
             )  # fmt: skip
         return may_not_found(self._me, mine.promised, self.config) or transactions.found(
             self._me, mine.directory, identity=mine.identity, tag=mine.tag,
