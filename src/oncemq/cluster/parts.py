@@ -120,7 +120,7 @@ class Parts:
         elif self.opened is None:
             if now >= self._begin_from:
                 self._begin()
-        elif self._is_of_another_log():
+        elif self._is_of_another_log() or self._agreement.lacks_loss:
             self.opened.close()
             self.opened = self.following = self.housekeeping = self._member = None
         elif self.mending.may_give_up():

@@ -169,7 +169,12 @@ def brings_loss(
     places = (shard.in_sync.get(server), shard.joining.get(server))
     if directory.incarnation in [each.incarnation for each in places if each is not None]:
         return False
-    return depth(generation) >= depth(shard.generation)
+    return not lacks_loss(shard, generation)
+
+
+def lacks_loss(shard: ShardReplicas, generation: int) -> bool:
+    """Whether the shard went back in time since a log of this generation was of it."""
+    return depth(generation) < depth(shard.generation)
 
 
 def _goes_on(shard: ShardReplicas, server: ServerId, directory: OpenedDirectory) -> bool:

@@ -179,6 +179,14 @@ class ShardAgreement:
         return transactions.brings_loss(shard, self._me, mine.directory, mine.generation)
 
     @property
+    def lacks_loss(self) -> bool:
+        """Whether the cluster went back in time, the log here does not say so, and may learn it."""
+        shard, mine = self._known.shard, self._open
+        if shard is None or mine is None or self._was_known or shard.identity != mine.identity:
+            return False
+        return transactions.lacks_loss(shard, mine.generation)
+
+    @property
     def view(self) -> ShardView | None:
         """The shard as the rules see it; None before this opening is known."""
         shard, mine = self._known.shard, self._open
@@ -302,7 +310,7 @@ class ShardAgreement:
 
     def _be_known(self, now: Micros) -> None:
         """Claim this opening until it is known; see then whether it stays so."""
-        if self._open is None:
+        if self._open is None or self.lacks_loss:  # which the directory learns first
             return
         if self.is_known:
             if not self._was_known:
