@@ -72,8 +72,9 @@ class ClusterServer:
         with contextlib.ExitStack() as undo:  # who fails to start leaves nothing open
             undo.callback(self._spares.release)
             sockets = ServerSockets(
-                bind, feed, rules=rules, peers=peers, files_kept=files_kept, door=door
-            )
+                bind, feed, rules=rules, peers=peers, files_kept=files_kept, door=door,
+                shares_host=True,
+            )  # fmt: skip
             undo.callback(sockets.close)
             self.address, self.feed = sockets.address, sockets.feed_address
             keys = ClusterKeys(identity.cluster)

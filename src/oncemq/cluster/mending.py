@@ -4,6 +4,7 @@ How it works. What the copy holds the others in sync hold as well: so it is put 
 it is, and the directory begins anew, with another incarnation, and is filled by the leader.
 
     it does not open, or cannot be served    as soon as another directory in sync is known of
+    it says that it lost what others have    as soon as a server in sync is there
     a leader meets it in a read              it gives the shard to a member in sync, and follows
     a follower has it                        once enough others are in sync that commits go on
 
@@ -63,6 +64,20 @@ class Mending:
         if not (why := damage_in(trouble)):
             raise trouble
         self.met(why, opens=False)
+
+    def may_give_up(self) -> bool:
+        """Whether the log went back in time, the cluster's did not, and a server with that is here.
+
+        It is whole, and may be all that is left: so it is not enough that another is known of.
+        """
+        agreement = self._agreement
+        if self.why or not agreement.brings_loss:
+            return False
+        if not self._others(agreement.shard) & agreement.alive:
+            return False
+        self._opens = False
+        self.why = "it was restored from a backup, or loss was accepted in it: others have it whole"
+        return True
 
     @property
     def may_set_aside(self) -> bool:
@@ -134,7 +149,7 @@ class Mending:
             found.append(f"the log is damaged: {self.why}; {way_out}")
         if self._asides:
             found.append(
-                f"the damaged log is kept in {self._asides[-1]} until this server is in sync again"
+                f"the log before is kept in {self._asides[-1]} until this server is in sync again"
             )
         return found
 

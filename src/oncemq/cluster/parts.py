@@ -120,9 +120,11 @@ class Parts:
         elif self.opened is None:
             if now >= self._begin_from:
                 self._begin()
-        elif self._is_of_another_log():
+        elif self._is_of_another_log() or self._agreement.lacks_loss:
             self.opened.close()
             self.opened = self.following = self.housekeeping = self._member = None
+        elif self.mending.may_give_up():
+            self.closing = SetAside()
         elif self._member is not None:
             self._do(self._member.tick(self.opened.promised.leader_epoch, now))
         self._mend()
@@ -294,7 +296,7 @@ class Parts:
             self._member.reopened()
         elif opened.life != before:
             self._member = None
-            form, promised = opened.log.form, opened.promised.leader_epoch
+            form, promised = opened.log.form, opened.newest_epoch
             self._agreement.open(opened.life, form.identity, form.tag, form.generation, promised)
 
     def _open_again(self, cut_to: Serial | None) -> None:

@@ -373,7 +373,7 @@ class Replica:
         """The epoch's first record is committed: clients are let in."""
         self._passed = down_for(opened, self.calendar, now)
         calendar, leader_epoch = self._shard_calendar(), rules.leader_epoch
-        driver = self.serving.driver(opened, leader_epoch, calendar, rules.refusal, now)
+        driver = self.serving.driver(opened, leader_epoch, calendar, rules.lacks, now)
         driver.connections = self._told_of_itself
         self._may_write(driver)
         for subject in self._subjects:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from oncemq.broker.state import snapshot
 from oncemq.broker.state.shard import Shard
 from oncemq.coordination.values import ShardReplicas
+from oncemq.protocol.generations import depth
 from oncemq.protocol.names import LeaderEpoch, Micros, Serial, ServerId, ShardId
 from oncemq.protocol.records import EpochBegan, Record
 from oncemq.protocol.replicas.leader_epochs import EpochStart, LeaderEpochs
@@ -21,7 +22,7 @@ from oncemq.replication.view import ReplicationLimits
 from oncemq.server import completeness
 from oncemq.storage.disk import LockingDisk
 from oncemq.storage.log.frame_runs import ChainLink, CheckedFrame
-from oncemq.storage.log.new_replica import is_begun, new_replica
+from oncemq.storage.log.new_replica import begun, new_replica, take_generation
 from oncemq.storage.log.options import LogOptions
 from oncemq.storage.log.recovery import Recovery, open_log
 from oncemq.storage.segments.layout import VERSION, Format
@@ -102,6 +103,11 @@ class ReplicaDirectory:
         """Where the log ends."""
         return place(self.log.newest)
 
+    @property
+    def newest_epoch(self) -> LeaderEpoch:
+        """That it promised, or that its log has: a restored backup has promised nothing."""
+        return max(self.promised.leader_epoch, self.tail.leader_epoch)
+
     def epochs(self) -> LeaderEpochs:
         """Every epoch that the log knows, committed or not."""
         epochs = LeaderEpochs(self.shard.leader_epochs.starts)
@@ -157,8 +163,14 @@ def format_of(shard: ShardReplicas) -> Format:
 
 
 def make_empty(home: Home, form: Format) -> None:
-    """A directory without a log of that shard gets an empty one."""
-    if is_begun(home.disk, home.directory, form.identity):
+    """A directory without a log of that shard gets an empty one.
+
+    One that has a log of it goes back in time with the shard.
+    """
+    held = begun(home.disk, home.directory, form.identity)
+    if held is not None:
+        if depth(held.generation) < depth(form.generation):
+            take_generation(home.disk, home.directory, form)
         return
     new_replica(
         home.disk,

@@ -45,7 +45,7 @@ def standing(parts: Parts, agreement: ShardAgreement, now: Micros) -> dict[str, 
         facts["cluster_commit"] = int(following.rules.commit)
         facts["cluster_leader_heard_ms"] = (now - heard_at) // 1000 if heard_at else -1
     if (leading := parts.leading) is not None:
-        facts |= _of_members(leading, now)
+        facts |= _of_members(leading, agreement, now)
     return facts
 
 
@@ -79,12 +79,14 @@ def _trouble_of(parts: Parts) -> list[str]:
     return [*parts.mending.trouble, *(each for each in (parts.trouble, following) if each)]
 
 
-def _of_members(leading: Leading, now: Micros) -> dict[str, Fact]:
+def _of_members(leading: Leading, agreement: ShardAgreement, now: Micros) -> dict[str, Fact]:
     rules = leading.rules
+    goes_on = rules.is_serving and agreement.away is not None  # nobody can take it over
+    refuses = rules.lacks(now) if goes_on else rules.refusal(now)
     facts: dict[str, Fact] = {
         "cluster_commit": int(rules.commit),
         "cluster_applied": int(rules.commit),
-        "cluster_refuses": rules.refusal(now) or "",
+        "cluster_refuses": refuses or "",
     }
     for each in rules.standings(now):
         for fact, value in each.facts.items():

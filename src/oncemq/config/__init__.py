@@ -48,7 +48,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 10.0  # seconds
     data: Path = msgspec.field(default_factory=_data_home)
     bind: str = SERVER
-    feed: str = "auto"  # an address; auto: beside `bind`; none: no live feed
+    feed: str = "auto"  # an address; auto: beside `bind`, in a cluster any port; none: no feed
     cluster: str | None = None  # its name; None: a server that is alone
     etcd: tuple[str, ...] = ()  # of the cluster
     etcd_program: Path | None = None  # what `once cluster dev` starts; None: on PATH
@@ -232,7 +232,7 @@ SETTINGS: dict[str, Setting] = {
     "timeout": Setting(_seconds, "how long a command waits for an answer"),
     "data": Setting(_path, "directory of the server's log"),
     "bind": Setting(_address, "address the server listens on"),
-    "feed": Setting(_feed, "address of the live feed; auto: beside bind; or none"),
+    "feed": Setting(_feed, "address of the live feed; auto: beside bind (cluster: any); or none"),
     "cluster": Setting(part_of_key, "the cluster that a server is of"),
     "etcd": Setting(etcd_addresses, "addresses of the etcd that the cluster agrees through"),
     "etcd_program": Setting(_path, "the program etcd, for `once cluster dev`"),

@@ -50,6 +50,7 @@ from oncemq.coordination.values import (
     ServerState,
     ShardReplicas,
 )
+from oncemq.protocol.generations import depth
 from oncemq.protocol.names import ServerId
 from oncemq.protocol.replicas.versions import FIRST, NEWEST
 
@@ -106,6 +107,7 @@ def join(
     promised_epoch: int,
     config: ClusterConfig,
     nonce: str,
+    generation: int | None = None,  # of the log there; None: as the shard's
     reads: int = NEWEST,
 ) -> Changed:
     """A replica opened its directory; `identity` is None when there is no log in it.
@@ -117,6 +119,12 @@ def join(
             f"the data directory of {server} has another log ({identity}) than the cluster "
             f"({shard.identity}): start {server} with an empty one, or, if the cluster was to "
             "begin with this one, see `once cluster found --help`"
+        )
+    if brings_loss(shard, server, directory, generation):
+        return Declined(
+            f"the log of {server} was restored from a backup, or loss was accepted in it, and the "
+            "cluster's was not: once a server that is in sync is there, this log is put aside, and "
+            f"{server} is filled. If none is left: `once cluster found {server} --replace`"
         )
     if shard.version > reads:
         return Declined(
@@ -145,6 +153,28 @@ def join(
     joining = {**shard.joining, server: directory}
     leader = None if shard.leader == server else shard.leader
     return _next(shard, nonce, joining=joining, leader=leader, proposed=proposed)
+
+
+def brings_loss(
+    shard: ShardReplicas, server: ServerId, directory: OpenedDirectory, generation: int | None
+) -> bool:
+    """Whether a new directory says of its log that it went back in time, and the shard's did not.
+
+    Were it to lead, it would tell clients of a loss that did not happen. Each accepted loss and
+    each restore makes a new directory; so one that is known here was let in with what it says. A
+    shorter branch than the shard's tells of no loss: what it lacks it is sent.
+    """
+    if generation is None or generation == shard.generation:
+        return False
+    places = (shard.in_sync.get(server), shard.joining.get(server))
+    if directory.incarnation in [each.incarnation for each in places if each is not None]:
+        return False
+    return not lacks_loss(shard, generation)
+
+
+def lacks_loss(shard: ShardReplicas, generation: int) -> bool:
+    """Whether the shard went back in time since a log of this generation was of it."""
+    return depth(generation) < depth(shard.generation)
 
 
 def _goes_on(shard: ShardReplicas, server: ServerId, directory: OpenedDirectory) -> bool:

@@ -30,10 +30,15 @@ def continued(newest: int, random: int) -> Generation:
     return Generation((newest >> NAME_BITS) + 1 << NAME_BITS | name)
 
 
+def depth(generation: int) -> int:
+    """How often the log was continued on the way to it."""
+    return generation >> NAME_BITS
+
+
 def in_words(generation: int) -> str:
     """Short, for people: how many there were, and its name."""
-    depth, name = generation >> NAME_BITS, generation & ((1 << NAME_BITS) - 1)
-    return f"{depth + 1}-{name:06x}" if depth else str(generation)
+    name = generation & ((1 << NAME_BITS) - 1)
+    return f"{depth(generation) + 1}-{name:06x}" if depth(generation) else str(generation)
 
 
 def epochs_above(generation: Generation) -> Epoch:
@@ -41,10 +46,10 @@ def epochs_above(generation: Generation) -> Epoch:
 
     Before generations had names (those below 2^24) epochs went on as they were.
     """
-    depth, name = generation >> NAME_BITS, generation & ((1 << NAME_BITS) - 1)
-    if not depth:
+    name = generation & ((1 << NAME_BITS) - 1)
+    if not depth(generation):
         return Epoch(0)
-    return Epoch((min(depth, _DEPTH_MAX) << NAME_BITS | name) << _GRANT_BITS)
+    return Epoch((min(depth(generation), _DEPTH_MAX) << NAME_BITS | name) << _GRANT_BITS)
 
 
 class Generations:

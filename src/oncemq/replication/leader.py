@@ -355,8 +355,7 @@ class Leader:
     def _ask(self, now: Micros) -> list[LeaderAction]:
         if not self._in_sync.may_ask(now):
             return []
-        repeated = self._in_sync.repeat(now)
-        if repeated:
+        if repeated := self._in_sync.repeat(now):
             return [*repeated]
         wanted = self._wanted(now)
         return [] if wanted is None else [*self._in_sync.ask(wanted, now)]
@@ -374,13 +373,13 @@ class Leader:
     # ------------------------------------------------------------------ what people are told
 
     def refusal(self, now: Micros) -> str | None:
-        """Why nothing new is taken just now, in words; None: it is."""
+        """Why nobody is answered just now, or nothing new is taken, in words; None: it is."""
         if not self.is_serving:
             begins = f"shard {self._shard} has a new leader, not confirmed yet: try again"
             return self.stalls(now) or begins
         if self.gives_up(now):
             return f"{self._me} is giving shard {self._shard} to another server: try again"
-        return self._lacks(self._moved_at, now)
+        return self.lacks(now)
 
     def stalls(self, now: Micros) -> str | None:
         """Why nobody was answered for a while, in words; None: who waits, waits for an answer."""
@@ -389,10 +388,12 @@ class Leader:
             since.append(asked_at)
         if not since or now - min(since) < self._limits.refuse_after:
             return None
-        return self._lacks(min(since), now)
+        return self.lacks(now, min(since))
 
-    def _lacks(self, waits_since: Micros, now: Micros) -> str | None:
-        return what_lacks(self._shard, self._in_sync, self._remotes, waits_since, now, self._limits)
+    def lacks(self, now: Micros, since: Micros | None = None) -> str | None:
+        """Why what is new cannot be committed, in words. That another is to lead is no reason."""
+        since = self._moved_at if since is None else since
+        return what_lacks(self._shard, self._in_sync, self._remotes, since, now, self._limits)
 
     def standings(self, now: Micros) -> list[MemberStanding]:
         """How each other replica is."""

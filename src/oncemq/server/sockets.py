@@ -35,6 +35,7 @@ class ServerSockets:
         peers: ConnectionLimits | None,
         files_kept: int,
         door: Callable[..., RouterSocket],
+        shares_host: bool = False,
     ) -> None:
         # A frame of twice the largest batch still gets a refusal; beyond, the peer is cut.
         size = 2 * rules.batch_bytes_max
@@ -42,7 +43,8 @@ class ServerSockets:
         with contextlib.ExitStack() as undo, files_for_owner_only():  # an ipc socket is one
             self.requests = door(bind, frame_bytes_max=size, connections=self.connections)
             undo.callback(self.requests.close)
-            self.feed = _open_feed(feed, bind, self.connections)
+            beside = not shares_host
+            self.feed = _open_feed(feed, bind, self.connections, beside=beside)
             undo.pop_all()
 
     @property
@@ -100,8 +102,13 @@ def _fitting(peers: ConnectionLimits, frame_bytes_max: int, files_kept: int) -> 
     )
 
 
-def _open_feed(feed: str, bind: str, connections: Connections) -> FeedPublisher | None:
-    """The live feed. `auto`: the port after the server's, or one that the system chooses."""
+def _open_feed(
+    feed: str, bind: str, connections: Connections, *, beside: bool
+) -> FeedPublisher | None:
+    """The live feed. `auto`: the port after the server's, or one that the system chooses.
+
+    Not `beside`: other servers may be on this host, and that port be the next one's.
+    """
     if feed == "none":
         return None
     if feed != "auto":
@@ -110,7 +117,7 @@ def _open_feed(feed: str, bind: str, connections: Connections) -> FeedPublisher 
     if scheme != "tcp":
         return FeedPublisher(f"{bind}.feed", connections)
     host, _, port = place.rpartition(":")
-    if port.isdecimal() and int(port) < PORT_MAX:
+    if beside and port.isdecimal() and int(port) < PORT_MAX:
         with contextlib.suppress(PortInUse):
             return FeedPublisher(f"tcp://{host}:{int(port) + 1}", connections)
     return FeedPublisher(f"tcp://{host}:*", connections)

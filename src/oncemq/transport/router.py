@@ -48,7 +48,8 @@ class RouterSocket(BoundSocket):
         except OSError as error:
             raise PortInUse(
                 f"cannot listen on {address}: {error.strerror or error}; is another server "
-                "running? Choose another address with --bind"
+                "running, or the live feed of one (beside its port, unless its --feed says "
+                "otherwise)? Choose another address with --bind"
             ) from None
 
     def watch(self, bell: Bell) -> None:

@@ -108,8 +108,9 @@ def test_a_replica_that_is_lost() -> None:
     report = seen(**all_well(a=leads(cluster_in_sync="a,b", cluster_joining="c"), c="refused"))
     lost, lacking = report.wrong
     assert lost == (
-        "c does not answer at tcp://c:5556 (refused): start it; gone for good: `once cluster "
-        "remove c`, then start another"
+        "c does not answer at tcp://c:5556 (refused): start it; if it runs, its --advertise is "
+        "wrong, or the network to it is cut; gone for good: `once cluster remove c`, then start "
+        "another"
     )
     assert "no further server may fail" in lacking
 
@@ -119,6 +120,34 @@ def test_a_follower_that_does_not_keep_up() -> None:
     assert only(seen(**all_well(a=slow))) == (
         "b is 7,000 records behind for 4.0 s: its disk or its network is slow"
     )
+
+
+def test_a_server_that_says_it_is_where_nobody_is() -> None:
+    """It was said to wait, for good."""
+    both = {"cluster_in_sync": "a,b", "cluster_joining": "c"}
+    wrong = both | {"server.c.address": "tcp://nowhere:1"}
+    leader = leads(**wrong, **member("c", behind=120, caught_up_ms=-1, heard_ms=60_000))
+    c = facts("c", **wrong, cluster_leader_heard_ms=-1)
+    report = seen(a=leader, b=facts("b", **wrong), c=c)
+    assert report.wrong[0] == (
+        "a has not heard of c for 60.0 s, at tcp://nowhere:1, where c says that it is: start c "
+        "with an --advertise that the others reach, or mend the network between them"
+    )
+    assert not any("wait" in each for each in report.wrong)
+
+
+def test_a_server_whose_address_somebody_deleted() -> None:
+    gone: dict[str, Any] = {"cluster_in_sync": "a,b", "cluster_joining": "c"}
+    told = {name: facts(name) | gone for name in ("b", "c")} | {"a": leads(**gone)}
+    for each in told.values():
+        del each["server.c.address"]
+    assert seen(None, **told).wrong[0].startswith("the others do not know where c is (etcd has no")
+
+
+def test_two_servers_that_say_they_are_at_one_place() -> None:
+    one = {"server.c.address": address("b"), "cluster_in_sync": "a,b", "cluster_joining": "c"}
+    report = seen(a=leads(**one), b=facts("b", **one), c=facts("c", **one))
+    assert report.wrong[0].startswith("b and c are to be found at tcp://b:5556, all of them")
 
 
 def test_a_replica_that_is_half_filled() -> None:

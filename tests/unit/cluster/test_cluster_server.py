@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from select import select
+from socket import socket
 
 import pytest
 
@@ -78,6 +79,17 @@ def is_free(address: str) -> bool:
     """Whether nobody listens there."""
     RouterSocket(address, frame_bytes_max=1 << 20).close()
     return True
+
+
+def test_the_feed_leaves_the_next_port_to_the_next_server(made: Made) -> None:
+    with socket() as probe, socket() as after:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        after.bind(("127.0.0.1", port + 1))
+    server = made.server(f"tcp://127.0.0.1:{port}")
+    with made.running(server):
+        assert server.feed not in ("", f"tcp://127.0.0.1:{port + 1}")
+        assert is_free(f"tcp://127.0.0.1:{port + 1}")
 
 
 def test_it_runs_leads_and_ends_with_nothing_open(made: Made) -> None:

@@ -10,9 +10,11 @@ from oncemq.coordination import transactions
 from oncemq.coordination.coordinator import (
     Answered,
     Changes,
+    Found,
     Happened,
     KeyEntry,
     Overtaken,
+    ReadEntries,
     Snapshot,
     StoreAway,
     StoreBack,
@@ -58,6 +60,14 @@ def store() -> LocalStore:
 def put(store: LocalStore, key: str, value: Value) -> None:
     """Somebody else changes a key."""
     store.put(key, encoded(value))
+
+
+def delete(store: LocalStore, key: str, puts: dict[str, bytes] | None = None) -> None:
+    """Somebody deletes a key, and changes others with it."""
+    found = store.decide(ReadEntries((key, *(puts or {}))))
+    assert isinstance(found, Found)
+    revisions = {name: entry.revision for name, entry in found.entries.items()}
+    assert isinstance(store.decide(Transact(revisions, puts or {}, (key,))), Happened)
 
 
 def started(store: LocalStore, shard: ShardReplicas, name: ServerId = A) -> AgreeingServer:
@@ -443,6 +453,27 @@ def test_where_it_is_is_said_again_when_that_had_no_answer(store: LocalStore) ->
     server.tick(1)
     assert server.lose(happens=False) == first
     assert server_in(store, A) is None
+
+
+def test_where_it_is_is_said_again_when_somebody_deleted_it(store: LocalStore) -> None:
+    """Others had no address of it, and waited for good."""
+    server = started(store, replicas(A, B))
+    said = server_in(store, A)
+    assert said is not None
+    delete(store, KEYS.server(A))
+    server.settle()
+    again = server_in(store, A)
+    assert again is not None
+    assert again.address == said.address
+
+
+def test_who_was_removed_does_not_say_where_it_is(store: LocalStore) -> None:
+    server = started(store, replicas(B, C, joining="a"))
+    asked = len(server.asked)
+    delete(store, KEYS.server(A), {KEY: encoded(replace(shard_in(store), joining={}))})
+    server.settle()
+    assert server_in(store, A) is None
+    assert len(server.asked) == asked
 
 
 def test_a_state_of_another_version_is_left_as_it_is(store: LocalStore) -> None:

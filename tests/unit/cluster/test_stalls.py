@@ -2,7 +2,8 @@
 
 import pytest
 
-from oncemq.protocol.names import Epoch
+from oncemq.coordination.coordinator import StoreAway
+from oncemq.protocol.names import Epoch, Micros
 from oncemq.protocol.replies import RefusedReply, Reply, StatusReport, Subscribed
 from oncemq.protocol.requests import Get, ListTopics, Request, Start, StatusRequest, Subscribe
 from oncemq.wire import codec
@@ -73,6 +74,22 @@ def test_who_was_told_to_ask_again_is_answered_once_all_is_well(trio: Trio) -> N
     trio.put("kept")
     reply, _ = trio.ask(ListTopics())
     assert not isinstance(reply, RefusedReply)
+
+
+def test_without_etcd_a_leader_that_drains_goes_on(trio: Trio) -> None:
+    """Nobody can take over: a put was refused as if the disks were full."""
+    leader = trio.until_led()
+    server = trio.running[leader]
+    server.replica._hear_agreement(
+        server.replica._agreement.heard(StoreAway("no route"), Micros(trio.now)), Micros(trio.now)
+    )
+    server.coordinator.ask = lambda *_: None  # type: ignore[method-assign]
+    server.replica._parts.drain()
+    for _ in range(20):
+        reply = answered(trio, send(trio, Subscribe(GUEST, Epoch(0), "more", Start())), 0.5)
+        assert isinstance(reply, Subscribed)
+        assert trio.facts(leader)["cluster_refuses"] == ""
+    assert trio.until_led() == leader
 
 
 def test_who_asks_while_the_shard_is_given_away_is_answered_by_the_next_leader(trio: Trio) -> None:

@@ -32,6 +32,7 @@ from oncemq.coordination.values import (
     decoded,
     encoded,
 )
+from oncemq.protocol.generations import FIRST, continued
 from oncemq.protocol.names import ServerId
 
 A, B, C, D = (ServerId(name) for name in "ABCD")
@@ -165,6 +166,26 @@ def test_a_directory_with_another_log_does_not_join() -> None:
         "the data directory of C has another log (else) than the cluster (log): start C with an "
         "empty one, or, if the cluster was to begin with this one, see `once cluster found --help`"
     )
+
+
+def test_a_new_directory_that_says_of_a_loss_does_not_join() -> None:
+    raised = continued(FIRST, 5)
+    assert why(joined(shard("AB"), C, DISK[C], generation=raised)).startswith(
+        "the log of C was restored from a backup, or loss was accepted in it, and the cluster's "
+        "was not"
+    )
+    others = replace(shard("AB"), generation=continued(FIRST, 6))
+    assert isinstance(joined(others, C, DISK[C], generation=raised), Declined)
+
+
+def test_what_tells_of_no_loss_that_the_shard_has_not_joins() -> None:
+    raised = continued(FIRST, 5)
+    whole = replace(shard("AB"), generation=raised)
+    for generation in (raised, FIRST, None):
+        assert not isinstance(joined(whole, C, DISK[C], generation=generation), Declined)
+    known = shard("AB", "C")  # it was let in with that before
+    assert joined(known, C, DISK[C], generation=raised) == known
+    assert not isinstance(joined(known, B, again(B), generation=raised), Declined)
 
 
 def test_a_store_that_was_put_back_to_an_older_copy_is_seen_by_a_promise() -> None:

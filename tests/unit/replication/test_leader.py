@@ -285,6 +285,14 @@ def test_a_server_that_drains_gives_the_shard_away_when_all_is_committed() -> No
     assert asks(lead.pass_time(0.1, B, C))[0] == Resign(B)
 
 
+def test_that_another_is_to_lead_is_no_want_of_disks() -> None:
+    """Who asks is sent there; a put was refused as if the disks were full."""
+    lead = Lead().serve()
+    lead.leader.drain()
+    assert lead.leader.gives_up(lead.now)
+    assert lead.leader.lacks(lead.now) is None
+
+
 def test_an_operators_wish_to_drain_comes_without_a_new_revision_of_the_shard() -> None:
     """It is a value of its own at the coordinator; the leader passed over it."""
     lead = Lead().serve()

@@ -9,6 +9,7 @@ from oncemq.cli.cluster.report import BEGINS, LEADS, ClusterReport, ServerReport
 from oncemq.cluster.standing import NOT_HEARD
 
 BEHIND_MS = 2_000  # what is behind for less catches up by itself before anybody looks
+UNHEARD_MS = 5_000  # a leader that asks several times in each second had no answer for so long
 
 
 def findings_of(report: ClusterReport) -> list[str]:
@@ -17,6 +18,7 @@ def findings_of(report: ClusterReport) -> list[str]:
     found += [
         f"{each}: stop one of them, and give each server an id of its own" for each in report.twins
     ]
+    found += _of_shared_addresses(report)
     for each in report.servers:
         found += _of_server(report, each)
     found += _of_the_set(report)
@@ -118,6 +120,19 @@ def _of_etcd(report: ClusterReport) -> Iterator[str]:
         )
 
 
+def _of_shared_addresses(report: ClusterReport) -> Iterator[str]:
+    """Where the others look for two servers, there is one at most."""
+    by_address: dict[str, list[str]] = {}
+    for each in report.servers:
+        by_address.setdefault(each.advertised, []).append(each.id)
+    for address, names in by_address.items():
+        if address and len(names) > 1:
+            yield (
+                f"{' and '.join(names)} are to be found at {address}, all of them: start each "
+                "with an --advertise that is its own; who is gone for good: `once cluster remove`"
+            )
+
+
 def _of_server(report: ClusterReport, server: ServerReport) -> Iterator[str]:
     if server.id.startswith("?"):
         if any(each.answers for each in report.servers):
@@ -128,7 +143,8 @@ def _of_server(report: ClusterReport, server: ServerReport) -> Iterator[str]:
         where = "" if server.address in server.why else f" at {server.address}"
         why = f" ({server.why})" if server.why else ""
         gone = f"; gone for good: `once cluster remove {server.id}`, then start another"
-        yield f"{server.id} does not answer{where}{why}: start it" + (
+        runs = "; if it runs, its --advertise is wrong, or the network to it is cut"
+        yield f"{server.id} does not answer{where}{why}: start it{runs if server.alive else ''}" + (
             gone if is_replica else f"; not needed any more: `once cluster remove {server.id}`"
         )
         return
@@ -139,12 +155,34 @@ def _of_server(report: ClusterReport, server: ServerReport) -> Iterator[str]:
     if server.disk_full:
         what = "so puts are refused" if report.leader == server.id else "so it stores nothing"
         yield f"the disk of {server.id} is full, {what}: free room there"
-    yield from _catching_up(server)
+    if (out_of_reach := _out_of_reach(report, server)) is not None:
+        yield out_of_reach
+    else:
+        yield from _catching_up(server)
     if server.draining and report.leader == server.id:
         yield (
             f"{server.id} is to lead nothing and still leads, for nobody else can: bring another "
             "server into sync"
         )
+
+
+def _out_of_reach(report: ClusterReport, server: ServerReport) -> str | None:
+    """Why its leader does not hear of a server that answers here."""
+    if server.id == report.leader or server.declined or not report.led:
+        return None
+    is_replica = server.in_sync or server.joining
+    if is_replica and not server.advertised:
+        return (
+            f"the others do not know where {server.id} is (etcd has no server/{server.id}): it "
+            "says so again within a second while it reaches etcd; else start it again"
+        )
+    if server.heard_ms is None or server.heard_ms < UNHEARD_MS:
+        return None
+    return (
+        f"{report.leader} has not heard of {server.id} for {server.heard_ms / 1000:.1f} s, at "
+        f"{server.advertised}, where {server.id} says that it is: start {server.id} with an "
+        "--advertise that the others reach, or mend the network between them"
+    )
 
 
 def _catching_up(server: ServerReport) -> Iterator[str]:

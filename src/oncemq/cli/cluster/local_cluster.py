@@ -30,7 +30,7 @@ CLUSTER = "dev"
 HOST = "127.0.0.1"
 PLAN = "cluster.json"
 ETCD_MEMBERS = 3
-FIRST_SERVER_PORT, SERVER_PORTS = 5556, 10  # each has two: requests, and the feed beside it
+FIRST_SERVER_PORT, SERVER_PORTS = 5556, 10  # between two: their feeds have any that is free
 FIRST_ETCD_PORT = 2379
 STOP_SECONDS = 20.0
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.5, 10.0
@@ -228,9 +228,9 @@ def _planned(directory: Path, servers: int) -> tuple[LocalPlan, bool]:
         return plan, False
     taken: set[int] = set()
     plan = LocalPlan(
-        tuple(_port(FIRST_SERVER_PORT + SERVER_PORTS * i, 2, taken) for i in range(servers)),
+        tuple(_port(FIRST_SERVER_PORT + SERVER_PORTS * i, taken) for i in range(servers)),
         tuple(
-            (_port(at, 1, taken), _port(at + 1, 1, taken))
+            (_port(at, taken), _port(at + 1, taken))
             for at in range(FIRST_ETCD_PORT, FIRST_ETCD_PORT + 10 * ETCD_MEMBERS, 10)
         ),
     )
@@ -246,14 +246,14 @@ def _must_be_free(ports: Sequence[int], directory: Path) -> None:
         )
 
 
-def _port(usual: int, count: int, taken: set[int]) -> int:
-    """The usual port, with those beside it that are needed, or others that are free."""
+def _port(usual: int, taken: set[int]) -> int:
+    """The usual port, or another that is free."""
     found = usual
-    while not all(_is_free(found + i) and found + i not in taken for i in range(count)):
+    while found in taken or not _is_free(found):
         with socket.socket() as probe:
             probe.bind((HOST, 0))
             found = probe.getsockname()[1]
-    taken.update(found + i for i in range(count))
+    taken.add(found)
     return found
 
 

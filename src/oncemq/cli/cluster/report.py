@@ -53,6 +53,7 @@ class ServerReport:
 
     id: str
     address: str = ""
+    advertised: str = ""  # where the others look for it; empty: they do not know
     role: str = SILENT
     why: str = ""  # it does not answer
     leader_epoch: int | None = None
@@ -90,7 +91,8 @@ class ClusterReport:
     shard: int = 1
     leader: str = ""  # its id, as agreed; whether it answers, its server's report says
     leader_epoch: int = 0
-    serving: bool = False  # a leader takes puts
+    led: bool = False  # a leader answers
+    serving: bool = False  # it takes puts
     refuses: str = ""  # why it takes none
     founded: bool = False
     founder: str = ""
@@ -212,7 +214,7 @@ def _take_agreed(report: ClusterReport, facts: Facts) -> None:
         if fact.startswith("server.") and fact.endswith(".address"):
             name = fact.removeprefix("server.").removesuffix(".address")
             found = _report_for(report, name)
-            found.address = str(value)
+            found.address = found.advertised = str(value)
             found.alive = bool(facts.get(f"server.{name}.alive"))
             found.draining = bool(facts.get(f"server.{name}.draining"))
     for name in {*report.in_sync, *report.joining}:
@@ -238,7 +240,10 @@ def _take_etcd(report: ClusterReport, etcd: EtcdAnswer) -> None:
         found = _report_for(report, name)
         found.alive = name in etcd.alive
         if (state := etcd.servers.get(ServerId(name))) is not None:
-            found.address, found.draining = state.address, state.draining
+            found.address = found.advertised = state.address
+            found.draining = state.draining
+        else:
+            found.advertised = ""
 
 
 def _take_own(report: ClusterReport, answer: ServerAnswer) -> None:
@@ -274,6 +279,7 @@ def _take_leader(report: ClusterReport, facts: Facts) -> None:
     """What who leads knows of the others."""
     me = str(facts["cluster_server"])
     if report.leader == me:
+        report.led = True
         report.refuses = str(facts.get("cluster_refuses", ""))
         report.serving = facts.get("cluster_role") == LEADS and not report.refuses
         report.commit, report.last = int(facts["cluster_commit"]), int(facts["cluster_last"])

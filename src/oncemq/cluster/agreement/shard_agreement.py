@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from oncemq.cluster.agreement.asked_changes import changed_by, view_of
 from oncemq.cluster.agreement.founding import first_epoch, may_not_found
 from oncemq.cluster.agreement.known_keys import KnownKeys
+from oncemq.cluster.agreement.registration import Registration
 from oncemq.cluster.agreement.wishes import Wish, Wishes
 from oncemq.coordination import transactions
 from oncemq.coordination.coordinator import (
@@ -104,16 +105,15 @@ class ShardAgreement:
         self.announcements: list[tuple[str, bytes]] = []  # for the coordinator; the shell clears it
         self.away: str | None = None
         self.declined: str | None = None  # why this opening is not let in, or is not there any more
-        self._me, self._address = me, address
+        self._me = me
         self._announcement = Announcement(claim, reads)
         self._founding = founding
         self._known = KnownKeys(keys, shard)
         self._wishes = Wishes(self._known, new_nonce)
+        self._registration = Registration(me, address, self._known, self._wishes)
         self._open: OpenReplica | None = None
         self._was_known = False  # this opening
-        self._is_registered = False
         self._claiming: Wish | None = None
-        self._registering: Wish | None = None
         self._raising: Wish | None = None
         self._asking: tuple[Ask, Wish] | None = None
         self._told_last: tuple[ShardView, frozenset[ServerId], dict[ServerId, ServerState]] | None
@@ -171,6 +171,22 @@ class ShardAgreement:
         return mine is not None and any(each.get(self._me) == mine.directory for each in places)
 
     @property
+    def brings_loss(self) -> bool:
+        """Whether the log here says that it went back in time, and the cluster's did not."""
+        shard, mine = self._known.shard, self._open
+        if shard is None or mine is None or shard.identity != mine.identity:
+            return False
+        return transactions.brings_loss(shard, self._me, mine.directory, mine.generation)
+
+    @property
+    def lacks_loss(self) -> bool:
+        """Whether the cluster went back in time, the log here does not say so, and may learn it."""
+        shard, mine = self._known.shard, self._open
+        if shard is None or mine is None or self._was_known or shard.identity != mine.identity:
+            return False
+        return transactions.lacks_loss(shard, mine.generation)
+
+    @property
     def view(self) -> ShardView | None:
         """The shard as the rules see it; None before this opening is known."""
         shard, mine = self._known.shard, self._open
@@ -214,13 +230,8 @@ class ShardAgreement:
         known = self._known
         found = [each for each in (known.set_back, known.unsealed, self.declined) if each]
         found += [each for each in known.faults.values() if each not in found]
-        mine = self.servers.get(self._me)
-        if self._is_registered and mine is not None and mine.address != self._address:
-            found.append(
-                f"another process runs as {self._me}, at {mine.address} (this one is at "
-                f"{self._address}): stop one of them, and give each server an id of its own"
-            )
-        return found
+        twin = self._registration.fault
+        return found if twin is None else [*found, twin]
 
     # ------------------------------------------------------------------ what happens
 
@@ -259,7 +270,8 @@ class ShardAgreement:
         """What is due is asked; what became otherwise, or was refused, is told."""
         if self._known.has_snapshot and self._known.set_back is None:
             self._be_known(now)
-            self._register(now)
+            is_let_in = self._was_known and self.is_known
+            self._registration.tick(now, is_let_in=is_let_in, is_declined=self.declined is not None)
             self._raise_version(now)
         told, self._refused = [*self._news(), *self._refused], []
         return told
@@ -298,7 +310,7 @@ class ShardAgreement:
 
     def _be_known(self, now: Micros) -> None:
         """Claim this opening until it is known; see then whether it stays so."""
-        if self._open is None:
+        if self._open is None or self.lacks_loss:  # which the directory learns first
             return
         if self.is_known:
             if not self._was_known:
@@ -332,7 +344,7 @@ class ShardAgreement:
             return transactions.join(
                 known.shard, self._me, mine.directory, identity=mine.identity,
                 promised_epoch=mine.promised, config=self.config, nonce=self._wishes.nonce,
-                reads=self._announcement.reads,
+                generation=mine.generation, reads=self._announcement.reads,
             )  # fmt: skip
         return may_not_found(self._me, mine.promised, self.config) or transactions.found(
             self._me, mine.directory, identity=mine.identity, tag=mine.tag,
@@ -356,22 +368,6 @@ class ShardAgreement:
             f"{there.incarnation}, opening {there.openings}): stop this one, and give each server "
             "an id of its own"
         )
-
-    # ------------------------------------------------------------------ to be found
-
-    def _register(self, now: Micros) -> None:
-        """Say where this server is, once; a newcomer that is not let in may say so, too."""
-        known, key = self._known, self._known.keys.server(self._me)
-        before = known.servers.get(self._me)
-        may = self._was_known or (self.declined is not None and not known.revision(key))
-        if self._is_registered or not may or key in known.faults:
-            return
-        if before is not None and before.address == self._address:
-            self._is_registered = True
-            return
-        if not self._wishes.repeated(self._registering, now):
-            state = transactions.register(before, address=self._address, nonce=self._wishes.nonce)
-            self._registering = self._wishes.made({key: encoded(state)})
 
     # ------------------------------------------------------------------ to write more
 

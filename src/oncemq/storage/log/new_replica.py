@@ -10,6 +10,8 @@ epoch (EPOCH) stays.
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from oncemq.errors import Corrupt, StorageRefused
 from oncemq.storage.disk import Disk, LockingDisk
 from oncemq.storage.log.pinned_files import PinnedFile
@@ -21,6 +23,7 @@ from oncemq.storage.segments.layout import (
     RESTORING,
     VERSION,
     Format,
+    adopt_format,
     read_format,
 )
 from oncemq.storage.segments.segment import HEADER_BYTES, log_name, new_log_segment
@@ -80,8 +83,8 @@ def holds_log(disk: Disk, directory: str) -> Format | None:
     return form if _has_records(disk, directory, form) else None
 
 
-def is_begun(disk: Disk, directory: str, identity: bytes) -> bool:
-    """Whether a log of this shard is there, with records or without.
+def begun(disk: Disk, directory: str, identity: bytes) -> Format | None:
+    """The log of this shard, if it is there, with records or without.
 
     Without one it is still the directory that it was: it may be in sync by its incarnation, and
     be the only one, where the shard's first record was never synced.
@@ -89,11 +92,27 @@ def is_begun(disk: Disk, directory: str, identity: bytes) -> bool:
     try:
         names = disk.names(directory)
     except FileNotFoundError:
-        return False
+        return None
     if "FORMAT" not in names or REFILLING in names:
-        return False
+        return None
     form = read_format(disk, directory)
-    return form is not None and form.identity == identity
+    return form if form is not None and form.identity == identity else None
+
+
+def take_generation(disk: LockingDisk, directory: str, form: Format) -> None:
+    """The shard went back in time since this log was opened last: so did this one, with it.
+
+    Its numbers go on with the shard's tag: its own gave some in the future that was lost. It is
+    the same directory still.
+    """
+    lock = disk.lock(f"{directory}/lock")
+    try:
+        held = read_format(disk, directory)
+        assert held is not None
+        taken = structs.replace(held, tag=form.tag, generation=form.generation, agreed=())
+        adopt_format(disk, directory, taken, lambda _: held.incarnation)
+    finally:
+        lock.release()
 
 
 def _has_records(disk: Disk, directory: str, form: Format) -> bool:
