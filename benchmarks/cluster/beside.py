@@ -57,15 +57,34 @@ class Service:
         return f"{name}-{'synced' if self.syncs else 'unsynced'}"
 
 
+Measure = Callable[[Lab, list[Service]], Iterator[Figure]]
+
+
 def beside_peers(lab: Lab) -> Iterator[Figure]:
     """Every measurement, of all that are here."""
+    yield from _of_all(lab, _singles, _end_to_end, _bulks)
+
+
+def single_puts(lab: Lab) -> Iterator[Figure]:
+    """Puts one at a time alone."""
+    yield from _of_all(lab, _singles)
+
+
+def latencies(lab: Lab) -> Iterator[Figure]:
+    """From the put to the subscriber alone."""
+    yield from _of_all(lab, _end_to_end)
+
+
+def bulks(lab: Lab) -> Iterator[Figure]:
+    """Puts and gets in bulk alone."""
+    yield from _of_all(lab, _bulks)
+
+
+def _of_all(lab: Lab, *measures: Measure) -> Iterator[Figure]:
     with services(lab) as found:
-        if OURS not in [each.name for each in found]:
-            return
-        yield from singles(lab, found)
-        yield from end_to_end(lab, found)
-        for size, batch in BULKS:
-            yield from bulk(lab, found, size, batch)
+        if OURS in [each.name for each in found]:
+            for measure in measures:
+                yield from measure(lab, found)
 
 
 @contextmanager
@@ -97,7 +116,7 @@ def services(lab: Lab) -> Generator[list[Service]]:
         yield found
 
 
-def singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+def _singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     """Puts one at a time."""
     lab.steps.show("puts one at a time, of all in turns")
     times: dict[str, list[float]] = {each.name: [] for each in found}
@@ -114,7 +133,7 @@ def singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     yield from _quantiles("put one at a time, replicated", found, times)
 
 
-def end_to_end(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+def _end_to_end(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     """From the put until a subscriber that waits has it."""
     times: dict[str, list[float]] = {}
     for service in found:
@@ -146,7 +165,12 @@ def _quantiles(part: str, found: list[Service], times: dict[str, list[float]]) -
         )
 
 
-def bulk(lab: Lab, found: list[Service], size: int, batch: int) -> Iterator[Figure]:
+def _bulks(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+    for size, batch in BULKS:
+        yield from _bulk(lab, found, size, batch)
+
+
+def _bulk(lab: Lab, found: list[Service], size: int, batch: int) -> Iterator[Figure]:
     """Puts that nobody waits for one by one, and gets of all that they stored."""
     counts: dict[str, int] = {}
     for service in found:
