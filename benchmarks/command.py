@@ -26,6 +26,8 @@ PARTS = (
     *("redis", "cluster", "before", "attacks", "topics", "restart", "memory"),
 )
 USUAL = ("put", "get", "latency")
+# Shares of `cluster`, to look at one thing alone.
+SHARES = ("cluster-put", "cluster-latency", "cluster-bulk", "cluster-failover", "cluster-catch-up")
 WHOLE_LOG_BYTES = 10_000_000_000
 
 
@@ -38,7 +40,7 @@ def size_of(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
 
 
 @command("benchmarks")
-@click.argument("parts", metavar="[PART]...", nargs=-1, type=click.Choice(PARTS))
+@click.argument("parts", metavar="[PART]...", nargs=-1, type=click.Choice(PARTS + SHARES))
 @click.option("--all", "everything", is_flag=True, help="Every part, the long ones too.")
 @click.option("--aims", is_flag=True, help="Judge by what the project aims at (for its makers).")
 @click.option("--quick", is_flag=True, help="Less of it: 100 B only, one run each.")
@@ -67,7 +69,8 @@ def benchmarks(
     before: str,
 ) -> None:
     """Measure this machine: PART is put, get, latency, push, inbox, outbox, transactions,
-    redis, cluster, before, attacks, topics, restart or memory.
+    redis, cluster, before, attacks, topics, restart or memory; or a share of cluster:
+    cluster-put, cluster-latency, cluster-bulk, cluster-failover or cluster-catch-up.
 
     Starts a server of its own, which syncs always, and prints each number beside the machine's
     own limit, measured in the same run: ZeroMQ alone, and a bare write with fdatasync. Without
@@ -87,7 +90,7 @@ def benchmarks(
     where = Path(beside) if beside else None
     with ended_by_a_signal(), lab(where, effort, shown=True, database=database) as place:
         place.before = before
-        for part in PARTS:
+        for part in PARTS + SHARES:
             if part in chosen:
                 figures += [each for measure in measures(part) for each in measure(place)]
     _answer(session, figures, time.monotonic() - started, aims=aims)
@@ -125,7 +128,12 @@ def measures(part: str) -> "list[Callable[[Lab], Iterator[Figure]]]":
         "outbox": [outbox.relayed],
         "transactions": [transactions.transacted],
         "redis": [redis_peer.beside_redis],
-        "cluster": [beside.beside_peers, faults.faults],
+        "cluster": [beside.beside_peers, faults.failovers, faults.catch_ups],
+        "cluster-put": [beside.single_puts],
+        "cluster-latency": [beside.latencies],
+        "cluster-bulk": [beside.bulks],
+        "cluster-failover": [faults.failovers],
+        "cluster-catch-up": [faults.catch_ups],
         "before": [before.beside_before],
         "attacks": [attacks.attacked],
         "topics": [scale.topics],

@@ -4,8 +4,12 @@ All run at the same time on this machine, over loopback, and are asked in turns,
 disturbs one disturbs the others; each is asked through its Python client as it comes. Who answers
 from memory is measured as well, and is no measure for who syncs first. A peer that is not here is
 said, and left out.
+
+Payloads in bulk are random bytes: NATS compresses what it replicates of more than 8 KB, and of
+zeros nothing is left to be sent.
 """
 
+import random
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -57,15 +61,34 @@ class Service:
         return f"{name}-{'synced' if self.syncs else 'unsynced'}"
 
 
+Measure = Callable[[Lab, list[Service]], Iterator[Figure]]
+
+
 def beside_peers(lab: Lab) -> Iterator[Figure]:
     """Every measurement, of all that are here."""
+    yield from _of_all(lab, _singles, _end_to_end, _bulks)
+
+
+def single_puts(lab: Lab) -> Iterator[Figure]:
+    """Puts one at a time alone."""
+    yield from _of_all(lab, _singles)
+
+
+def latencies(lab: Lab) -> Iterator[Figure]:
+    """From the put to the subscriber alone."""
+    yield from _of_all(lab, _end_to_end)
+
+
+def bulks(lab: Lab) -> Iterator[Figure]:
+    """Puts and gets in bulk alone."""
+    yield from _of_all(lab, _bulks)
+
+
+def _of_all(lab: Lab, *measures: Measure) -> Iterator[Figure]:
     with services(lab) as found:
-        if OURS not in [each.name for each in found]:
-            return
-        yield from singles(lab, found)
-        yield from end_to_end(lab, found)
-        for size, batch in BULKS:
-            yield from bulk(lab, found, size, batch)
+        if OURS in [each.name for each in found]:
+            for measure in measures:
+                yield from measure(lab, found)
 
 
 @contextmanager
@@ -97,7 +120,7 @@ def services(lab: Lab) -> Generator[list[Service]]:
         yield found
 
 
-def singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+def _singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     """Puts one at a time."""
     lab.steps.show("puts one at a time, of all in turns")
     times: dict[str, list[float]] = {each.name: [] for each in found}
@@ -114,7 +137,7 @@ def singles(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     yield from _quantiles("put one at a time, replicated", found, times)
 
 
-def end_to_end(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+def _end_to_end(lab: Lab, found: list[Service]) -> Iterator[Figure]:
     """From the put until a subscriber that waits has it."""
     times: dict[str, list[float]] = {}
     for service in found:
@@ -146,16 +169,21 @@ def _quantiles(part: str, found: list[Service], times: dict[str, list[float]]) -
         )
 
 
-def bulk(lab: Lab, found: list[Service], size: int, batch: int) -> Iterator[Figure]:
+def _bulks(lab: Lab, found: list[Service]) -> Iterator[Figure]:
+    for size, batch in BULKS:
+        yield from _bulk(lab, found, size, batch)
+
+
+def _bulk(lab: Lab, found: list[Service], size: int, batch: int) -> Iterator[Figure]:
     """Puts that nobody waits for one by one, and gets of all that they stored."""
     counts: dict[str, int] = {}
     for service in found:
         topic = service.topic(f"bulk-{size}")
         service.asked.create(topic)
         lab.steps.show(f"how fast {service.name} goes")
-        warm = lab.effort.singles // 4
-        service.asked.put_many(topic, bytes(size), warm)
-        rate = warm / _seconds(service.asked.put_many, topic, bytes(size), warm)
+        warm, payload = lab.effort.singles // 4, _payload(size)
+        service.asked.put_many(topic, payload, warm)
+        rate = warm / _seconds(service.asked.put_many, topic, payload, warm)
         counts[service.name] = max(warm, int(rate * lab.effort.seconds))
     for what, do in (("put", _put), ("get", _get)):
         lab.steps.show(f"bulk {what} of {size:,} bytes, of all in turns")
@@ -178,13 +206,17 @@ def bulk(lab: Lab, found: list[Service], size: int, batch: int) -> Iterator[Figu
 
 
 def _put(service: Service, size: int, _batch: int, count: int) -> Callable[[], float]:
-    topic, payload = service.topic(f"bulk-{size}"), bytes(size)
+    topic, payload = service.topic(f"bulk-{size}"), _payload(size)
     return lambda: count / _seconds(service.asked.put_many, topic, payload, count)
 
 
 def _get(service: Service, size: int, batch: int, count: int) -> Callable[[], float]:
     topic = service.topic(f"bulk-{size}")
     return lambda: count / _seconds(service.asked.get_many, topic, count, batch)
+
+
+def _payload(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
 
 
 def _seconds(do: Callable[..., None], *given: object) -> float:

@@ -14,20 +14,38 @@ from oncemq.protocol.records import Retention
 
 MICRO = 1_000_000
 AGAIN = Aim(5.0, at_most=True, unit=" s")
+BEHIND, EMPTIED = "was away", "emptied"
 TWICE = Aim(2.0, at_most=True, unit="x its normal")
 
 
-def faults(lab: Lab) -> Iterator[Figure]:
-    """Leaders killed and frozen in turn; a follower that begins anew."""
+def failovers(lab: Lab) -> Iterator[Figure]:
+    """Leaders killed and frozen in turn."""
+
+    def measure(servers: ClusterServers, client: Client) -> Iterator[Figure]:
+        for what in ("killed", "frozen"):
+            lab.steps.show(f"a leader {what}, under puts")
+            yield _failovers(lab, servers, client, what)
+
+    return _on_a_cluster(lab, measure)
+
+
+def catch_ups(lab: Lab) -> Iterator[Figure]:
+    """A follower that was away for a while; and one that begins anew."""
+
+    def measure(servers: ClusterServers, client: Client) -> Iterator[Figure]:
+        for what in (BEHIND, EMPTIED):
+            yield _catch_up(lab, servers, client, what)
+
+    return _on_a_cluster(lab, measure)
+
+
+def _on_a_cluster(
+    lab: Lab, measure: Callable[[ClusterServers, Client], Iterator[Figure]]
+) -> Iterator[Figure]:
     try:
         with cluster(lab) as servers, Client(servers.addresses, timeout=60) as client:
             client.create_topic("puts", Retention(forever=True))
-            for what in ("killed", "frozen"):
-                lab.steps.show(f"a leader {what}, under puts")
-                yield _failovers(lab, servers, client, what)
-        with cluster(lab) as servers, Client(servers.addresses, timeout=60) as client:
-            client.create_topic("puts", Retention(forever=True))
-            yield _catch_up(lab, servers, client)
+            yield from measure(servers, client)
     except Missing as missing:
         lab.steps.show(str(missing))
 
@@ -62,24 +80,27 @@ def _failover(servers: ClusterServers, client: Client, what: str) -> float:
     return took
 
 
-def _catch_up(lab: Lab, servers: ClusterServers, client: Client) -> Figure:
-    lab.steps.show(f"a backlog of {lab.effort.backlog_bytes // MEBIBYTE} MiB")
-    count = put_bytes(client, "puts", lab.effort.backlog_bytes, size=1_000, batch=1_000)
+def _catch_up(lab: Lab, servers: ClusterServers, client: Client, what: str) -> Figure:
     leader = servers.until_in_sync()
     normal = _p99_while(client, lambda: time.sleep(lab.effort.seconds * 3))
     name = next(each for each in SERVERS if each != leader)
     server = servers.servers[name]
     server.kill()
-    shutil.rmtree(server.data)
+    if what == EMPTIED:
+        shutil.rmtree(server.data)
     until(lambda: servers.facts(leader).get(f"member.{name}.in_sync") is False, "it is given up")
-    lab.steps.show("an emptied follower catches up, under puts")
+    lab.steps.show(f"a backlog of {lab.effort.backlog_bytes // MEBIBYTE} MiB")
+    count = put_bytes(client, "puts", lab.effort.backlog_bytes, size=1_000, batch=1_000)
+    lab.steps.show(f"{what} catches up, under puts")
     server.begin()
     started = time.perf_counter()
     busy = _p99_while(client, lambda: servers.until_in_sync())
     seconds = time.perf_counter() - started
+    if what == EMPTIED:
+        count *= 2  # it lacks the backlog of the one before as well
     return Figure(
-        part="an emptied follower, until it is in sync; puts of 100 bytes meanwhile",
-        what="catch-up",
+        part="catch-up: a follower until it is in sync; puts of 100 bytes meanwhile",
+        what=what,
         unit="as named",
         values={
             "MB/s": count * 1_000 / 1e6 / seconds,

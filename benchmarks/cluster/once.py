@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.bulk import UNDER_WAY
-from benchmarks.lab import batch_for
 from oncemq import Client
 from oncemq.protocol.records import Retention
 
-BATCH = 1_000
+BATCH = 1_000  # messages of a put_many, at most
+BATCH_BYTES = 512 << 10  # of it, at most: larger ones wait for each other on their way to the disks
 
 
 class Once:
@@ -31,7 +31,7 @@ class Once:
 
     def put_many(self, topic: str, payload: bytes, count: int) -> None:
         """So many, a few batches under way at a time, and wait for all of their answers."""
-        batch = batch_for(len(payload), BATCH)
+        batch = max(1, min(BATCH, BATCH_BYTES // len(payload)))
         under_way: deque[Any] = deque()
         for first in range(0, count, batch):
             payloads = [payload] * min(batch, count - first)

@@ -36,7 +36,9 @@ KEYS = ClusterKeys("simulated")
 SHARD = ShardId(1)
 LEASE_MS = 3_000  # as `coordination.etcd` has it
 UNHEARD = EtcdFaults(lost=1.0, broken=1.0)
-LIMITS = ReplicationLimits(window_bytes=64 << 10, probe_bytes=4 << 10)
+LIMITS = ReplicationLimits(
+    window_bytes=64 << 10, append_bytes=4 << 10, ahead_bytes=1 << 10, probe_bytes=4 << 10
+)
 
 
 @dataclass

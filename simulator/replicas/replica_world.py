@@ -23,7 +23,7 @@ from simulator.replicas.witness import Broken, ReplicaWitness
 SERVERS = (ServerId("a"), ServerId("b"), ServerId("c"))
 COORDINATOR = ServerId("coordinator")
 # Small, so that limits are met: here a frame has one byte.
-LIMITS = ReplicationLimits(window_bytes=4, catch_up_bytes=4, probe_bytes=2)
+LIMITS = ReplicationLimits(window_bytes=4, catch_up_bytes=4, append_bytes=2, probe_bytes=2)
 ROUNDS_MAX = 300  # of 0.1 s, until all is well again
 
 

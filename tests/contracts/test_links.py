@@ -10,6 +10,7 @@ import pytest
 from oncemq.cluster.links import ReplicaLinks
 from oncemq.cluster.replica import Links
 from oncemq.protocol.names import Micros, ServerId
+from oncemq.replication.view import ReplicationLimits
 from oncemq.transport.wakeup import Bell
 from simulator.cluster.simulated_links import SimulatedLinks
 from tests.contracts.wires import RealWire, SimulatedWire, Wire
@@ -67,6 +68,15 @@ class Linked:
 
         return self.wire.until(heard)
 
+    def until_arrived(self) -> list[bytes]:
+        """The next message that gets there."""
+
+        def arrived() -> list[bytes] | None:
+            self.look()  # what is owed leaves
+            return found[1] if (found := self.wire.request()) else None
+
+        return self.wire.until(arrived)
+
     def until_sent(self, frames: list[bytes]) -> bytes:
         """A message gets there; the route back."""
         assert self.links.send(OTHER, frames)
@@ -108,6 +118,19 @@ def test_messages_go_there_and_answers_come_back_with_their_sender(linked: Linke
     route = linked.until_sent([b"append", b"frames"])
     linked.wire.reply(route, [b"appended"])
     assert linked.until_heard() == [(OTHER, [b"appended"])]
+
+
+def test_a_whole_window_of_the_rules_is_taken_though_the_other_does_not_read(
+    linked: Linked,
+) -> None:
+    """What is refused is sent again at a later event: the follower's disk would stand still."""
+    linked.links.meet({OTHER: linked.wire.address})
+    linked.until_reached()
+    limits, frames = ReplicationLimits(), bytes(1 << 20)
+    for _ in range(limits.window_bytes // len(frames)):
+        assert linked.links.send(OTHER, [b"append", frames])
+    came = [linked.until_arrived() for _ in range(16)]
+    assert came == [[b"append", frames]] * 16
 
 
 def test_met_again_at_the_same_address_the_connection_stays(linked: Linked) -> None:

@@ -13,7 +13,7 @@ from benchmarks.attacker import ATTACKS
 from benchmarks.cluster.kafka import JARS
 from benchmarks.cluster.nats import CLIENTS, PROGRAM
 from benchmarks.cluster.servers import Missing, etcd_program
-from benchmarks.command import PARTS, benchmarks, measures
+from benchmarks.command import PARTS, SHARES, benchmarks, measures
 from benchmarks.lab import QUICK, batch_for, in_turns, lab, quantile
 from benchmarks.report import Aim, Figure, number_text, size_text, tables
 from oncemq.cli.main import cli
@@ -48,7 +48,7 @@ def _services() -> int:
 
 _ALL = _services()
 CLUSTER = [*["p50"] * 2 * _ALL, *(["put"] * _ALL + ["get"] * _ALL) * 2]
-CLUSTER += ["median", "median", "MB/s"] if _ALL else []
+CLUSTER += ["median", "median", "MB/s", "MB/s"] if _ALL else []
 STOPPED = ["meanwhile", "meanwhile", "grown by", "meanwhile", "in all"]
 VALUES = {
     "put": [*["pace"] * 4, "put", "put", "p50", "p50"],
@@ -86,6 +86,13 @@ def test_a_part_measures_and_leaves_nothing_behind(part: str, tmp_path: Path) ->
     assert all(limit > 0 for figure in figures for limit in figure.limits.values())
     assert all(ratio > 0 for figure in figures for ratio in figure.ratios.values())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_a_share_of_a_part_can_be_measured_alone(share: str) -> None:
+    part, _, _ = share.partition("-")
+    assert part in PARTS
+    assert len(measures(share)) == 1
 
 
 @pytest.mark.slow

@@ -37,7 +37,12 @@ class LeadingServer:
     """`Leading`, what it sent and asked, and what clients were answered."""
 
     def __init__(
-        self, log: LeaderLog | None = None, *, view: ShardView = VIEW, is_proven: bool = True
+        self,
+        log: LeaderLog | None = None,
+        *,
+        view: ShardView = VIEW,
+        is_proven: bool = True,
+        limits: ReplicationLimits | None = None,
     ) -> None:
         self.now = Micros(1_000_000_000)
         self.reached = {B, C}
@@ -48,7 +53,7 @@ class LeadingServer:
         self.rules = Leader(
             A, SHARD, view, last=self.directory.log.last_serial, starts=self.directory.epochs(),
             commit=Serial(0), kept_from=self.directory.log.kept_from, is_proven=is_proven,
-            limits=ReplicationLimits(), now=self.now,
+            limits=limits or ReplicationLimits(), now=self.now,
         )  # fmt: skip
         self.leading = Leading(
             A, SHARD, self.rules, self.directory, self,

@@ -169,6 +169,13 @@ class Leading:
             self.do(self.rules.appended(Serial(group.last_serial), now), now)
         return group
 
+    def send_ahead(self, now: Micros) -> None:
+        """Much that waits for the group before its own is on its way already."""
+        log, rules = self.log, self.rules
+        if log.last_serial > rules.last and self.stepped_down is None:
+            size = log.recent_bytes_after(rules.last)
+            self.do(rules.gathers(log.last_serial, size, now), now)
+
     def written(self, group: Group, now: Micros) -> None:
         """It is on this disk."""
         if self.driver is None:

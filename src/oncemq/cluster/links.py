@@ -22,6 +22,7 @@ from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.wakeup import Bell
 
 MESSAGES_A_LOOK = 256  # of one server, before the next one is heard
+OWED_BYTES_MAX = 32 << 20  # over the window of the rules: what they let go leaves without a stop
 
 logger = logging.getLogger("oncemq.server")
 
@@ -38,7 +39,7 @@ class ServerLink:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.socket = DealerSocket()
+        self.socket = DealerSocket(OWED_BYTES_MAX)
         self.is_rung = False
         self.is_new = False  # connected since this was last asked
         self._awaited = AwaitedAnswer()

@@ -226,6 +226,7 @@ class Replica:
             for server in self._links.connected():
                 leading.reconnected(server, now)
             leading.ask_round(now)
+            leading.send_ahead(now)
             self._sends_files = leading.send_files()
         self._leave()
         for request, token in agreement.requests:

@@ -27,13 +27,12 @@ from oncemq.replication.actions import (
     ConfirmedTo,
     LeaderAction,
     SendFrames,
-    SendToMember,
     ServeClients,
-    StartRefill,
     StepDown,
 )
 from oncemq.replication.in_sync_changes import InSyncChanges
 from oncemq.replication.in_sync_set import InSyncSet
+from oncemq.replication.member_sends import MemberSends
 from oncemq.replication.refusals import what_lacks
 from oncemq.replication.remote_member import MemberStage, RemoteMember, meet
 from oncemq.replication.rounds import LeaderRounds
@@ -68,6 +67,7 @@ class Leader:
         self._in_sync = InSyncSet(me, view, limits)
         self._remotes: dict[ServerId, RemoteMember] = {}
         self._changes = InSyncChanges(self._in_sync, self._remotes, limits)
+        self._to_members = MemberSends(self._in_sync, limits)
         self.refused = self._in_sync.refused  # what was asked at a revision
         self.caught_up_to = self._changes.caught_up_to
         self._hand_over_to: ServerId | None = None
@@ -89,6 +89,15 @@ class Leader:
         if last == self._begin:
             self._starts.began(EpochStart(self.leader_epoch, last))
         return self._sends(now)
+
+    def gathers(self, last: Serial, size: int, now: Micros) -> list[LeaderAction]:
+        """So many bytes up to `last` wait for the group before theirs: sent now, if that is much.
+
+        So the members have them when this server writes them, and all sync at the same time. A few
+        leave with their group: each message costs a member a sync.
+        """
+        is_much = size >= self._limits.ahead_bytes
+        return self.appended(last, now) if is_much and last > self.last else []
 
     def sent(self, member: ServerId, through: Serial, size: int, now: Micros) -> list[LeaderAction]:
         """An Append left, with frames up to `through`, so many bytes; what may follow it."""
@@ -305,29 +314,7 @@ class Leader:
         ]
 
     def _send_to(self, remote: RemoteMember, now: Micros) -> list[LeaderAction]:
-        limits, oldest = self._limits, Serial(self.kept_from - 1)
-        if remote.after < oldest and remote.stage in (MemberStage.UNMATCHED, MemberStage.STREAMING):
-            remote.probe(oldest)  # what follows on its log is not in frames: it says where it ends
-        is_due = remote.sent_at is None or now - remote.sent_at >= limits.heartbeat
-        match remote.stage:
-            case MemberStage.UNMATCHED if is_due:
-                bytes_max = limits.probe_bytes if remote.sent_at is None else 0
-            case MemberStage.STREAMING:
-                bytes_max = 0
-                if remote.after < self.last and not remote.is_full:
-                    bytes_max = max(0, self._in_sync.window(remote.name) - remote.in_flight_bytes)
-                if not bytes_max and not is_due:
-                    return []
-            case MemberStage.CUTTING if is_due and remote.cut is not None:
-                remote.sent_at = now
-                return [SendToMember(remote.name, remote.cut)]
-            case MemberStage.REFILLING if remote.sent_at is None and remote.refill_tail is not None:
-                remote.sent_at = now
-                return [StartRefill(remote.name, remote.refill_tail)]
-            case _:
-                return []
-        remote.sent_at = now
-        return [SendFrames(remote.name, remote.after, bytes_max)]
+        return self._to_members.next(remote, last=self.last, kept_from=self.kept_from, now=now)
 
     def _compare(self, remote: RemoteMember, message: Mismatch) -> None:
         """Where the logs part decides how to go on: frames, a cut, files, or the other leads."""

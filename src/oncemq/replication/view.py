@@ -82,4 +82,6 @@ class ReplicationLimits(msgspec.Struct, frozen=True):
     rank_delay: Micros = Micros(3 * SECOND // 20)  # between candidates, so that the first may win
     window_bytes: int = 16 << 20  # under way to one member that commits wait for
     catch_up_bytes: int = 2 << 20  # to any other: while it reads them, the leader does nothing else
+    append_bytes: int = 1 << 20  # of frames in one message; one frame at least
+    ahead_bytes: int = 256 << 10  # sent before the group that they are written in is taken
     probe_bytes: int = 1 << 20  # to one that is not known to follow yet

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from oncemq.transport.connecting.link import ClientLink
+from oncemq.transport.connecting.owed_bytes import OWED_BYTES_MAX
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import Frame, encode
 
@@ -10,8 +11,8 @@ from oncemq.zmtp.messages import Frame, encode
 class DealerSocket(ClientLink):
     """A DEALER that connects. Used by one thread at a time."""
 
-    def __init__(self) -> None:
-        super().__init__(b"DEALER", WireLimits())
+    def __init__(self, owed_bytes_max: int = OWED_BYTES_MAX) -> None:
+        super().__init__(b"DEALER", WireLimits(), owed_bytes_max)
 
     def send(self, frames: Sequence[Frame]) -> bool:
         """Send now, or not at all: False without a connection or when it is full."""

@@ -31,7 +31,7 @@ from oncemq.protocol.requests import (
     Subscribe,
 )
 from oncemq.replication.actions import SendFrames
-from oncemq.replication.view import SECOND, Propose, Resign, Shrink
+from oncemq.replication.view import SECOND, Propose, ReplicationLimits, Resign, Shrink
 from oncemq.server.driver import Driver
 from oncemq.wire.codec import encode_request
 from tests.harness.agreement import A, B, C
@@ -119,6 +119,47 @@ def test_a_group_is_sent_when_it_is_taken_and_before_it_is_on_the_disk(
     assert ((to_b, first), (to_c, second)) == ((B, append), (C, append))
     assert place(log.check_frames(frames, link(before)).last) == serving.directory.tail
     assert copy == frames
+
+
+def test_much_that_is_asked_while_a_group_is_written_is_sent_at_once_and_once() -> None:
+    serving = LeadingServer(limits=ReplicationLimits(ahead_bytes=1)).serve()
+    serving.ask(SUBSCRIBE)
+    first = serving.leading.commit(serving.now)
+    before = serving.directory.tail
+    serving.take_sent()
+    serving.ask(structs.replace(SUBSCRIBE, topic="t8"))
+    serving.leading.send_ahead(serving.now)
+    serving.leading.send_ahead(serving.now)
+    last = serving.directory.log.last_serial
+    append = Append(SHARD, EPOCH, before, last - before.serial, Serial(BEGIN))
+    assert [(name, head) for name, head, _ in serving.take_sent()] == [(B, append), (C, append)]
+    for name in (B, C):
+        serving.has(name, last)
+    assert serving.rules.commit == BEGIN  # on their disks, and not on this one
+    assert first is not None
+    serving.directory.log.write(first)
+    serving.leading.written(first, serving.now)
+    serving.write()
+    assert (serving.take_sent(), serving.rules.commit) == ([], last)
+
+
+def test_a_little_that_is_asked_while_a_group_is_written_leaves_with_its_own(
+    serving: LeadingServer,
+) -> None:
+    serving.ask(SUBSCRIBE)
+    serving.leading.commit(serving.now)
+    serving.take_sent()
+    serving.ask(structs.replace(SUBSCRIBE, topic="t8"))
+    serving.leading.send_ahead(serving.now)
+    assert serving.take_sent() == []
+
+
+def test_who_stepped_down_sends_nothing_ahead() -> None:
+    serving = LeadingServer(limits=ReplicationLimits(ahead_bytes=1)).serve()
+    serving.ask(SUBSCRIBE)
+    serving.says(B, Stale(SHARD, EPOCH, LeaderEpoch(5)))
+    serving.leading.send_ahead(serving.now)
+    assert serving.take_sent() == []
 
 
 def test_an_answer_with_a_record_leaves_when_all_in_sync_have_it(serving: LeadingServer) -> None:

@@ -23,7 +23,8 @@ class PlayedSocket:
 
     trouble: Exception | None = None  # of the next ones that connect
 
-    def __init__(self) -> None:
+    def __init__(self, owed_bytes_max: int = 0) -> None:
+        self.owed_bytes_max = owed_bytes_max
         self.descriptors = (7,)
         self.address = ""
         self.news_left: deque[bool] = deque()

@@ -66,7 +66,13 @@ class Lead:
             commit=Serial(8),
             kept_from=Serial(kept_from),
             is_proven=is_proven,
-            limits=ReplicationLimits(window_bytes=100, catch_up_bytes=30, probe_bytes=10),
+            limits=ReplicationLimits(
+                window_bytes=100,
+                catch_up_bytes=30,
+                append_bytes=70,
+                ahead_bytes=50,
+                probe_bytes=10,
+            ),
             now=self.now,
         )
 
@@ -352,11 +358,21 @@ def test_how_each_member_is_is_told_in_milliseconds() -> None:
 def test_frames_follow_each_other_up_to_a_limit_of_bytes() -> None:
     lead = Lead(TWO).serve()
     sends = lead.leader.appended(Serial(20), lead.now)
-    assert SendFrames(B, BEGIN, 100) in sends
+    assert SendFrames(B, BEGIN, 70) in sends  # in pieces: it syncs one while the next one comes
     more = lead.leader.sent(B, Serial(15), 60, lead.now)
     assert more == [SendFrames(B, Serial(15), 40)]
     assert lead.leader.sent(B, Serial(18), 50, lead.now) == []
     assert SendFrames(B, Serial(18), 50) in lead.says(B, 15)
+
+
+def test_much_that_waits_for_a_group_is_sent_before_it_is_taken_and_a_little_is_not() -> None:
+    lead = Lead(TWO).serve()
+    assert lead.leader.gathers(Serial(12), 49, lead.now) == []
+    assert SendFrames(B, BEGIN, 70) in lead.leader.gathers(Serial(13), 50, lead.now)
+    lead.leader.sent(B, Serial(13), 50, lead.now)
+    assert lead.leader.gathers(Serial(13), 50, lead.now) == []
+    assert lead.says(B, 13) == []  # on its disk, and not on the leader's
+    assert CommitTo(Serial(13)) in lead.leader.local_synced(Serial(13), lead.now)
 
 
 def test_who_catches_up_is_sent_little_at_a_time_until_commits_wait_for_it() -> None:
@@ -365,7 +381,7 @@ def test_who_catches_up_is_sent_little_at_a_time_until_commits_wait_for_it() -> 
     assert lead.leader.sent(C, BEGIN, 20, lead.now) == []
     lead.leader.appended(Serial(14), lead.now)
     lead.told(structs.replace(TWO, proposed=C))
-    assert SendFrames(C, BEGIN, 100) in lead.says(C, 11)
+    assert SendFrames(C, BEGIN, 70) in lead.says(C, 11)
 
 
 def test_what_a_member_does_not_answer_is_asked_after_and_sent_again() -> None:
@@ -373,7 +389,7 @@ def test_what_a_member_does_not_answer_is_asked_after_and_sent_again() -> None:
     lead.leader.appended(Serial(12), lead.now)
     lead.leader.sent(B, Serial(12), 9, lead.now)
     assert SendFrames(B, BEGIN, 0) in lead.pass_time(1.2)
-    assert SendFrames(B, BEGIN, 100) in lead.says(B, 11)
+    assert SendFrames(B, BEGIN, 70) in lead.says(B, 11)
 
 
 def test_a_log_that_parts_is_cut_where_the_epochs_say() -> None:

@@ -73,6 +73,16 @@ def test_what_is_not_finished_stays_and_the_oldest_finished_goes() -> None:
     assert whole == b"".join(after(leader, serial, 1).frames for serial in range(60))
 
 
+def test_how_much_follows_a_record_is_known() -> None:
+    leader = Replica(options=WIDE)
+    leader.log.keep_recent(8_000)
+    for size in (100, 3_000, 200):
+        leader.put(1, bytes(size))
+    whole = len(after(leader, 0).frames)
+    sizes = [whole - len(after(leader, 0, 1).frames), len(after(leader, 2).frames), 0]
+    assert [leader.log.recent_bytes_after(serial) for serial in range(4)] == [whole, *sizes]
+
+
 def test_what_is_too_much_but_not_finished_is_let_go_when_it_is() -> None:
     leader = Replica(options=WIDE)
     leader.log.keep_recent(1_000)

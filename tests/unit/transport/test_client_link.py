@@ -237,7 +237,7 @@ def test_who_does_not_speak_as_we_do_is_left_in_words_and_tried_again_later_and_
 def test_a_server_that_pings_and_does_not_read_is_left(
     server, line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "OWED_BYTES_MAX", 64 << 10)
+    monkeypatch.setattr(line, "_owed_bytes_max", 64 << 10)
     connection = opened(server, line)
     connection.setblocking(False)
     pings = PING_FOR_AN_ANSWER * 4_000

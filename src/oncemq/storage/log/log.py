@@ -225,6 +225,11 @@ class Log:
             return self._recent.after(serial, bytes_max)
         return self._source.read(serial + 1, bytes_max)
 
+    def recent_bytes_after(self, serial: int) -> int:
+        """How many bytes follow a record that is among the newest, written or not."""
+        assert self._recent is not None, "nobody keeps them"
+        return self._recent.size_after(serial)
+
     def place_of(self, serial: int) -> ChainLink | None:
         """The link of a record; of 0, where the chain begins. None: see `FrameSource.place_of`."""
         if serial == self._last_serial:

@@ -76,6 +76,11 @@ class RecentFrames:
             self._newest_run = run
         return run
 
+    def size_after(self, serial: int) -> int:
+        """How many bytes of frames follow a record; it is here, or before the first."""
+        start, ends = serial + 1 - self.kept_from, self._ends
+        return (ends[-1] if ends else self._begin) - (ends[start - 1] if start else self._begin)
+
     def let_go(self, finished: int) -> None:
         """Let the oldest go, as far as they are finished, if all together take too much.
 

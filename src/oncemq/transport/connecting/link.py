@@ -53,10 +53,13 @@ logger = logging.getLogger("oncemq.client")
 class ClientLink:
     """One server at a time. Used by one thread at a time; does nothing before it connects."""
 
-    def __init__(self, socket_type: bytes, limits: WireLimits) -> None:
+    def __init__(
+        self, socket_type: bytes, limits: WireLimits, owed_bytes_max: int = OWED_BYTES_MAX
+    ) -> None:
         self.descriptors: tuple[int, ...] = ()  # readable while there is something to do
         self._socket_type = socket_type
         self._limits = limits
+        self._owed_bytes_max = owed_bytes_max
         self._watched = WatchedSockets()
         weakref.finalize(self, self._watched.close)
         self._dialing = Dialing(self._watched)
@@ -69,7 +72,7 @@ class ClientLink:
         """No connection, nothing received, nothing owed."""
         self._socket: socket.socket | None = None
         self._zmtp: ZmtpConnection | None = None
-        self._owed = OwedBytes()
+        self._owed = OwedBytes(self._owed_bytes_max)
         self._attempt_due: int | None = None
         self._is_connected = False  # as the system has it; the handshake comes after that
         self._is_open = False
@@ -209,7 +212,7 @@ class ClientLink:
     def _say(self, zmtp: ZmtpConnection) -> None:
         """Send what ZMTP has to say by itself."""
         self._owed.add([b"".join(zmtp.take_output())])
-        if self._owed.size > 2 * OWED_BYTES_MAX:
+        if self._owed.size > 2 * self._owed_bytes_max:
             self._lose("it asks for answers, and does not read them", warns=True)
         else:
             self._flush()

@@ -2,7 +2,7 @@
 
 Laws: what was begun is sent to its end before anything else. Buffers are kept as they are, not
 copied: nobody may change them. Who asks `is_full` before each message is bounded by
-`OWED_BYTES_MAX` and one message; what is said without being asked (an answer to a ping) is bounded
+`bytes_max` and one message; what is said without being asked (an answer to a ping) is bounded
 by the one who holds this.
 """
 
@@ -19,16 +19,17 @@ BUFFERS_AT_ONCE = 256  # in one call of the system, which takes 1,024
 class OwedBytes:
     """The bytes that one connection still has to send."""
 
-    __slots__ = ("_buffers", "size")
+    __slots__ = ("_buffers", "bytes_max", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = OWED_BYTES_MAX) -> None:
         self._buffers: deque[Frame] = deque()
+        self.bytes_max = bytes_max
         self.size = 0
 
     @property
     def is_full(self) -> bool:
         """Whether another message is one too many."""
-        return self.size > OWED_BYTES_MAX or len(self._buffers) >= OWED_MESSAGES_MAX
+        return self.size > self.bytes_max or len(self._buffers) >= OWED_MESSAGES_MAX
 
     def add(self, buffers: Sequence[Frame], *, sent: int = 0) -> None:
         """Owe these, but for so many bytes at their beginning."""
