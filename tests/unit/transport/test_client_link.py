@@ -120,6 +120,27 @@ def test_what_came_before_the_end_is_given_out_before_that_is_news(server, line)
     assert until(line.news) is False
 
 
+def test_who_asks_only_for_news_answers_pings_and_hears_of_the_end_behind_them(
+    server, line
+) -> None:
+    connection = opened(server, line)
+    connection.sendall(PING_FOR_AN_ANSWER)
+    answered = until(lambda: line.news() or select.select([connection], [], [], 0)[0] or None)
+    assert answered == [connection]
+    connection.close()
+    assert until(line.news) is False
+
+
+def test_who_asks_only_for_news_loses_no_message(server, line) -> None:
+    connection = opened(server, line)
+    connection.sendall(PING_FOR_AN_ANSWER + on_the_wire(b"first") + on_the_wire(b"last"))
+    connection.shutdown(socket.SHUT_WR)
+    until_true(lambda: line.news() or line.next_deadline() == 0, "a message is kept")
+    assert (line.news(), line.next_deadline()) == (None, 0)
+    assert [until(line.receive) for _ in range(2)] == [[b"first"], [b"last"]]
+    assert until(line.news) is False
+
+
 def test_once_the_way_there_is_cut_nothing_counts_as_sent_and_what_came_is_given_out(
     server, line
 ) -> None:

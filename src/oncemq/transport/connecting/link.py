@@ -80,6 +80,7 @@ class ClientLink:
         self._is_cut = False  # nothing can be sent any more; what came may still be there
         self._watches_writing = False
         self._unasked = False  # bytes were received that `next_event` was not asked about
+        self._message: Message | None = None  # met by who asked for news
         self._dry = False  # the last read took all there was
         self._turn_bytes = 0
 
@@ -95,14 +96,20 @@ class ClientLink:
             self._dial()
 
     def news(self) -> bool | None:
-        """True: connected. False: disconnected. None: nothing happened."""
+        """True: connected. False: disconnected. None: nothing happened.
+
+        Pings are answered here, too: one that nobody takes would hide the end behind it. A message
+        is kept for `receive`, and nothing behind it is read.
+        """
         if not self._untold:
             if not self._is_open:
                 self._advance()
             else:
                 if self._owed.size:
                     self._flush()
-                if not (self._unasked and self._zmtp is not None and self._zmtp.is_partial):
+                if self._unasked and self._message is None:
+                    self._message = self._next_message()
+                if self._is_open and self._message is None:
                     self._read()
         return self._untold.popleft() if self._untold else None
 
@@ -112,6 +119,9 @@ class ClientLink:
             self._advance()
         elif self._owed.size:
             self._flush()
+        if self._message is not None:
+            message, self._message = self._message, None
+            return message
         while self._is_open:
             if self._unasked:
                 if (message := self._next_message()) is not None:
@@ -122,7 +132,7 @@ class ClientLink:
 
     def next_deadline(self) -> Micros | None:
         """When to ask again even if no descriptor is readable, by the monotonic clock."""
-        if self._untold or self._unasked:
+        if self._untold or self._unasked or self._message is not None:
             return Micros(0)
         if self._is_open:
             return None
