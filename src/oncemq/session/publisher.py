@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oncemq.errors import Corrupt
 from oncemq.protocol.client_requests import KnownNumbers as Known
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId, Sequence, TopicId
@@ -118,6 +119,15 @@ class Renumbering:
     is_change: bool
 
 
+def check_receipt(topic: str, reply: PutAccepted, count: int) -> None:
+    """Refuse a receipt of more or fewer messages than were put: that server is not believed."""
+    if reply.count != count:
+        raise Corrupt(
+            f"{count} messages were put to {topic!r} at once, and the server gave a receipt for "
+            f"{reply.count}: nobody knows what it has stored. Is it a OnceMQ server?"
+        )
+
+
 class Publisher:
     """All lanes of one client."""
 
@@ -202,7 +212,8 @@ class Publisher:
         return leaving
 
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
-        """The server has it."""
+        """The server has it; one whose receipt is of other messages cannot be believed."""
+        check_receipt(parcel.topic, reply, parcel.count)
         lane = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
         numbers = lane.numbers.get(parcel.producer) or self.numbers(parcel.topic, parcel.producer)
         numbers.topic_id = reply.topic_id
