@@ -119,13 +119,12 @@ class Renumbering:
     is_change: bool
 
 
-def check_receipt(topic: str, reply: PutAccepted, count: int) -> None:
-    """Refuse a receipt of more or fewer messages than were put: that server is not believed."""
-    if reply.count != count:
-        raise Corrupt(
-            f"{count} messages were put to {topic!r} at once, and the server gave a receipt for "
-            f"{reply.count}: nobody knows what it has stored. Is it a OnceMQ server?"
-        )
+def wrong_receipt(topic: str, reply: PutAccepted, count: int) -> Corrupt:
+    """Why a receipt for more or fewer messages than were put is not believed."""
+    return Corrupt(
+        f"{count} messages were put to {topic!r} at once, and the server gave a receipt for "
+        f"{reply.count}: nobody knows what it has stored. Is it a OnceMQ server?"
+    )
 
 
 class Publisher:
@@ -213,7 +212,8 @@ class Publisher:
 
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
         """The server has it; one whose receipt is of other messages cannot be believed."""
-        check_receipt(parcel.topic, reply, parcel.count)
+        if reply.count != parcel.count:
+            raise wrong_receipt(parcel.topic, reply, parcel.count)
         lane = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
         numbers = lane.numbers.get(parcel.producer) or self.numbers(parcel.topic, parcel.producer)
         numbers.topic_id = reply.topic_id
