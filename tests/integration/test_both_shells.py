@@ -8,13 +8,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from oncemq import AsyncClient, Client, Fenced, InvalidRequest, Unreachable, Unwanted, testing
+from oncemq import (
+    AsyncClient,
+    Client,
+    Corrupt,
+    Fenced,
+    InvalidRequest,
+    Unreachable,
+    Unwanted,
+    testing,
+)
 from oncemq.client.aio import base as awaited_base
 from oncemq.client.blocking import base as blocking_base
 from oncemq.client.verbs import columns
 from oncemq.protocol.records import Retention
+from oncemq.protocol.replies import PutAccepted
+from oncemq.wire import codec
 from tests.integration.conftest import Connect
 
 LONG = 600.0  # seconds; longer than any of these clients waits for a server that is away
@@ -41,6 +53,37 @@ def mq(server: str, connect: Connect) -> Any:
 
 def ids(messages: Any) -> list[str]:
     return [each.id for each in messages]
+
+
+# A server that lies
+
+
+PUTS: dict[str, Callable[[Any], Any]] = {
+    "put": lambda mq: mq.put("orders", b"1"),
+    "put_many": lambda mq: mq.put_many("orders", [b"1", b"2"]),
+    "a put under a key": lambda mq: mq.put("orders", b"1", idempotency_key="k"),
+}
+
+
+@pytest.mark.parametrize("put", PUTS.values(), ids=PUTS)
+@pytest.mark.parametrize("count", [0, 3, 2**63])
+def test_a_receipt_for_other_messages_is_not_believed(
+    mq: Any, put: Callable[[Any], Any], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = codec.decode_reply
+
+    def lying(frames: Any) -> Any:
+        token, reply, bodies = honest(frames)
+        if isinstance(reply, PutAccepted):
+            reply = msgspec.structs.replace(reply, count=count)
+        return token, reply, bodies
+
+    monkeypatch.setattr(codec, "decode_reply", lying)
+    with pytest.raises(Corrupt, match=f"the server gave a receipt for {count}: nobody knows"):
+        put(mq)
+    monkeypatch.undo()
+    with pytest.raises(Corrupt):
+        mq.status()
 
 
 # Waiting

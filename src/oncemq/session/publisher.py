@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oncemq.errors import Corrupt
 from oncemq.protocol.client_requests import KnownNumbers as Known
 from oncemq.protocol.limits import PUTS_UNDER_WAY_MAX
 from oncemq.protocol.names import Micros, ProducerId, Sequence, TopicId
@@ -118,6 +119,14 @@ class Renumbering:
     is_change: bool
 
 
+def wrong_receipt(topic: str, reply: PutAccepted, count: int) -> Corrupt:
+    """Why a receipt for more or fewer messages than were put is not believed."""
+    return Corrupt(
+        f"{count} messages were put to {topic!r} at once, and the server gave a receipt for "
+        f"{reply.count}: nobody knows what it has stored. Is it a OnceMQ server?"
+    )
+
+
 class Publisher:
     """All lanes of one client."""
 
@@ -202,7 +211,9 @@ class Publisher:
         return leaving
 
     def accepted(self, parcel: PutBatch, reply: PutAccepted, now: Micros = NEVER) -> None:
-        """The server has it."""
+        """The server has it; one whose receipt is of other messages cannot be believed."""
+        if reply.count != parcel.count:
+            raise wrong_receipt(parcel.topic, reply, parcel.count)
         lane = self.by_topic.get(parcel.topic) or self.lane(parcel.topic)
         numbers = lane.numbers.get(parcel.producer) or self.numbers(parcel.topic, parcel.producer)
         numbers.topic_id = reply.topic_id

@@ -676,3 +676,23 @@ def test_a_claim_that_is_made_again_is_not_one_of_those_before_it(journal) -> No
     for _ in range(2):
         assert journal.claim(8).claims == (7,)
         assert journal.claims() == (7, 8)
+
+
+@pytest.mark.parametrize("over", [1 << 63, 1 << 64])
+def test_a_number_that_no_server_of_ours_gives_is_refused_and_nothing_is_noted(
+    journal: Journal, directory: Path, over: int
+) -> None:
+    journal.claim(7)
+    journal.granted(Epoch(4), 7)
+    journal.claim(8)
+    for noting in (
+        lambda: journal.granted(Epoch(over), 8),
+        lambda: journal.granted(Epoch(5), 8, Micros(over)),
+        lambda: journal.know(LogSeen(b"log", Generation(over))),
+        lambda: journal.settle(Epoch(4), [("orders", ID, Offset(over))]),
+        lambda: journal.forget(Epoch(4), [("orders", SubscriptionId(over))]),
+    ):
+        with pytest.raises(Corrupt, match="over 2\\*\\*63") as refused:
+            noting()
+        assert refused.value.code == "corrupt"
+    assert crashed(directory).claim(9) == (4, (8,), NO_LOG, 7)

@@ -32,8 +32,7 @@ class AsyncColumnar(AsyncBaseClient):
                 for each in found:
                     yield each
         finally:
-            with self._turns.lock:
-                wanted.drop()
+            self._turns.change(wanted.drop)
 
     async def ends(self, topics: Sequence[tuple[str, int]], *, wait: float = 0.0) -> list[TopicEnd]:
         """Where these topics begin and end; one that is not there is left out.

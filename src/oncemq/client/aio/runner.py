@@ -116,6 +116,11 @@ class AsyncRunner:
         except TimeoutError:
             raise self._engine.gave_up(limit, what) from None
 
+    def change(self, change: Callable[[], None]) -> None:
+        """Carry out what the end of a block changes; the loop ends what nobody has by itself."""
+        with self.lock:
+            change()
+
     def pump(self) -> None:
         """Move the engine, wake who waits, and come back when there is reason to."""
         if self.closed:

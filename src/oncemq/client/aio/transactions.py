@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from oncemq.client.aio.base import AsyncBaseClient
 from oncemq.client.aio.getting import AsyncBlock
@@ -130,6 +131,11 @@ class AsyncStage:
             self._turns.pump()
 
 
+def _end(work: Work, turns: AsyncRunner) -> None:
+    work.abort()  # unless it was committed
+    turns.pump()
+
+
 class AsyncTransacting(AsyncBaseClient):
     """What `AsyncClient` makes many things one with."""
 
@@ -151,9 +157,7 @@ class AsyncTransacting(AsyncBaseClient):
                     yield AsyncTransaction(self._turns, work, self._timeout, block, self._handouts)
                     await self._turns.run(work.commit())
                 finally:
-                    with self._turns.lock:
-                        work.abort()  # unless it was committed
-                        self._turns.pump()
+                    self._turns.change(partial(_end, work, self._turns))
 
     def stage(self, name: bytes | None = None) -> AsyncStage:
         """A stage of messages that `commit` publishes, here or elsewhere."""
@@ -213,7 +217,5 @@ class AsyncTransacting(AsyncBaseClient):
             await self._turns.run(work.put(named(topics), [item]))
             result = await self._turns.run(work.commit())
         finally:
-            with self._turns.lock:
-                work.abort()
-                self._turns.pump()
+            self._turns.change(partial(_end, work, self._turns))
         return [result.receipts[topic][0] for topic in topics]

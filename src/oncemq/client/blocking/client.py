@@ -158,9 +158,15 @@ class Client(Publishing, Columnar):
 
         def give_up() -> None:
             nonlocal given_up
-            given_up = True
-            listening.put_back(topics)
-            listening.leave(topics)
+            if not given_up:
+                given_up = True
+                listening.put_back(topics)
+                listening.leave(topics)
+
+        def leave() -> None:
+            if not given_up:
+                listening.leave(topics)
+            self._turns.pump()
 
         engine.check_open()
         try:
@@ -179,15 +185,10 @@ class Client(Publishing, Columnar):
                     except BaseException:
                         # Inside the block: who gets next must find what was not handed out. Not
                         # twice: when somebody else gave it up, others have got from it by now.
-                        with lock:
-                            if not given_up:
-                                give_up()
+                        self._turns.change(give_up)
                         raise
         finally:
-            with lock:
-                if not given_up:
-                    listening.leave(topics)
-                self._turns.pump()
+            self._turns.change(leave)
 
     def _hand_out(self, handout: Handout, feed: str, limit: int, wait: float) -> list[Message]:
         """Settle messages to be returned, after those that an interrupted get has left."""
@@ -212,8 +213,7 @@ class Client(Publishing, Columnar):
 
     def _put_back(self, feed: str) -> None:
         """What was taken and did not take effect comes again."""
-        with self._turns.lock:
-            self._engine.subscriber.prefetched.put_back(feed)
+        self._turns.change(partial(self._engine.subscriber.prefetched.put_back, feed))
 
     def _take(self, feed: str, limit: int, wait: float) -> list[Message]:
         verb = verbs.take(self._engine, feed, limit, wait_ms_of(wait))

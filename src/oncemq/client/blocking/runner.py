@@ -10,6 +10,7 @@ import select
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -50,6 +51,7 @@ class Runner:
         self.append: Append = _append_nothing
         self.closed = False
         self._at_socket = False  # a thread is in select
+        self._changes: deque[Callable[[], None]] = deque()  # of blocks that were collected
         self._told = 0  # threads that wait for it to tell them
         self._resting = False  # the sender has nothing to do
         self._readable = True  # a descriptor of the engine's was, or it is not known
@@ -75,6 +77,8 @@ class Runner:
         self._engine.check_open()
         try:
             with self.lock:
+                if self._changes:
+                    self._catch_up()
                 ticket = next(verb)
             while True:
                 waited: Awaited = ticket
@@ -118,8 +122,22 @@ class Runner:
             self.wait_until(lambda: ticket.done, timeout, "the receipt")
         return ticket.result()
 
+    def change(self, change: Callable[[], None]) -> None:
+        """Carry out what the end of a block changes, now or before the engine is moved again.
+
+        A block that nobody has any more ends when it is collected, which may be in the middle of
+        whatever this thread does under the lock.
+        """
+        if self.lock.is_owned():
+            self._changes.append(change)
+            return
+        with self.lock:
+            change()
+
     def pump(self) -> None:
         """Move the engine once; under the lock."""
+        if self._changes:
+            self._catch_up()
         if not self.closed:
             readable, self._readable = self._readable, False
             if self._engine.pump(readable=readable) and self._at_socket:
@@ -141,6 +159,10 @@ class Runner:
                     self._sender = sender
         elif self._resting:
             self.lock.notify_all()
+
+    def _catch_up(self) -> None:
+        while self._changes:
+            self._changes.popleft()()
 
     def _see_out_without_a_thread(self) -> None:
         """Whoever puts moves the engine; so every put must come by here."""

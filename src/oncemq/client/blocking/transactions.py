@@ -3,6 +3,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from oncemq.client.blocking.base import BaseClient
 from oncemq.client.blocking.getting import Block
@@ -131,6 +132,11 @@ class Stage:
             self._turns.pump()
 
 
+def _end(work: Work, turns: Runner) -> None:
+    work.abort()  # unless it was committed
+    turns.pump()
+
+
 class Transacting(BaseClient):
     """What `Client` makes many things one with."""
 
@@ -152,9 +158,7 @@ class Transacting(BaseClient):
                     yield Transaction(self._turns, work, self._timeout, block, self._handouts)
                     self._turns.run(work.commit())
                 finally:
-                    with self._turns.lock:
-                        work.abort()  # unless it was committed
-                        self._turns.pump()
+                    self._turns.change(partial(_end, work, self._turns))
 
     def stage(self, name: bytes | None = None) -> Stage:
         """A stage of messages that `commit` publishes, here or elsewhere."""
@@ -214,7 +218,5 @@ class Transacting(BaseClient):
             self._turns.run(work.put(named(topics), [item]))
             result = self._turns.run(work.commit())
         finally:
-            with self._turns.lock:
-                work.abort()
-                self._turns.pump()
+            self._turns.change(partial(_end, work, self._turns))
         return [result.receipts[topic][0] for topic in topics]

@@ -135,6 +135,8 @@ class SignalSafeLock:
         self.release = self._condition.release
         self.wait = self._condition.wait
         self.notify_all = self._condition.notify_all
+        lock: Any = self.plain
+        self.is_owned: Callable[[], bool] = lock._is_owned  # by this thread; as Condition asks it
 
     def __enter__(self) -> None:
         SHIELD.up()

@@ -45,7 +45,7 @@ from oncemq.client.state.journal_trouble import (
 )
 from oncemq.client.state.known import ClaimStanding, Known
 from oncemq.databases.connections import never_close
-from oncemq.errors import Fenced, StorageRefused, StorageUnsure
+from oncemq.errors import Corrupt, Fenced, StorageRefused, StorageUnsure
 from oncemq.protocol.client_requests import StartGrant
 from oncemq.protocol.generations import UNKNOWN
 from oncemq.protocol.names import Epoch, Generation, Micros, Offset, SubscriptionId
@@ -365,6 +365,11 @@ class Journal:
                 return cursor.fetchall(), cursor.rowcount
         except sqlite3.ProgrammingError:
             raise  # our mistake
+        except OverflowError:  # nothing was begun; the numbers here are the server's
+            raise Corrupt(
+                "the server gave a number that is over 2**63, which none of ours is: nothing of "
+                "it was noted. Is it a OnceMQ server?"
+            ) from None
         except sqlite3.DatabaseError as error:
             raise trouble_of(self.path, error) from error
 

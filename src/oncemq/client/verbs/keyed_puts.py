@@ -19,6 +19,7 @@ from oncemq.protocol.names import Sequence as Number
 from oncemq.protocol.replies import PutAccepted, RefusedReply, Reply
 from oncemq.protocol.requests import Put, Request
 from oncemq.protocol.step import Body
+from oncemq.session.publisher import wrong_receipt
 from oncemq.wire import batch
 
 
@@ -64,6 +65,8 @@ def put_keyed(
             ticket.fail(error_of(reply))
         else:
             assert isinstance(reply, PutAccepted)
+            if reply.count != count:
+                raise wrong_receipt(topic, reply, count)
             outflow.outcomes.duplicates += count if reply.duplicate else 0
             receipts = receipts_of(topic, reply)
             outflow.outcomes.discards.note(receipts[0])
