@@ -65,6 +65,7 @@ class ClusterStorm(FaultStorm):
         )
         self.serving = self.cluster  # type: ignore[assignment]
         self.outages: dict[str, float] = {}  # the longest silence after each kind of fault
+        self._counts_from = 0.0  # silence before that is no promise of G7
         self._copies: dict[str, list[Path]] = {server: [] for server in SERVERS}
 
     # ------------------------------------------------------------------ what happens to servers
@@ -92,7 +93,10 @@ class ClusterStorm(FaultStorm):
         self.faults["stop and continue"] += 1
 
     def hurt_two(self) -> None:
-        """Two servers are killed, frozen or cut off, for a moment: nobody may be left to lead."""
+        """Two servers are killed, frozen or cut off, for a moment: nobody may be left to lead.
+
+        That is more than G7 promises: silence counts from when one of them is well again.
+        """
         chance, cluster, wires = self.random, self.cluster, self.machines.wires
         ways = ["kill", "freeze", *(["deafen", "silence"] if wires else [])]
         hurt = {server: chance.choice(ways) for server in chance.sample(SERVERS, 2)}
@@ -116,6 +120,7 @@ class ClusterStorm(FaultStorm):
                 cluster.signal(server, signal.SIGCONT)
             else:
                 self._mended(is_one_way=True)
+            self._counts_from = self._counts_from or time.monotonic()
             self.let_pass(1_000)
 
     def stall(self, server: str, seconds: float) -> None:
@@ -260,10 +265,10 @@ class ClusterStorm(FaultStorm):
     def after(self, fault: str, befalls: Callable[[], object]) -> float:
         """The longest time without an answer while a fault befalls and until puts go on."""
         self.make_progress(3)
-        begun = time.monotonic()
+        begun, self._counts_from = time.monotonic(), 0.0
         befalls()
         self.make_progress(5)
-        silence = self.silence_since(begun)
+        silence = self.silence_since(self._counts_from or begun)
         self.outages[fault] = max(silence, self.outages.get(fault, 0.0))
         return silence
 

@@ -52,6 +52,20 @@ def test_a_leader_that_is_cut_off_is_replaced(storm: ClusterStorm) -> None:
     storm.prove("cluster-leader-cut-off")
 
 
+def test_leaders_that_are_cut_off_in_one_direction_right_after_each_other(
+    storm: ClusterStorm,
+) -> None:
+    """The wire to the leader before was mended, and its connections were silent for longer."""
+    storm.begin()
+    one_way = list(LEADER_CUTS.items())[:2]
+    silences = [
+        (fault, storm.after(fault, lambda cut=cut: storm.cut_leader(cut)))
+        for fault, cut in [*one_way, *reversed(one_way)] * 2
+    ]
+    assert [each for each in silences if each[1] >= patience()] == []
+    storm.prove("cluster-leaders-cut-one-way")
+
+
 def test_puts_go_on_while_nobody_reaches_etcd(storm: ClusterStorm, wires: Network) -> None:
     storm.begin()
     storm.make_progress(3)

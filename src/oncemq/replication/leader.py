@@ -200,8 +200,10 @@ class Leader:
     def reconnected(self, member: ServerId, now: Micros) -> list[LeaderAction]:
         """A new connection to a member: what was under way on the one before may be lost."""
         remote = self._remotes.get(member)
-        if remote is None or remote.stage not in (MemberStage.STREAMING, MemberStage.UNMATCHED):
+        if remote is None or remote.stage is MemberStage.CUTTING:
             return []
+        if remote.stage is MemberStage.REFILLING:  # it asks for files where it was heard last
+            return [SendFrames(member, Serial(self.kept_from - 1), 0)]
         remote.probe(remote.acked)
         remote.sent_at = None
         return self._send_to(remote, now)
@@ -349,12 +351,11 @@ class Leader:
 
     def _wanted(self, now: Micros) -> Ask | None:
         """The most urgent change."""
-        if (to := self._hands_over(now)) is not None:
+        to = self._hands_over(now)
+        if to is None and self._is_to_give_up and self.commit == self.last:
+            to = self._changes.heir(now)
+        if to is not None:
             return Resign(to)
-        if self._is_to_give_up and self.commit == self.last:
-            heir = self._changes.heir(now)
-            if heir is not None:
-                return Resign(heir)
         return self._changes.wanted(now, Serial(max(self.commit, self._begin)))
 
     # ------------------------------------------------------------------ what people are told

@@ -7,7 +7,8 @@ KEEPALIVE_PROBES = 2
 UNACKNOWLEDGED_MS = 15_000
 
 # A peer that vanished without a FIN is noticed by the system, within 15 s. No heartbeats of ours:
-# who is busy with a message answers none, and would be taken for dead.
+# who is busy with a message answers none, and would be taken for dead. Servers of a cluster, which
+# answer each other all the time, wait less long (`replication/awaited_answer`).
 _KEEPALIVE = {
     "TCP_KEEPIDLE": KEEPALIVE_SECONDS,
     "TCP_KEEPALIVE": KEEPALIVE_SECONDS,  # the same, as macOS calls it

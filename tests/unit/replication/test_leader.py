@@ -417,6 +417,13 @@ def test_a_new_connection_is_asked_at_once_where_the_member_is() -> None:
     assert lead.leader.reconnected(ServerId("nobody"), lead.now) == []
 
 
+def test_a_member_that_is_filled_hears_on_a_new_connection_where_to_ask() -> None:
+    """It asked on the one before, and began anew after ten seconds."""
+    lead = Lead(TWO, kept_from=9).serve()
+    lead.misses(C, 4, 1, (1, 1))
+    assert lead.leader.reconnected(C, lead.now) == [SendFrames(C, Serial(8), 0)]
+
+
 # ------------------------------------------------------------------ the end
 
 
