@@ -4,21 +4,27 @@ The rules of replication have theirs in `simulator/replicas/planted_rules`. Thes
 the rules to logs, disks, clients and etcd. Law: as in `planted`, one rule each.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from itertools import count, islice
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from oncemq.broker.permits import Permits
 from oncemq.cluster.following import Following
 from oncemq.cluster.keeper import Keeper
 from oncemq.cluster.leading import Leading
 from oncemq.cluster.replica import Replica
+from oncemq.coordination import transactions
 from oncemq.protocol.names import Micros
 from oncemq.protocol.replicas.messages import Appended
 from oncemq.replication.actions import AnswerLeader
 from oncemq.replication.awaited_answer import AwaitedAnswer
 from oncemq.replication.follower import Follower
+from oncemq.replication.leader import Leader
+from oncemq.server.housekeeping import Housekeeping
+from oncemq.storage.compaction.compaction import CompactionJob
 from oncemq.storage.log.writer import Group
 from simulator.planted.plant import Make, Plant, standing_in
 from simulator.schedule.clusters import cluster_options_of
@@ -71,6 +77,18 @@ def in_clusters(
         return make
 
     return plant
+
+
+def beside_in_cluster(bug: str, owner: Any, name: str, value: Any) -> None:
+    """While this bug is planted, `owner.name` is `value`: else it would make up for the bug."""
+    alone = IN_CLUSTERS[bug].plant
+
+    @contextmanager
+    def both() -> Generator[None]:
+        with alone(), standing_in(owner, name, lambda _: value):
+            yield
+
+    IN_CLUSTERS[bug] = IN_CLUSTERS[bug]._replace(plant=both)
 
 
 def world_of(bug: str, seed: int) -> Schedule:
@@ -199,3 +217,64 @@ def _opens_anew_while_its_disk_is_at_work(original: Any) -> Any:
         original(self, janitor, now)
 
     return turn
+
+
+# ------------------------------------------------------------------ what others have to know
+
+
+@in_clusters(
+    Leading, "_hold_back", "forgotten", "moving", "reset",
+    shows=("boundary", "redelivered", "went on", *LOST), cluster_mishaps=2, subscribers=3,
+)  # fmt: skip
+def _answers_without_a_round(_: Any) -> Any:
+    """As it knows it, though another may lead since."""
+
+    def hold_back(self: Any) -> None:
+        if self.driver is not None:
+            self.outgoing += self.driver.outgoing
+            self.driver.outgoing = []
+
+    return hold_back
+
+
+@in_clusters(
+    Permits, "begin", "to_and_fro", "double", "reset",
+    shows=("failed_but_delivered", "phantom", "duplicate", *LOST),
+    required=60, mishaps=20, cluster_mishaps=6, late_ms=1_500,
+)  # fmt: skip
+def _begins_to_lead_with_permits_that_it_has_forgotten(original: Any) -> Any:
+    """Who has none is taken for one who never resumed."""
+
+    def begin(self: Any, now: Micros, leader_epoch: Any) -> None:
+        original(self, now, leader_epoch)
+        self._has_forgotten = False
+
+    return begin
+
+
+@in_clusters(Housekeeping, "turn", "isolation", shows=HALTED, checkpoint_records=15,
+             checkpoint_bytes=4 << 10, segment_bytes=8 << 10, size_max=3_000)  # fmt: skip
+def _compacts_by_what_is_only_durable(original: Any) -> Any:
+    def turn(self: Any, janitor: Any, now: Micros) -> None:
+        if self._ready is not None and isinstance(self._ready[0], CompactionJob):
+            job, needed = self._ready
+            if self._household.log.durable_serial >= needed:
+                self._ready = job, 0
+        original(self, janitor, now)
+
+    return turn
+
+
+@in_clusters(transactions, "_goes_on", "back_and_alone", shows=HALTED, cluster_mishaps=3)
+def _takes_a_disk_that_was_set_back_for_the_one_in_sync(_: Any) -> Any:
+    def goes_on(shard: Any, server: Any, directory: Any) -> bool:
+        before = shard.in_sync.get(server)
+        return before is not None and before.incarnation == directory.incarnation
+
+    return goes_on
+
+
+# Whoever is elected asks another in sync first, and would find that it has more.
+beside_in_cluster(
+    "takes_a_disk_that_was_set_back_for_the_one_in_sync", Leader, "_needs_nobody", lambda _: True
+)

@@ -46,7 +46,7 @@ def placed(steps: Iterable[WorldStep], draw: Random) -> Iterator[WorldStep]:
 
 def cluster_deeds(cast: Cast, draw: Random) -> Iterator[WorldStep]:
     """What befalls a cluster and no server alone."""
-    makers = [maker for fault, maker in CLUSTER_FAULTS.items() if cast.has(fault)]
+    makers = [each for fault, each in (CLUSTER_FAULTS | AIMED_FAULTS).items() if cast.has(fault)]
     for _ in range(cast.options.cluster_mishaps if makers else 0):
         yield from draw.choice(makers)(draw, draw.randrange(SETTLING_MS, cast.options.chaos_ms))
 
@@ -152,6 +152,32 @@ def _all_cut(draw: Random, at: int) -> Iterator[WorldStep]:
         yield WorldStep(at + draw.choice((0, 1, 30)), "cut_server", who, args)
 
 
+def _to_and_fro(draw: Random, at: int) -> Iterator[WorldStep]:
+    """Whoever leads gives the lead away, and soon has it again: what was sent to it comes late."""
+    for _ in range(6):
+        yield WorldStep(at, "drain", "leader", {"for_ms": 300})
+        at += draw.choice((350, 500, 800))
+
+
+def _forgotten(draw: Random, at: int) -> Iterator[WorldStep]:
+    """A leader stands still, and hears of no other when it goes on; clients then reach it alone."""
+    away: dict[str, Value] = {"out": True, "back": True, "for_ms": 9_000}
+    for to in ("servers", "etcd"):
+        yield WorldStep(at, "cut_ways", "leader", {**away, "to": to})
+    yield WorldStep(at, "freeze", "leader", {"for_ms": 4_700})
+    args: dict[str, Value] = {"to": "clients", "out": True, "back": True, "for_ms": 4_000}
+    yield WorldStep(at + 4_650, "cut_ways", "leader", args)  # which is another one by then
+
+
+def _back_and_alone(draw: Random, at: int) -> Iterator[WorldStep]:
+    """A disk is set back; who leads is gone when its server is there again."""
+    before = max(SETTLING_MS, at - draw.choice((1_500, 3_000)))
+    yield WorldStep(before, "copy_disk", "a")
+    yield WorldStep(at, "set_back_disk", "a", {"down_ms": 1})
+    for_ms = draw.choice((4_500, 8_000))
+    yield WorldStep(at + draw.choice((20, 60, 200)), "freeze", "leader", {"for_ms": for_ms})
+
+
 CLUSTER_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
     "freeze": _freeze,
     "cut_ways": _cut_ways,
@@ -168,4 +194,10 @@ CLUSTER_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
     "followers_cut": _followers_cut,
     "all_cut": _all_cut,
     "one_way_cuts": _one_way_cut_after_the_other,
+}
+# Only in worlds that are aimed at a planted bug (`simulator/planted/clusters`).
+AIMED_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
+    "to_and_fro": _to_and_fro,
+    "forgotten": _forgotten,
+    "back_and_alone": _back_and_alone,
 }

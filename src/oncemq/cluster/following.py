@@ -71,7 +71,11 @@ class Following:
         self.trouble = ""  # why this log stays behind
         self.heard_at = Micros(0)
         self._opened = opened
-        self._leads_on: dict[LeaderEpoch, bytes] = {}  # the route that a leader was heard on
+        # Where a leader is told of syncs: on the route that its newest frames came on, for only who
+        # leads has what is not here, and on the one that it was heard on last, for it may have
+        # connected anew. The last may be of somebody who says again what was recorded.
+        self._leads_on: dict[LeaderEpoch, dict[str, bytes]] = {}
+        self._heard_on: bytes | None = None  # while a message is at hand
         self._at_hand: ReceivedFrames | None = None
         self._apply_due = Serial(0)
         self._waiting_bytes = 0
@@ -83,10 +87,14 @@ class Following:
         """A leader says something, rightly or not."""
         if self.closing is not None:
             return
-        self.heard_at = now
-        self._leads_on[message.leader_epoch] = route
+        self.heard_at, self._heard_on = now, route
+        self._leads_on.setdefault(message.leader_epoch, {})["heard"] = route
         if len(self._leads_on) > LEADERS_KEPT:
             del self._leads_on[min(self._leads_on)]
+        self._hear(message, body, now)
+        self._heard_on = None
+
+    def _hear(self, message: LeaderMessage, body: Body, now: Micros) -> None:
         match message:
             case Append():
                 self._append(message, body, now)
@@ -94,7 +102,7 @@ class Following:
                 self._do(self.rules.cut(message))
             case RefillBegin():
                 if self._may_be_filled(message):
-                    self.closing_route = route
+                    self.closing_route = self._heard_on or b""
                     self._do(self.rules.refill(message))
             case RefillPart():
                 pass  # of a refill that is over
@@ -182,16 +190,19 @@ class Following:
                     assert_never(action)
 
     def _take_in(self, skip: int) -> None:
-        received = self._at_hand
+        received, route = self._at_hand, self._heard_on
         assert received is not None
+        assert route is not None
+        self._leads_on[self.rules.promised]["frames"] = route
         self.log.append_received(received, skip)
         frames = received.frames[skip:]
         self._opened.received(frames)
         self._waiting_bytes += sum(each.frame.end - each.frame.position for each in frames)
 
     def _answer(self, message: MemberMessage) -> None:
-        route = self._leads_on.get(message.leader_epoch)
-        if route is not None:
+        heard_on = self._heard_on
+        leads_on = self._leads_on.get(message.leader_epoch, {}).values()
+        for route in dict.fromkeys(leads_on if heard_on is None else (heard_on,)):
             self.outgoing.append((route, encode_replica(message)))
 
 

@@ -256,20 +256,23 @@ def test_a_lower_epoch_is_refused_on_the_route_it_came_on(
     assert follows.directory.log.last_serial == 0
 
 
-def test_each_leader_is_answered_where_it_was_heard_last(
+def test_each_leader_is_answered_where_its_frames_came_from_and_where_it_was_heard_last(
     leader: LeaderLog, follows: Follows
 ) -> None:
     follows.hear(*leader.append(), route=b"before")
     follows.hear(*leader.append(4), route=ROUTE)
     follows.number = 1
-    assert follows.write() == follows.has(4, 4)
+    ((_, synced),) = follows.has(4, 4)
+    assert follows.write() == [(ROUTE, synced), (b"before", synced)]
     tail = follows.directory.tail
     for epoch, route in ((2, b"two"), (3, b"three")):
         append = Append(SHARD, LeaderEpoch(epoch), tail, 0, Serial(0))
         assert [each for each, _ in follows.hear(append, route=route)] == [route]
     refused = follows.hear(Append(SHARD, LeaderEpoch(2), tail, 0, Serial(0)), route=b"moved")
     assert refused == [(b"moved", Stale(SHARD, LeaderEpoch(2), LeaderEpoch(3)))]
-    assert follows.hear(*leader.append(4)) == []  # of three, the one of the lowest epoch
+    assert follows.hear(*leader.append(4)) == [
+        (ROUTE, Stale(SHARD, LeaderEpoch(1), LeaderEpoch(3)))
+    ]
 
 
 # ------------------------------------------------------------------ what ends it

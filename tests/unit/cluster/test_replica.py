@@ -8,16 +8,16 @@ from oncemq.cluster.replica import STOP_MICROS, TICK
 from oncemq.coordination.coordinator import ReadEntries, StoreAway
 from oncemq.coordination.values import ClusterConfig, ServerState, encoded
 from oncemq.protocol.names import Epoch, LeaderEpoch, Micros, ShardId, TopicId
-from oncemq.protocol.replicas.messages import Stale
+from oncemq.protocol.replicas.messages import Appended, Stale
 from oncemq.protocol.replies import RefusedReply, StatusReport, Subscribed, TopicList, not_leader
 from oncemq.protocol.requests import ListTopics, Start, StatusRequest, Subscribe
 from oncemq.server.clock import DOWN_MICROS
 from oncemq.wire.codec import subject
 from oncemq.wire.replica_codec import encode_replica
 from oncemq.wire.replica_seal import sealed
-from tests.harness.agreement import KEYS, SHARD, A, B, C, shard_in
-from tests.harness.played_cluster import CLIENT, TURN, PlayedCluster
-from tests.harness.replica_logs import topic
+from tests.harness.agreement import KEYS, SHARD, A, B, C, replicas, shard_in
+from tests.harness.played_cluster import CLIENT, LEADER, TURN, PlayedCluster
+from tests.harness.replica_logs import LeaderLog, topic
 from tests.harness.server import GUEST
 
 ALONE = ClusterConfig("", replicas=3, min_in_sync=1)
@@ -142,6 +142,26 @@ def test_a_stranger_is_neither_followed_nor_heard(follows: PlayedCluster) -> Non
     assert follows.said == []
     assert follows.directory.promised.leader_epoch == 3
     assert follows.replica.events.counts["stranger_refused"] == 4
+
+
+def test_what_a_stranger_says_again_takes_no_answer_from_the_leader() -> None:
+    """What was recorded has a seal that holds: syncs were told to whoever spoke last."""
+    leader = LeaderLog(b"\5", topics=1, epoch=3)
+    cluster = PlayedCluster(shard=replicas(B, C, leader=B, epoch=3))
+    cluster.led_by(B, 3)
+    cluster.turns(0.3)
+    cluster.says(*leader.append())
+    cluster.turn()
+    recorded = cluster.sealed(cluster.heartbeat(3))
+    after = leader.log.last_serial
+    last = leader.write(topic(7))
+    cluster.says(*leader.append(after))
+    cluster.said.clear()
+    for number in range(40):
+        cluster.replica.receive(b"stranger%d" % number, recorded, Micros(cluster.now))
+    cluster.turn()
+    said = [message for route, message in cluster.said if route == LEADER]
+    assert [each.synced for each in said if isinstance(each, Appended)] == [last]
 
 
 def test_what_a_member_says_counts_only_on_the_connection_to_it(leads_b: PlayedCluster) -> None:
