@@ -23,6 +23,15 @@ class MemberStage(Enum):
 
 
 @dataclass(slots=True)
+class Turn:
+    """Frames that are on their way to a member, from the first that left to the last answer."""
+
+    begun_at: Micros
+    grown_before: int  # bytes that the leader's log had got by then
+    size: int = 0
+
+
+@dataclass(slots=True)
 class RemoteMember:
     """One other replica, as its leader sees it."""
 
@@ -43,6 +52,9 @@ class RemoteMember:
     refill_tail: Place | None = None
     in_flight: deque[tuple[Serial, int]] = field(default_factory=deque[tuple[Serial, int]])
     in_flight_bytes: int = 0
+    turn: Turn | None = None  # since nothing was under way
+    rests_until: Micros = Micros(0)  # while clients wait: see `member_sends`
+    is_outrun: bool = False  # the log grows half as fast as it catches up, or faster
     _newest: tuple[int, int] = (0, 0)
     _gone: set[bytes] = field(default_factory=set[bytes])
 
@@ -115,6 +127,7 @@ class RemoteMember:
         self.mark, self.mark_at = last, now
 
     def _forget_in_flight(self) -> None:
+        self.turn = None
         self.in_flight.clear()
         self.in_flight_bytes = 0
 
