@@ -257,8 +257,11 @@ class Leading:
             rules.rounds.newest,
         )
         frames = b"" if run is None else run.frames
-        if self._links.send(member, encode_replica(append, frames)) and run is not None:
+        has_left = self._links.send(member, encode_replica(append, frames))
+        if has_left and run is not None:
             self.do(rules.sent(member, Serial(run.last.serial), len(frames), self._now), self._now)
+        elif not has_left and frames:
+            rules.unsent(member)
 
     def _commit_to(self, serial: Serial) -> None:
         """Nobody loses this any more: it is told to those who wait for it."""

@@ -94,8 +94,7 @@ class Leader:
     def gathers(self, last: Serial, size: int, now: Micros) -> list[LeaderAction]:
         """So many bytes up to `last` wait for the group before theirs: sent now, if that is much.
 
-        So the members have them when this server writes them, and all sync at the same time. A few
-        leave with their group: each message costs a member a sync.
+        Then all sync at the same time. A few leave with their group: a message costs a sync.
         """
         is_much = size >= self._limits.ahead_bytes
         return self.appended(last, now, size=size) if is_much and last > self.last else []
@@ -108,6 +107,10 @@ class Leader:
         remote.sent(through, size, now)
         self._to_members.sent(remote, size, now)
         return self._send_to(remote, now)
+
+    def unsent(self, member: ServerId) -> None:
+        """Frames did not leave: there is no connection, or it has no room."""
+        self._remotes[member].is_unreached = True
 
     def confirm(self, now: Micros) -> list[LeaderAction]:
         """Ask all that a commit waits for whether this is still their leader: a new `round`.

@@ -34,6 +34,7 @@ class MemberSends:
 
     def sent(self, remote: RemoteMember, size: int, now: Micros) -> None:
         """So many bytes of frames left."""
+        remote.is_unreached = False
         if remote.turn is None:
             remote.turn = Turn(now, self._grown)
         remote.turn.size += size
@@ -66,7 +67,8 @@ class MemberSends:
             case MemberStage.UNMATCHED if is_due:
                 bytes_max = limits.probe_bytes if remote.sent_at is None else 0
             case MemberStage.STREAMING:
-                bytes_max = self._room(remote, last, now)
+                may_leave = is_due or not remote.is_unreached
+                bytes_max = self._room(remote, last, now) if may_leave else 0
                 if not bytes_max and not is_due:
                     return []
             case MemberStage.CUTTING if is_due and remote.cut is not None:

@@ -54,6 +54,7 @@ class RemoteMember:
     in_flight_bytes: int = 0
     turn: Turn | None = None  # since nothing was under way
     rests_until: Micros = Micros(0)  # while clients wait: see `member_sends`
+    is_unreached: bool = False  # frames did not leave: the next heartbeat tries again
     is_outrun: bool = False  # the log grows half as fast as it catches up, or faster
     _newest: tuple[int, int] = (0, 0)
     _gone: set[bytes] = field(default_factory=set[bytes])
@@ -89,7 +90,7 @@ class RemoteMember:
         """Find out whether its log and the leader's are equal up to `after`; send on from there."""
         if self.stage is not MemberStage.UNMATCHED or self.after != after:
             self.sent_at = None
-        self.stage, self.after = MemberStage.UNMATCHED, after
+        self.stage, self.after, self.is_unreached = MemberStage.UNMATCHED, after, False
         self._forget_in_flight()
 
     def sent(self, through: Serial, size: int, now: Micros) -> None:
@@ -109,7 +110,7 @@ class RemoteMember:
         if message.synced > self.acked:
             self.acked, self.progressed_at = message.synced, now
         self.round = max(self.round, message.round)
-        self.is_full = message.is_full
+        self.is_full, self.is_unreached = message.is_full, False
         lacks_files = self.stage is MemberStage.REFILLING and message.held < kept_from - 1
         if self.stage is not MemberStage.STREAMING and not lacks_files:
             self.stage, self.after, self.cut = MemberStage.STREAMING, message.held, None
