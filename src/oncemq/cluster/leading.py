@@ -42,7 +42,7 @@ from oncemq.replication.actions import (
 from oncemq.replication.leader import Leader
 from oncemq.replication.view import Ask
 from oncemq.server.driver import Driver
-from oncemq.server.served import Outgoing
+from oncemq.server.served import Outgoing, sooner
 from oncemq.storage.log.writer import Group
 from oncemq.wire.replica_codec import encode_replica
 
@@ -122,10 +122,16 @@ class Leading:
         return self._refills.send()
 
     def tick_clients(self, now: Micros) -> None:
-        """The same for what clients wait for."""
+        """The same for what clients wait for, and for members that have rested for them."""
+        self.do(self.rules.rested(now), now)
         if self.driver is not None:
             self.driver.tick(now)
             self._hold_back()
+
+    def next_deadline(self, now: Micros) -> Micros | None:
+        """When `tick_clients` is due."""
+        waits = None if self.driver is None else self.driver.next_deadline()
+        return sooner(waits, self.rules.next_deadline(now))
 
     def reconnected(self, member: ServerId, now: Micros) -> None:
         """What was under way to a member may be lost."""
@@ -166,7 +172,8 @@ class Leading:
             return None
         group = self.log.take_group() if self.driver is None else self.driver.commit(now)
         if group is not None:
-            self.do(self.rules.appended(Serial(group.last_serial), now), now)
+            size = self.log.recent_bytes_after(self.rules.last)
+            self.do(self.rules.appended(Serial(group.last_serial), now, size=size), now)
         return group
 
     def send_ahead(self, now: Micros) -> None:
@@ -250,8 +257,11 @@ class Leading:
             rules.rounds.newest,
         )
         frames = b"" if run is None else run.frames
-        if self._links.send(member, encode_replica(append, frames)) and run is not None:
+        has_left = self._links.send(member, encode_replica(append, frames))
+        if has_left and run is not None:
             self.do(rules.sent(member, Serial(run.last.serial), len(frames), self._now), self._now)
+        elif not has_left and frames:
+            rules.unsent(member)
 
     def _commit_to(self, serial: Serial) -> None:
         """Nobody loses this any more: it is told to those who wait for it."""

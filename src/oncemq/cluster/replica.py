@@ -188,8 +188,8 @@ class Replica:
         """When the next tick is due."""
         if self._sends_files:
             return self._now
-        driver = self._parts.driver
-        return sooner(self._tick_due, None if driver is None else driver.next_deadline())
+        leading = None if self._parts.driver is None else self._parts.leading
+        return sooner(self._tick_due, None if leading is None else leading.next_deadline(self._now))
 
     def next_commit(self) -> Micros | None:
         """When the next commit is due."""

@@ -35,11 +35,6 @@ class InSyncSet:
         proposed = () if self.view.proposed is None else (self.view.proposed,)
         return self.view.in_sync.union(proposed)
 
-    def window(self, member: ServerId) -> int:
-        """How many bytes may be under way to a member."""
-        is_counted = member in self.counted
-        return self._limits.window_bytes if is_counted else self._limits.catch_up_bytes
-
     @property
     def is_enough(self) -> bool:
         """Whether so many are in sync that something may be committed at all."""

@@ -81,8 +81,9 @@ class Leader:
 
     # ------------------------------------------------------------------ events of the own log
 
-    def appended(self, last: Serial, now: Micros) -> list[LeaderAction]:
-        """The log ends here now; nothing of it needs to be synced to be sent."""
+    def appended(self, last: Serial, now: Micros, *, size: int = 0) -> list[LeaderAction]:
+        """The log ends here now, so much further; nothing needs to be synced to be sent."""
+        self._to_members.grew(size, now)
         if self.last == self.commit:
             self._moved_at = now
         self.last = last
@@ -93,11 +94,10 @@ class Leader:
     def gathers(self, last: Serial, size: int, now: Micros) -> list[LeaderAction]:
         """So many bytes up to `last` wait for the group before theirs: sent now, if that is much.
 
-        So the members have them when this server writes them, and all sync at the same time. A few
-        leave with their group: each message costs a member a sync.
+        Then all sync at the same time. A few leave with their group: a message costs a sync.
         """
         is_much = size >= self._limits.ahead_bytes
-        return self.appended(last, now) if is_much and last > self.last else []
+        return self.appended(last, now, size=size) if is_much and last > self.last else []
 
     def sent(self, member: ServerId, through: Serial, size: int, now: Micros) -> list[LeaderAction]:
         """An Append left, with frames up to `through`, so many bytes; what may follow it."""
@@ -105,7 +105,12 @@ class Leader:
         if remote is None or not size:
             return []
         remote.sent(through, size, now)
+        self._to_members.sent(remote, size, now)
         return self._send_to(remote, now)
+
+    def unsent(self, member: ServerId) -> None:
+        """Frames did not leave: there is no connection, or it has no room."""
+        self._remotes[member].is_unreached = True
 
     def confirm(self, now: Micros) -> list[LeaderAction]:
         """Ask all that a commit waits for whether this is still their leader: a new `round`.
@@ -140,6 +145,7 @@ class Leader:
             case Appended():
                 last, kept_from = self.last, self.kept_from
                 remote.acknowledged(message, last=last, kept_from=kept_from, now=now)
+                self._to_members.answered(remote, now)
                 actions = self._surveyed(remote) + self._advance(now)
                 if self._keeps_up(remote) and not self._is_to_give_up:
                     return actions + self._send_to(remote, now)  # time alone asks for a change
@@ -177,6 +183,14 @@ class Leader:
             return []
         self._meet(now)
         return self._advance(now) + self._sends(now) + self._ask(now)
+
+    def next_deadline(self, now: Micros) -> Micros | None:
+        """When a member may be sent more (`rested`) before the next tick."""
+        return self._to_members.next_deadline(self._remotes.values(), now)
+
+    def rested(self, now: Micros) -> list[LeaderAction]:
+        """What members get that have rested."""
+        return self._sends(now)
 
     def refill_ended(self, member: ServerId) -> list[LeaderAction]:
         """The files are not kept for this member any more: it has them, or was silent too long."""

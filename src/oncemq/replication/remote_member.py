@@ -23,6 +23,15 @@ class MemberStage(Enum):
 
 
 @dataclass(slots=True)
+class Turn:
+    """Frames that are on their way to a member, from the first that left to the last answer."""
+
+    begun_at: Micros
+    grown_before: int  # bytes that the leader's log had got by then
+    size: int = 0
+
+
+@dataclass(slots=True)
 class RemoteMember:
     """One other replica, as its leader sees it."""
 
@@ -43,6 +52,10 @@ class RemoteMember:
     refill_tail: Place | None = None
     in_flight: deque[tuple[Serial, int]] = field(default_factory=deque[tuple[Serial, int]])
     in_flight_bytes: int = 0
+    turn: Turn | None = None  # since nothing was under way
+    rests_until: Micros = Micros(0)  # while clients wait: see `member_sends`
+    is_unreached: bool = False  # frames did not leave: the next heartbeat tries again
+    is_outrun: bool = False  # the log grows half as fast as it catches up, or faster
     _newest: tuple[int, int] = (0, 0)
     _gone: set[bytes] = field(default_factory=set[bytes])
 
@@ -77,7 +90,7 @@ class RemoteMember:
         """Find out whether its log and the leader's are equal up to `after`; send on from there."""
         if self.stage is not MemberStage.UNMATCHED or self.after != after:
             self.sent_at = None
-        self.stage, self.after = MemberStage.UNMATCHED, after
+        self.stage, self.after, self.is_unreached = MemberStage.UNMATCHED, after, False
         self._forget_in_flight()
 
     def sent(self, through: Serial, size: int, now: Micros) -> None:
@@ -97,7 +110,7 @@ class RemoteMember:
         if message.synced > self.acked:
             self.acked, self.progressed_at = message.synced, now
         self.round = max(self.round, message.round)
-        self.is_full = message.is_full
+        self.is_full, self.is_unreached = message.is_full, False
         lacks_files = self.stage is MemberStage.REFILLING and message.held < kept_from - 1
         if self.stage is not MemberStage.STREAMING and not lacks_files:
             self.stage, self.after, self.cut = MemberStage.STREAMING, message.held, None
@@ -115,6 +128,7 @@ class RemoteMember:
         self.mark, self.mark_at = last, now
 
     def _forget_in_flight(self) -> None:
+        self.turn = None
         self.in_flight.clear()
         self.in_flight_bytes = 0
 

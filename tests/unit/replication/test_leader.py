@@ -71,6 +71,7 @@ class Lead:
                 catch_up_bytes=30,
                 append_bytes=70,
                 ahead_bytes=50,
+                turn_bytes=20,
                 probe_bytes=10,
             ),
             now=self.now,
@@ -377,11 +378,77 @@ def test_much_that_waits_for_a_group_is_sent_before_it_is_taken_and_a_little_is_
 
 def test_who_catches_up_is_sent_little_at_a_time_until_commits_wait_for_it() -> None:
     lead = Lead(TWO).serve()
+    lead.now = Micros(SECOND)
     assert SendFrames(C, Serial(10), 30) in lead.says(C, 10)
     assert lead.leader.sent(C, BEGIN, 20, lead.now) == []
     lead.leader.appended(Serial(14), lead.now)
     lead.told(structs.replace(TWO, proposed=C))
     assert SendFrames(C, BEGIN, 70) in lead.says(C, 11)
+
+
+class CatchingUp(Lead):
+    """A leader whose clients put, and C, which has 10 of 30 records."""
+
+    def __init__(self) -> None:
+        super().__init__(TWO)
+        self.serve()
+        self.now = Micros(SECOND)
+        self.leader.appended(Serial(30), self.now, size=19)
+        self.first = self.says(C, 10)
+
+    def turn(self, first: int, last: int, *, millis: int, grows: int = 0) -> Sequence[LeaderAction]:
+        """C is sent 20 bytes, and has them so much later, when the log has so many more."""
+        assert self.leader.sent(C, Serial(last), 20, self.now) == []
+        self.now = Micros(self.now + millis * 1_000)
+        if grows:
+            self.leader.appended(Serial(self.leader.last + 1), self.now, size=grows)
+        return self.says(C, last)
+
+    def after(self, millis: float) -> Sequence[LeaderAction]:
+        self.now = Micros(self.now + int(millis * 1_000))
+        return [each for each in self.leader.rested(self.now) if isinstance(each, SendFrames)]
+
+
+def frames_to(member: ServerId, actions: Sequence[LeaderAction]) -> list[SendFrames]:
+    return [each for each in actions if isinstance(each, SendFrames) and each.member == member]
+
+
+def test_while_clients_put_who_catches_up_rests_as_long_as_each_piece_took() -> None:
+    lead = CatchingUp()
+    assert frames_to(C, lead.first) == [SendFrames(C, Serial(10), 20)]
+    assert frames_to(C, lead.turn(10, 12, millis=8)) == []
+    assert lead.leader.next_deadline(lead.now) == lead.now + 8_000
+    assert frames_to(C, lead.after(7)) == []
+    assert frames_to(C, lead.after(1)) == [SendFrames(C, Serial(12), 20)]
+    assert lead.leader.next_deadline(lead.now) is None
+
+
+def test_nobody_rests_for_long() -> None:
+    lead = CatchingUp()
+    lead.turn(10, 12, millis=90)
+    assert lead.leader.next_deadline(lead.now) == lead.now + 50_000
+
+
+def test_when_nobody_puts_any_more_who_catches_up_goes_on_at_once() -> None:
+    lead = CatchingUp()
+    found = lead.turn(10, 12, millis=100)
+    assert frames_to(C, found) == [SendFrames(C, Serial(12), 30)]
+    assert lead.leader.next_deadline(lead.now) is None
+
+
+def test_who_hardly_gains_on_the_log_does_not_rest() -> None:
+    lead = CatchingUp()
+    found = lead.turn(10, 12, millis=8, grows=11)
+    assert frames_to(C, found) == [SendFrames(C, Serial(12), 30)]
+    lead = CatchingUp()
+    assert frames_to(C, lead.turn(10, 12, millis=8, grows=10)) == []
+
+
+def test_whom_commits_wait_for_never_rests() -> None:
+    lead = CatchingUp()
+    lead.turn(10, 12, millis=8)
+    sends = lead.told(structs.replace(TWO, proposed=C))
+    assert frames_to(C, sends) == [SendFrames(C, Serial(12), 70)]
 
 
 def test_what_a_member_does_not_answer_is_asked_after_and_sent_again() -> None:

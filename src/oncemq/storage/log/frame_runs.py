@@ -12,7 +12,6 @@ taken in or none.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from itertools import islice
 from typing import NamedTuple
 
 from oncemq.errors import Corrupt, StorageRefused
@@ -21,11 +20,12 @@ from oncemq.protocol.records import EpochBegan, Record
 from oncemq.protocol.replicas.leader_epochs import EpochStart
 from oncemq.storage.catalog.catalog import Catalog
 from oncemq.storage.disk import Buffer
-from oncemq.storage.segments.framing import Frame, parse, scan
+from oncemq.storage.segments.framing import Bad, Frame, parse, scan
 from oncemq.storage.segments.segment import LOG, Segment
 
 RUN_FRAMES_MAX = 4_000  # about 20 ms for who checks them
 WALKED_FRAMES = 10_000  # about 15 ms
+WALKED_BYTES = 128 << 10  # read at once on the way: the places that are known are 64 KB apart
 
 
 class ChainLink(NamedTuple):
@@ -137,15 +137,38 @@ class FrameSource:
         if segment is None:
             return None
         start, previous = self._walk(segment, serial)
-        end, last = start, previous
-        if previous.serial + 1 == serial:
-            for frame in islice(self._frames(segment, start), RUN_FRAMES_MAX):
-                if frame.is_old:
-                    return None
-                if end > start and frame.end - start > bytes_max:
-                    break
-                end, last = frame.end, _link(frame)
-        return FrameRun(previous, self._catalog.file_of(segment).read(start, end - start), last)
+        if previous.serial + 1 != serial or start == segment.visible:
+            return FrameRun(previous, b"", previous)
+        raw = self._whole_frame(segment, start, bytes_max)
+        at, last = 0, previous
+        for _ in range(RUN_FRAMES_MAX):
+            frame = self._frame_in(segment, raw, start, at) if at < len(raw) else 0
+            if isinstance(frame, int):
+                break
+            if frame.is_old:
+                return None
+            at, last = at + frame.size, _link(frame)
+        return FrameRun(previous, raw if at == len(raw) else raw[:at], last)
+
+    def _whole_frame(self, segment: Segment, start: int, bytes_max: int) -> bytes:
+        """So many bytes of a segment, and one whole frame at least: read once, mostly."""
+        file, room, size = self._catalog.file_of(segment), segment.visible - start, bytes_max
+        while True:
+            raw = file.read(start, min(size, room))
+            found = self._frame_in(segment, raw, start, 0)
+            if not isinstance(found, int):
+                return raw
+            if found > room or len(raw) < min(size, room):
+                raise _damaged(segment, start, "a frame goes beyond the end")
+            size = found
+
+    def _frame_in(self, segment: Segment, raw: bytes, start: int, at: int) -> Frame | int:
+        """The frame there; or how many bytes are needed, when it is not whole in these."""
+        found = parse(memoryview(raw), at, start, self._key)
+        if found is None or isinstance(found, Bad):
+            why = "no frame begins there" if found is None else found.why
+            raise _damaged(segment, start + at, why)
+        return found.size if isinstance(found, Frame) and found.body is None else found
 
     def place_of(self, serial: int) -> ChainLink | None:
         """A finished record's link. None: it was compacted away, or is far from what is known."""
@@ -209,13 +232,16 @@ class FrameSource:
     def _frames(self, segment: Segment, position: int) -> Iterator[Frame]:
         """The finished frames from a position on; their bodies are not looked at."""
         file = self._catalog.file_of(segment)
-        for frame in scan(file, position, segment.visible, self._key, bodies=False):
+        end = segment.visible
+        for frame in scan(file, position, end, self._key, bodies=False, step=WALKED_BYTES):
             if not isinstance(frame, Frame):
-                raise Corrupt(
-                    f"{segment.path} is damaged at byte {frame.position}: {frame.why}; stop the "
-                    "server and run `once repair`"
-                )
+                raise _damaged(segment, frame.position, frame.why)
             yield frame
+
+
+def _damaged(segment: Segment, position: int, why: str) -> Corrupt:
+    where = f"{segment.path} is damaged at byte {position}"
+    return Corrupt(f"{where}: {why}; stop the server and run `once repair`")
 
 
 def _follows(before: Segment, segment: Segment) -> bool:

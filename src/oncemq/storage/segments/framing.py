@@ -327,17 +327,17 @@ def _too_new(version: int) -> StorageRefused:
 
 
 def scan(
-    file: File, start: int, end: int, key: int, *, bodies: bool = True
+    file: File, start: int, end: int, key: int, *, bodies: bool = True, step: int = STRETCH_BYTES
 ) -> Iterator[Frame | Bad]:
     """The frames from `start` on, up to the zero header or `end`; last of all the Bad, if any.
 
-    A file that is shorter than `end` ends where it ends. With `bodies`, every frame comes with
-    its body in memory (not yet verified); a body that goes beyond `end` is Bad. Frames must not
-    be kept: they hold the stretch they lie in.
+    A file that is shorter than `end` ends where it ends. With `bodies`, every frame comes with its
+    body in memory (not yet verified); a body that goes beyond `end` is Bad. Frames must not be
+    kept: they hold the stretch they lie in, `step` bytes or one frame.
     """
     position, want = start, HEADER_BYTES
     while position < end:
-        asked = min(max(STRETCH_BYTES, want), end - position)
+        asked = min(max(step, want), end - position)
         stretch = file.read(position, asked)
         if len(stretch) < asked:
             end = position + len(stretch)
