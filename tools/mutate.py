@@ -3,6 +3,7 @@
     python -m tools.mutate cover [--slow]     which tests run which lines (those that changed)
     python -m tools.mutate run --count 200    so many mutants, drawn from --seed
     python -m tools.mutate run --quick ...    who survives the quick choice meets no others
+    python -m tools.mutate run --minutes 5 --keep FILE ...    a piece of it: call it again to go on
     python -m tools.mutate run --syncs        every sync left out, one at a time
     python -m tools.mutate run --thin 3       those on lines that no more than three tests run
     python -m tools.mutate run --only broker/state/owners.py:116 [--tests tests/unit/test_x.py]
@@ -17,11 +18,13 @@ nobody could notice.
 
 import argparse
 import difflib
+import math
 import os
 import random
 import re
 import shutil
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import count
@@ -242,7 +245,8 @@ def run(arguments: argparse.Namespace) -> int:
     trees = Trees(root, arguments.processes)
     if not arguments.trusting:
         trees.collect({test for each in stages.values() for stage in each for test in stage.tests})
-    verdicts = _judge(trees, stages, arguments.processes, root, kept)
+    until = time.monotonic() + 60 * arguments.minutes
+    verdicts = _judge(trees, stages, arguments.processes, root, kept, until)
     failing = trees.failing({each.by for each in verdicts if "::" in each.by})
     again = {each.mutant for each in verdicts if each.by in failing}
     if again:
@@ -252,17 +256,29 @@ def run(arguments: argparse.Namespace) -> int:
         verdicts += _judge(trees, less, arguments.processes, root, kept)
     trees.remove()
     counts = Counter(each.word for each in before + verdicts)
+    counts["left"] = len(chosen) - counts.total()
     print("  ".join(f"{word} {number}" for word, number in sorted(counts.items())))
     return 1 if counts.keys() & {"survived", "unmet"} else 0
 
 
 def _judge(
-    trees: Trees, stages: dict[Mutant, list[Stage]], processes: int, root: Path, kept: Kept
+    trees: Trees,
+    stages: dict[Mutant, list[Stage]],
+    processes: int,
+    root: Path,
+    kept: Kept,
+    until: float = math.inf,
 ) -> list[Verdict]:
+    def judge(mutant: Mutant) -> Verdict | None:
+        late = time.monotonic() >= until
+        return None if late else trees.judge_certainly(mutant, stages[mutant])
+
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(processes) as pool:
-        judged = [pool.submit(trees.judge_certainly, each, stages[each]) for each in stages]
+        judged = [pool.submit(judge, each) for each in stages]
         for verdict in (each.result() for each in as_completed(judged)):
+            if not verdict:
+                continue
             verdicts.append(verdict)
             kept.add(verdict)
             by = verdict.by or f"{verdict.met} tests"
@@ -300,6 +316,8 @@ def main() -> int:
     second.add_argument("--thin", type=int, help="on lines that no more than so many tests run")
     second.add_argument("--tests", nargs="+", help="meet these, whichever run the line")
     second.add_argument("--quick", action="store_true", help="meet the quick choice of tests only")
+    until = "begin with no mutant after so many minutes"
+    second.add_argument("--minutes", type=float, default=math.inf, help=until)
     second.add_argument("--keep", type=Path, help="a file of verdicts, to go on from")
     second.add_argument(
         "--trusting", action="store_true", help="all tests are there: begin at once"
