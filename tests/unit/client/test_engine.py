@@ -743,6 +743,23 @@ def test_everyone_who_waits_learns_why_a_client_failed_though_one_drops_another(
     assert not len(client.engine.exchanges)
 
 
+def test_what_is_wanted_and_has_not_left_ends_with_the_client_too(reader) -> None:
+    fetch = reader.engine.fetch("orders", 1, 9_000)
+    failure = HistoryLost("the server went back in time")
+    reader.engine.fail(failure)
+    assert fetch.done
+    assert isinstance(fetch.error, HistoryLost)
+
+
+def test_a_client_that_failed_before_it_was_let_in_says_hello_no_more(world) -> None:
+    client = world.client("late")
+    client.engine.fail(HistoryLost("the server went back in time"))
+    client.turn()
+    assert client.engine.outgoing.wanted == []
+    assert not len(client.engine.exchanges)
+    assert "late" not in world.server.driver.broker.shard.clients.entries
+
+
 def test_all_pages_of_topics_and_subscriptions_are_read(world, reader, monkeypatch) -> None:
     monkeypatch.setattr(verbs, "PAGE", 2)
     for number in range(5):
