@@ -24,11 +24,13 @@ from oncemq.errors import (
     Unreachable,
 )
 from oncemq.protocol.generations import FIRST
+from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Generation, Micros
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import Done, Unsubscribed
 from oncemq.protocol.requests import CreateTopic
 from oncemq.wire import batch
+from tests.harness.client import World
 
 
 def ids(ticket) -> list[str | None]:
@@ -1101,6 +1103,21 @@ def test_a_batch_over_the_limit_is_refused_before_it_is_recorded(world, shop) ->
     with pytest.raises(InvalidRequest, match="put it in smaller ones"):
         shop.engine.outflow.check("orders", 10, limits.batch_bytes + 1)
     assert world.crashed("shop").engine.outflow.unsent == 0
+
+
+@pytest.mark.parametrize("sizes", [(101, 101), (100, 1_001)])
+def test_the_limits_are_those_of_the_server_that_let_the_client_in(
+    tmp_path, sizes: tuple[int, int]
+) -> None:
+    rules = ServerLimits(message_bytes_max=100, batch_bytes_max=1_000)
+    world = World(tmp_path, rules)
+    shop = world.client("shop")
+    shop.turn()
+    assert shop.engine.settings.limits == rules.limits
+    shop.engine.outflow.check("orders", 100, 1_000)
+    with pytest.raises(InvalidRequest):
+        shop.engine.outflow.check("orders", *sizes)
+    world.close()
 
 
 def test_a_gathered_put_is_what_it_was_when_it_was_put(world, shop, reader) -> None:
