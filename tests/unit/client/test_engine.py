@@ -753,6 +753,15 @@ def test_what_is_wanted_and_has_not_left_ends_with_the_client_too(reader) -> Non
     assert isinstance(fetch.error, HistoryLost)
 
 
+def test_what_a_failed_client_had_put_waits_no_longer(world, shop) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"sealed")
+    shop.gather("orders", b"gathered")
+    shop.engine.fail(HistoryLost("the server went back in time"))
+    outflow = shop.engine.outflow
+    assert (outflow.unsent, outflow.unsent_bytes, outflow.idle) == (0, 0, True)
+
+
 def test_a_client_that_failed_before_it_was_let_in_says_hello_no_more(world) -> None:
     client = world.client("late")
     client.engine.fail(HistoryLost("the server went back in time"))
