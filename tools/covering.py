@@ -7,6 +7,7 @@ file and line the numbers of the tests that ran it. The seconds are those of a m
 import time
 from collections.abc import Generator
 from pathlib import Path
+from time import perf_counter
 
 import coverage
 import msgspec
@@ -43,11 +44,11 @@ class Covering:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None]:
         """One test, with its fixtures."""
-        began = _seconds_at_rest()
+        began = seconds_at_rest()
         self._coverage.switch_context(item.nodeid)
         yield
         self._coverage.switch_context(IMPORTED)
-        self._seconds[item.nodeid] = _seconds_at_rest() - began
+        self._seconds[item.nodeid] = seconds_at_rest() - began
         if item.get_closest_marker("slow"):
             self._slow.add(item.nodeid)
 
@@ -69,13 +70,13 @@ class Covering:
         (PLACE / f"{time.time_ns()}.json").write_bytes(msgspec.json.encode(covered))
 
 
-def _seconds_at_rest() -> float:
+def seconds_at_rest() -> float:
     """A clock that stands still while others have the processor: as on a machine at rest."""
     try:
         waited = int(WAITED.read_text().split()[1])
     except OSError:  # not on Linux
         waited = 0
-    return time.perf_counter() - waited / 1e9
+    return perf_counter() - waited / 1e9
 
 
 _covering = Covering()
