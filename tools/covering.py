@@ -1,18 +1,20 @@
 """A plugin of pytest: which tests run which lines of the package, kept for `tools.mutate`.
 
 Each process of the run writes one file: its tests, with the seconds they took, and for each source
-file and line the numbers of the tests that ran it.
+file and line the numbers of the tests that ran it. The seconds are those of a machine at rest.
 """
 
 import time
 from collections.abc import Generator
 from pathlib import Path
+from time import perf_counter
 
 import coverage
 import msgspec
 import pytest
 
 PLACE = Path("build/mutate")
+WAITED = Path("/proc/thread-self/schedstat")  # its second number: nanoseconds without a processor
 IMPORTED = "imported"  # in no test: when the module was loaded
 
 
@@ -42,11 +44,11 @@ class Covering:
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None]:
         """One test, with its fixtures."""
-        began = time.perf_counter()
+        began = seconds_at_rest()
         self._coverage.switch_context(item.nodeid)
         yield
         self._coverage.switch_context(IMPORTED)
-        self._seconds[item.nodeid] = time.perf_counter() - began
+        self._seconds[item.nodeid] = seconds_at_rest() - began
         if item.get_closest_marker("slow"):
             self._slow.add(item.nodeid)
 
@@ -66,6 +68,15 @@ class Covering:
         PLACE.mkdir(parents=True, exist_ok=True)
         covered = Covered(self._seconds, lines, self._slow)
         (PLACE / f"{time.time_ns()}.json").write_bytes(msgspec.json.encode(covered))
+
+
+def seconds_at_rest() -> float:
+    """A clock that stands still while others have the processor: as on a machine at rest."""
+    try:
+        waited = int(WAITED.read_text().split()[1])
+    except OSError:  # not on Linux
+        waited = 0
+    return perf_counter() - waited / 1e9
 
 
 _covering = Covering()

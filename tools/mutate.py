@@ -3,6 +3,7 @@
     python -m tools.mutate cover [--slow]     which tests run which lines (those that changed)
     python -m tools.mutate run --count 200    so many mutants, drawn from --seed
     python -m tools.mutate run --quick ...    who survives the quick choice meets no others
+    python -m tools.mutate run --minutes 5 --keep FILE ...    a piece of it: call it again to go on
     python -m tools.mutate run --syncs        every sync left out, one at a time
     python -m tools.mutate run --thin 3       those on lines that no more than three tests run
     python -m tools.mutate run --only broker/state/owners.py:116 [--tests tests/unit/test_x.py]
@@ -17,11 +18,13 @@ nobody could notice.
 
 import argparse
 import difflib
+import math
 import os
 import random
 import re
 import shutil
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import count
@@ -33,7 +36,7 @@ from tools import pytests
 from tools.covering import PLACE
 from tools.covers import Coverage, cover
 from tools.mutants import AREAS, Mutant, files_of, mutants_of
-from tools.stages import Stage, is_certain, stages_of
+from tools.stages import Stage, after, is_certain, stages_of
 
 SECONDS_OF_A_TEST = 60  # over it, a quick one hangs, which is noticed too
 SECONDS_OF_A_LONG_TEST = 300
@@ -42,6 +45,7 @@ SECONDS_MAX_OF_LONG_ONES = 400
 SECONDS_MAX_UNBROKEN = 1800
 TIMED_OUT = "++ Timeout ++"
 NOTICED = frozenset({"killed", "timeout", "hangs"})
+DECIDED = NOTICED | {"harmless"}  # as a person wrote into the kept verdicts
 COPIED = (
     "src", "tests", "tools", "simulator", "benchmarks", "fuzz", "models", "examples", "docs",
     "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml",
@@ -229,40 +233,58 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = sorted(random.Random(arguments.seed).sample(everything, arguments.count))
     print(f"{len(chosen)} of {len(everything)} mutants, seed {arguments.seed}", flush=True)
     kept = Kept(arguments.keep)
-    before = [verdict for each in chosen if (verdict := kept.verdict(each))]
-    if not arguments.quick:  # who survived the quick choice meets the others
-        before = [each for each in before if each.word not in ("survived", "unmet")]
-    left = set(chosen) - {each.mutant for each in before}
-    given = [Stage(arguments.tests)] if arguments.tests else []
-    stages = {
-        each: given or stages_of(coverage, each, only_quick=arguments.quick)
-        for each in chosen
-        if each in left
-    }
+    before: list[Verdict] = []
+    stages: dict[Mutant, list[Stage]] = {}
+    for each in chosen:
+        given = [Stage(arguments.tests)] if arguments.tests else []
+        meets = given or stages_of(coverage, each, only_quick=arguments.quick)
+        known = kept.verdict(each)
+        if known and (known.word in DECIDED or not after(meets, known.met)):
+            before.append(known)
+        else:
+            stages[each] = after(meets, known.met if known else 0)
     trees = Trees(root, arguments.processes)
     if not arguments.trusting:
         trees.collect({test for each in stages.values() for stage in each for test in stage.tests})
-    verdicts = _judge(trees, stages, arguments.processes, root, kept)
+    until = time.monotonic() + 60 * arguments.minutes
+    verdicts = judge(trees, stages, arguments.processes, root, kept, until)
     failing = trees.failing({each.by for each in verdicts if "::" in each.by})
     again = {each.mutant for each in verdicts if each.by in failing}
     if again:
         print(f"again, without what fails with nothing broken: {', '.join(failing)}", flush=True)
         less = {each: [stage.without(failing) for stage in stages[each]] for each in again}
         verdicts = [each for each in verdicts if each.mutant not in again]
-        verdicts += _judge(trees, less, arguments.processes, root, kept)
+        verdicts += judge(trees, less, arguments.processes, root, kept)
     trees.remove()
     counts = Counter(each.word for each in before + verdicts)
+    counts["left"] = len(chosen) - counts.total()
     print("  ".join(f"{word} {number}" for word, number in sorted(counts.items())))
     return 1 if counts.keys() & {"survived", "unmet"} else 0
 
 
-def _judge(
-    trees: Trees, stages: dict[Mutant, list[Stage]], processes: int, root: Path, kept: Kept
+def judge(
+    trees: Trees,
+    stages: dict[Mutant, list[Stage]],
+    processes: int,
+    root: Path,
+    kept: Kept,
+    until: float = math.inf,
 ) -> list[Verdict]:
+    """Try each against its stages; none begins after `until`."""
+
+    def verdict_of(mutant: Mutant) -> Verdict | None:
+        if time.monotonic() >= until:
+            return None
+        known = kept.verdict(mutant)
+        verdict = trees.judge_certainly(mutant, stages[mutant])
+        return verdict._replace(met=verdict.met + (known.met if known else 0))
+
     verdicts: list[Verdict] = []
     with ThreadPoolExecutor(processes) as pool:
-        judged = [pool.submit(trees.judge_certainly, each, stages[each]) for each in stages]
+        judged = [pool.submit(verdict_of, each) for each in stages]
         for verdict in (each.result() for each in as_completed(judged)):
+            if not verdict:
+                continue
             verdicts.append(verdict)
             kept.add(verdict)
             by = verdict.by or f"{verdict.met} tests"
@@ -300,6 +322,8 @@ def main() -> int:
     second.add_argument("--thin", type=int, help="on lines that no more than so many tests run")
     second.add_argument("--tests", nargs="+", help="meet these, whichever run the line")
     second.add_argument("--quick", action="store_true", help="meet the quick choice of tests only")
+    until = "begin with no mutant after so many minutes"
+    second.add_argument("--minutes", type=float, default=math.inf, help=until)
     second.add_argument("--keep", type=Path, help="a file of verdicts, to go on from")
     second.add_argument(
         "--trusting", action="store_true", help="all tests are there: begin at once"

@@ -78,6 +78,15 @@ def stages_of(coverage: Coverage, mutant: Mutant, *, only_quick: bool = False) -
     return [stage for stage in stages if stage.tests]
 
 
+def after(stages: list[Stage], met: int) -> list[Stage]:
+    """Those that are left for a mutant that has met so many tests of them."""
+    for place, stage in enumerate(stages):
+        if met < len(stage.tests):
+            return stages[place:]
+        met -= len(stage.tests)
+    return []
+
+
 def is_certain(test: str) -> bool:
     """Whether a failure of this test is due to the mutant, and to nothing else."""
     return test.startswith(CERTAIN)

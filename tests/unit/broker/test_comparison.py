@@ -411,6 +411,14 @@ def test_an_epoch_that_was_not_granted_is_of_another_branch_too(desk) -> None:
     assert (answer.cursors, answer.parted) == ((), False)  # a restore says up to where
 
 
+@pytest.mark.parametrize(("last_epoch", "is_parted"), [(0, False), (1, True)])
+def test_a_client_that_was_never_let_in_here_was_let_in_by_another_branch(
+    desk, last_epoch: int, is_parted: bool
+) -> None:
+    question = Compare(ClientId("stranger"), desk.shard.generation, Epoch(last_epoch))
+    assert desk.ask(question).parted is is_parted
+
+
 def test_numbers_of_another_branch_are_not_taken_for_the_clients(desk) -> None:
     desk.subscription("orders")
     desk.put("orders", *[b"old"] * 5)

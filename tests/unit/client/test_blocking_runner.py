@@ -45,6 +45,17 @@ def test_after_a_wait_that_found_nothing_the_connection_is_asked(turns: Any) -> 
     assert turns._readable
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_who_waited_for_another_asks_the_connection_when_the_time_is_over(
+    turns: Any, told: bool
+) -> None:
+    """Whoever is told learns from the other one what came."""
+    turns.lock = SimpleNamespace(wait=lambda _pause: told)
+    Runner._be_told(turns, 1.0)
+    assert turns._readable is not told
+    assert turns._told == 0
+
+
 def test_a_thread_that_waits_for_another_at_the_socket_is_told_when_that_one_is_back(
     turns: Any,
 ) -> None:

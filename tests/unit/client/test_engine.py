@@ -24,11 +24,13 @@ from oncemq.errors import (
     Unreachable,
 )
 from oncemq.protocol.generations import FIRST
+from oncemq.protocol.limits import ServerLimits
 from oncemq.protocol.names import Generation, Micros
 from oncemq.protocol.records import Retention
 from oncemq.protocol.replies import Done, Unsubscribed
 from oncemq.protocol.requests import CreateTopic
 from oncemq.wire import batch
+from tests.harness.client import World
 
 
 def ids(ticket) -> list[str | None]:
@@ -743,6 +745,32 @@ def test_everyone_who_waits_learns_why_a_client_failed_though_one_drops_another(
     assert not len(client.engine.exchanges)
 
 
+def test_what_is_wanted_and_has_not_left_ends_with_the_client_too(reader) -> None:
+    fetch = reader.engine.fetch("orders", 1, 9_000)
+    failure = HistoryLost("the server went back in time")
+    reader.engine.fail(failure)
+    assert fetch.done
+    assert isinstance(fetch.error, HistoryLost)
+
+
+def test_what_a_failed_client_had_put_waits_no_longer(world, shop) -> None:
+    shop.wire.cut()
+    shop.put("orders", b"sealed")
+    shop.gather("orders", b"gathered")
+    shop.engine.fail(HistoryLost("the server went back in time"))
+    outflow = shop.engine.outflow
+    assert (outflow.unsent, outflow.unsent_bytes, outflow.idle) == (0, 0, True)
+
+
+def test_a_client_that_failed_before_it_was_let_in_says_hello_no_more(world) -> None:
+    client = world.client("late")
+    client.engine.fail(HistoryLost("the server went back in time"))
+    client.turn()
+    assert client.engine.outgoing.wanted == []
+    assert not len(client.engine.exchanges)
+    assert "late" not in world.server.driver.broker.shard.clients.entries
+
+
 def test_all_pages_of_topics_and_subscriptions_are_read(world, reader, monkeypatch) -> None:
     monkeypatch.setattr(verbs, "PAGE", 2)
     for number in range(5):
@@ -1084,6 +1112,21 @@ def test_a_batch_over_the_limit_is_refused_before_it_is_recorded(world, shop) ->
     with pytest.raises(InvalidRequest, match="put it in smaller ones"):
         shop.engine.outflow.check("orders", 10, limits.batch_bytes + 1)
     assert world.crashed("shop").engine.outflow.unsent == 0
+
+
+@pytest.mark.parametrize("sizes", [(101, 101), (100, 1_001)])
+def test_the_limits_are_those_of_the_server_that_let_the_client_in(
+    tmp_path, sizes: tuple[int, int]
+) -> None:
+    rules = ServerLimits(message_bytes_max=100, batch_bytes_max=1_000)
+    world = World(tmp_path, rules)
+    shop = world.client("shop")
+    shop.turn()
+    assert shop.engine.settings.limits == rules.limits
+    shop.engine.outflow.check("orders", 100, 1_000)
+    with pytest.raises(InvalidRequest):
+        shop.engine.outflow.check("orders", *sizes)
+    world.close()
 
 
 def test_a_gathered_put_is_what_it_was_when_it_was_put(world, shop, reader) -> None:

@@ -109,6 +109,15 @@ def test_what_a_get_is_about_to_return_is_given_to_nobody_else() -> None:
     assert ids(returning.messages) == ["a@0"]
 
 
+def test_what_was_taken_and_cut_off_again_comes_before_what_was_left_of_it() -> None:
+    handouts, again, empty = interrupted(messages("a", 0, 1, 2)), Handout(), Handout()
+    handouts.again(again, handouts.take("a", 2))
+    again.came_back = True
+    handouts.again(empty, [])
+    assert left(handouts) == [["a@0", "a@1"], ["a@2"]]
+    assert ids(handouts.take("a", 9)) == ["a@0", "a@1", "a@2"]
+
+
 def test_a_handout_that_is_empty_is_forgotten_with_the_next() -> None:
     handouts, first, second = Handouts(every), Handout(), Handout()
     handouts.settled(first, messages("a", 0))

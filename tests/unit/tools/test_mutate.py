@@ -5,16 +5,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tools import covering
 from tools.covering import Covered
 from tools.covers import SECONDS_OF_TESTS, SLOW, WORLDS, Coverage, moved_lines
 from tools.mutants import Mutant, mutants_of
-from tools.mutate import COPIED, Kept, Trees, Verdict, named
+from tools.mutate import COPIED, Kept, Trees, Verdict, judge, named
 from tools.stages import (
     CERTAIN,
     IN_PROCESSES,
     IN_PROCESSES_ELSE,
     SECONDS_OF_OTHERS,
     Stage,
+    after,
     is_certain,
     stages_of,
 )
@@ -106,6 +108,16 @@ def test_a_line_is_looked_for_where_it_stands_now() -> None:
     assert moved_lines(before, now) == {1: 2, 2: 3, 3: 4, 5: 5}
 
 
+def test_the_clock_of_tests_stands_still_while_others_have_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(covering, "WAITED", tmp_path / "schedstat")
+    monkeypatch.setattr(covering, "perf_counter", lambda: 9.0)
+    assert covering.seconds_at_rest() == 9.0  # where the system does not tell
+    (tmp_path / "schedstat").write_text("5000 2500000000 7\n")
+    assert covering.seconds_at_rest() == 6.5
+
+
 def test_the_last_verdict_of_a_mutant_is_kept(tmp_path: Path, mutants: dict[int, Mutant]) -> None:
     place = tmp_path / "verdicts.txt"
     for word in ("survived", "killed"):
@@ -154,6 +166,13 @@ def test_the_later_stages_are_bounded_and_the_cheapest_come_first(
     assert others.tests == ["a::3", "a::2"]
     alone, _ = stages_of(coverage(tmp_path, {"a::1": 3 * half}, {6: [0]}), mutants[6])
     assert alone.tests == ["a::1"]
+
+
+def test_who_met_some_stages_before_goes_on_with_the_others() -> None:
+    stages = [Stage(["a", "b"]), Stage(["c"]), Stage(["d", "e"])]
+    left = [len(after(stages, met)) for met in range(6)]
+    assert left == [3, 3, 2, 1, 1, 0]
+    assert after(stages, 2) == stages[1:]
 
 
 def test_the_places_of_tests_are_there() -> None:
@@ -211,6 +230,15 @@ def test_what_may_be_luck_counts_when_it_fails_again_alone(
     trees = Scripted(*script)
     assert trees.judge_certainly(mutants[6], [Stage([SOCKETS, PURE])]).word == word
     assert trees.met == met
+
+
+def test_a_piece_that_is_over_begins_with_no_mutant(
+    tmp_path: Path, mutants: dict[int, Mutant]
+) -> None:
+    trees = Scripted(("killed", PURE))
+    stages = {each: [Stage([PURE])] for each in (mutants[6], mutants[11])}
+    assert judge(trees, stages, 1, tmp_path, Kept(None), until=0.0) == []
+    assert trees.met == []
 
 
 def test_what_runs_in_one_thread_is_certain() -> None:

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import resource
+import select
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -267,6 +268,22 @@ def test_who_reads_a_little_is_not_heard_before_half_of_the_limit(place) -> None
         peer.heard()
         here.connections.wait(0)
         assert here.door.takes(route) == (here.connections.owed_bytes <= 100_000)
+
+
+@pytest.mark.parametrize("broken", [None, select.POLLERR, select.POLLHUP])
+def test_who_breaks_off_while_it_is_not_heard_is_gone(place, broken: int | None) -> None:
+    """Nobody would read why, and the poller would tell of it again and again."""
+    here = place(owed_pause_bytes=200_000)
+    peer, route = here.known()
+    owing(here, route, 200_000)
+    assert not here.door.takes(route)
+    if broken is None:
+        peer.close()  # it did not read what it was sent: the system resets the connection
+        until_served(here.door, lambda: not here.connections.count or None)
+    else:
+        (served,) = here.connections._peers.values()
+        here.connections._happened(served, broken)  # and no room to write
+    assert (here.connections.count, here.connections.owed_bytes) == (0, 0)
 
 
 def test_who_is_owed_too_much_is_dropped(place) -> None:
