@@ -63,7 +63,9 @@ class Follows:
             said.append((route, message))
         return said
 
-    def has(self, synced: int, held: int, *, is_full: bool = False, round: int = 0) -> list[object]:
+    def has(
+        self, synced: int, held: int, *, is_full: bool = False, round: int = 0
+    ) -> list[tuple[bytes, Appended]]:
         """What it says when it has so much, to the leader of epoch 1."""
         epoch, end = LeaderEpoch(1), Serial(held)
         said = Appended(SHARD, epoch, Serial(synced), end, is_full, self.answer(), round)
