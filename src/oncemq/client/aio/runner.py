@@ -166,6 +166,8 @@ class AsyncRunner:
 
     def _go_along(self) -> None:
         """To the loop that runs now, if that is another one than before."""
+        if self.closed:
+            return  # every verb says so
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
