@@ -76,6 +76,7 @@ class ClusterStorm(FaultStorm):
         self.killed["server"] += len(servers)
         for server in servers:
             self.cluster.begin(server)
+            self._one_is_well(of=len(servers))
 
     def kill_leader(self) -> None:
         """The others have to go on; then it comes back."""
@@ -95,7 +96,8 @@ class ClusterStorm(FaultStorm):
     def hurt_two(self) -> None:
         """Two servers are killed, frozen or cut off, for a moment: nobody may be left to lead.
 
-        That is more than G7 promises: silence counts from when one of them is well again.
+        That is more than G7 promises: silence counts from when one of them is well again, here
+        and wherever several are hurt at once.
         """
         chance, cluster, wires = self.random, self.cluster, self.machines.wires
         ways = ["kill", "freeze", *(["deafen", "silence"] if wires else [])]
@@ -120,8 +122,13 @@ class ClusterStorm(FaultStorm):
                 cluster.signal(server, signal.SIGCONT)
             else:
                 self._mended(is_one_way=True)
-            self._counts_from = self._counts_from or time.monotonic()
+            self._one_is_well()
             self.let_pass(1_000)
+
+    def _one_is_well(self, *, of: int = 2) -> None:
+        """Of several that were hurt at once, the first is well again, or starts."""
+        if of > 1 and not self._counts_from:
+            self._counts_from = time.monotonic()
 
     def stall(self, server: str, seconds: float) -> None:
         """A sync of its disk takes so long."""
@@ -157,6 +164,7 @@ class ClusterStorm(FaultStorm):
         for server in servers:
             self.machines.disks[server].restore(self.random.choice(("", "data=writeback")))
             self.cluster.begin(server)
+            self._one_is_well(of=len(servers))
         self.faults["power cut"] += len(servers)
 
     def fill_disk(self, server: str) -> None:
