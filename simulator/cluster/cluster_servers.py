@@ -58,7 +58,7 @@ class ClusterServers:
             draw = Random(chance.random())
             around = self._around[name] = Around(
                 clock, network, self._etcd, draw, options.log_options(), EtcdFaults(),
-                tell=world.tell, unanswered=self._unanswered,
+                tell=world.tell, unanswered=self._unanswered, trouble=history.trouble,
                 steady_offset=draw.randrange(10**12), steady_ahead=draw.randrange(-20, 21),
             )  # fmt: skip
             self._lives[name] = ServerLives(

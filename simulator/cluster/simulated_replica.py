@@ -36,6 +36,7 @@ KEYS = ClusterKeys("simulated")
 SHARD = ShardId(1)
 LEASE_MS = 3_000  # as `coordination.etcd` has it
 UNHEARD = EtcdFaults(lost=1.0, broken=1.0)
+FAILED_DISK = "the disk does not give"  # as the server says it
 LIMITS = ReplicationLimits(
     window_bytes=64 << 10, append_bytes=4 << 10, ahead_bytes=1 << 10, probe_bytes=4 << 10
 )
@@ -53,6 +54,7 @@ class Around:
     way_to_etcd: EtcdFaults  # changed by faults
     tell: Callable[[str], None]  # for the marks
     unanswered: Callable[[Call, CallAnswer], None]  # what happened, and its server does not hear
+    trouble: Callable[[str], None]  # for the findings
     steady_offset: int = 0  # microseconds: its steady clock began some other time
     steady_ahead: int = 0  # and is so much quicker, in parts of a thousand
 
@@ -74,6 +76,7 @@ class SimulatedReplica(ServerLoop):
             pace=pace, sprung=sprung, failed=failed, place=name,
         )  # fmt: skip
         self.parts: Parts | None = None
+        self._damage = ""  # that was met, in words
         self._seen: object = None  # the directory, or the filling of it, that was looked at
         self._around, self._name = around, name
         self._coordinator: SimulatedCoordinator | None = None
@@ -138,9 +141,16 @@ class SimulatedReplica(ServerLoop):
             self._seen = parts.opened
             if parts.opened.report.cut:
                 self._around.tell("tail cut")
+        self._look_at_damage(parts.mending.why)
         if parts.filling is not None and parts.filling is not self._seen:
             self._seen = parts.filling
             self._around.tell("log refilled")
+
+    def _look_at_damage(self, why: str) -> None:
+        """No disk of these worlds changes what it has synced; some fail, in a sync or in all."""
+        if why and why != self._damage and FAILED_DISK not in why:
+            self._around.trouble(f"broke: {self.place} met damage that no disk did: {why}")
+        self._damage = why
 
     @property
     def standing(self) -> str:

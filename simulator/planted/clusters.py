@@ -220,11 +220,16 @@ def _opens_anew_while_its_disk_is_at_work(original: Any) -> Any:
 
 
 # ------------------------------------------------------------------ what others have to know
+#
+# A promise (EPOCH) that is not synced shows in no world: whoever loses power starts anew, is let in
+# by a change of the value that etcd has, and promises the epoch of that value first. No epoch was
+# promised before it was in etcd. So only an etcd that was put back to an older copy would let it
+# follow a lower one; `tests/unit/storage/test_promises.py` cuts the power on a promise instead.
 
 
 @in_clusters(
-    Leading, "_hold_back", "forgotten", "moving", "reset",
-    shows=("boundary", "redelivered", "went on", *LOST), cluster_mishaps=2, subscribers=3,
+    Leading, "_hold_back", "forgotten", shows=("stale",), cluster_mishaps=1, subscribers=3,
+    chaos_ms=15_000, sync_us=200, delay_us=500,
 )  # fmt: skip
 def _answers_without_a_round(_: Any) -> Any:
     """As it knows it, though another may lead since."""
@@ -238,9 +243,9 @@ def _answers_without_a_round(_: Any) -> Any:
 
 
 @in_clusters(
-    Permits, "begin", "to_and_fro", "double", "reset",
-    shows=("failed_but_delivered", "phantom", "duplicate", *LOST),
-    required=60, mishaps=20, cluster_mishaps=6, late_ms=1_500,
+    Permits, "begin", "to_and_fro",
+    shows=("failed_but_delivered", "conflict", "phantom", "duplicate", *LOST),
+    required=150, cluster_mishaps=3, guests=1, deeds=60,
 )  # fmt: skip
 def _begins_to_lead_with_permits_that_it_has_forgotten(original: Any) -> Any:
     """Who has none is taken for one who never resumed."""
@@ -252,8 +257,11 @@ def _begins_to_lead_with_permits_that_it_has_forgotten(original: Any) -> Any:
     return begin
 
 
-@in_clusters(Housekeeping, "turn", "isolation", shows=HALTED, checkpoint_records=15,
-             checkpoint_bytes=4 << 10, segment_bytes=8 << 10, size_max=3_000)  # fmt: skip
+@in_clusters(
+    Housekeeping, "turn", "left_alone", shows=HALTED, checkpoint_records=15,
+    checkpoint_bytes=4 << 10, segment_bytes=8 << 10, size_max=3_000, subscribers=1,
+    cluster_mishaps=2, chaos_ms=15_000, deeds=200, sync_us=200,
+)  # fmt: skip
 def _compacts_by_what_is_only_durable(original: Any) -> Any:
     def turn(self: Any, janitor: Any, now: Micros) -> None:
         if self._ready is not None and isinstance(self._ready[0], CompactionJob):
@@ -274,7 +282,11 @@ def _takes_a_disk_that_was_set_back_for_the_one_in_sync(_: Any) -> Any:
     return goes_on
 
 
+def _always(_: object) -> bool:
+    return True
+
+
 # Whoever is elected asks another in sync first, and would find that it has more.
 beside_in_cluster(
-    "takes_a_disk_that_was_set_back_for_the_one_in_sync", Leader, "_needs_nobody", lambda _: True
+    "takes_a_disk_that_was_set_back_for_the_one_in_sync", Leader, "_needs_nobody", _always
 )

@@ -153,20 +153,28 @@ def _all_cut(draw: Random, at: int) -> Iterator[WorldStep]:
 
 
 def _to_and_fro(draw: Random, at: int) -> Iterator[WorldStep]:
-    """Whoever leads gives the lead away, and soon has it again: what was sent to it comes late."""
-    for _ in range(6):
+    """Whoever leads gives the lead away, and soon has it again: copies of puts come late."""
+    for _ in range(8):
+        for who in ("p0", "p1", "g0"):
+            copies: dict[str, Value] = {"count": 20, "delay_ms": draw.choice((900, 2_500))}
+            yield WorldStep(at, "double", who, copies)
         yield WorldStep(at, "drain", "leader", {"for_ms": 300})
         at += draw.choice((350, 500, 800))
 
 
 def _forgotten(draw: Random, at: int) -> Iterator[WorldStep]:
-    """A leader stands still, and hears of no other when it goes on; clients then reach it alone."""
+    """A leader stands still, and hears of no other when it goes on; one client reaches it alone.
+
+    While it stood still others stored elsewhere: it does not know of that, nor waits for a commit.
+    """
     away: dict[str, Value] = {"out": True, "back": True, "for_ms": 9_000}
-    for to in ("servers", "etcd"):
-        yield WorldStep(at, "cut_ways", "leader", {**away, "to": to})
-    yield WorldStep(at, "freeze", "leader", {"for_ms": 4_700})
-    args: dict[str, Value] = {"to": "clients", "out": True, "back": True, "for_ms": 4_000}
-    yield WorldStep(at + 4_650, "cut_ways", "leader", args)  # which is another one by then
+    for who in ("p0", "p1", "g0", "s0", "s2"):
+        yield WorldStep(at - 60, "cut_ways", "leader", {**away, "to": who})
+    for who, to in (("follower", "s1"), ("other", "s1"), ("leader", "servers"), ("leader", "etcd")):
+        yield WorldStep(at, "cut_ways", who, {**away, "to": to})
+    yield WorldStep(at, "freeze", "leader", {"for_ms": 5_200})
+    for number in range(12):
+        yield WorldStep(at + 4_500 + 250 * number, "ask", "s1", {"topic": "t0"})
 
 
 def _back_and_alone(draw: Random, at: int) -> Iterator[WorldStep]:
@@ -176,6 +184,20 @@ def _back_and_alone(draw: Random, at: int) -> Iterator[WorldStep]:
     yield WorldStep(at, "set_back_disk", "a", {"down_ms": 1})
     for_ms = draw.choice((4_500, 8_000))
     yield WorldStep(at + draw.choice((20, 60, 200)), "freeze", "leader", {"for_ms": for_ms})
+
+
+def _left_alone(draw: Random, at: int) -> Iterator[WorldStep]:
+    """The only subscriber leaves a leader that is alone, and is gone; that one leads again first.
+
+    What it leaves is not committed: its messages are kept.
+    """
+    for to in ("servers", "etcd"):
+        args: dict[str, Value] = {"to": to, "out": True, "back": True, "for_ms": 6_500}
+        yield WorldStep(at, "cut_ways", "leader", args)
+    yield WorldStep(at + draw.choice((100, 600)), "unsubscribe", "s0", {"topic": "t0"})
+    yield WorldStep(at + draw.choice((1_800, 2_700)), "kill", "s0", {"down_ms": 8_000})
+    for number in range(5):
+        yield WorldStep(at + 7_000 + 500 * number, "drain", "leader", {"for_ms": 400})
 
 
 CLUSTER_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
@@ -200,4 +222,5 @@ AIMED_FAULTS: dict[str, Callable[[Random, int], Iterator[WorldStep]]] = {
     "to_and_fro": _to_and_fro,
     "forgotten": _forgotten,
     "back_and_alone": _back_and_alone,
+    "left_alone": _left_alone,
 }

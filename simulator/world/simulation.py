@@ -9,6 +9,7 @@ from functools import partial
 
 from oncemq.audit.checker import check
 from oncemq.audit.facts import Tainted
+from simulator.actors.asking import ask_for_the_end
 from simulator.actors.client import Process
 from simulator.actors.forgery import forge_last
 from simulator.actors.leasing import lease
@@ -108,6 +109,7 @@ class Simulation:
             "listen": self._listen,
             "forge": self._forge,
             **dict.fromkeys(("subscribe", "unsubscribe", "delete", "lease"), self._member),
+            "ask": self._ask,
             "kill": self._kill,
             "cut": self._cut,
             "trap": self._trap,
@@ -206,6 +208,11 @@ class Simulation:
                 wait=bool(args["wait"]),
                 required=bool(args.get("required", False)),
             )
+
+    def _ask(self, step: WorldStep, client: SimulatedClient) -> None:
+        process = self._process(step, client)
+        if process is not None:
+            ask_for_the_end(process, str(step.args["topic"]))
 
     def _get(self, step: WorldStep, client: SimulatedClient) -> None:
         process, args = self._process(step, client), step.args

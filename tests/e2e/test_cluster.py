@@ -287,7 +287,7 @@ def test_the_status_in_json_has_stable_keys(three: HandStarted) -> None:
     )
     assert list(status) == keys.split()
     keys = (
-        "id address role why leader_epoch in_sync joining behind_records behind_ms heard_ms "
-        "stage filled_bytes last disk_full draining alive declined trouble etcd"
+        "id address advertised role why leader_epoch in_sync joining behind_records behind_ms "
+        "heard_ms stage filled_bytes last disk_full draining alive declined trouble etcd"
     )
     assert list(status["servers"][0]) == keys.split()

@@ -17,6 +17,10 @@ CAUGHT_BY = {
     "acknowledges_what_its_full_disk_did_not_take": 1,
     "opens_anew_while_its_disk_is_at_work": 10,
     "waits_until_tcp_sends_again": 6,
+    "answers_without_a_round": 10,
+    "begins_to_lead_with_permits_that_it_has_forgotten": 3,
+    "compacts_by_what_is_only_durable": 16,
+    "takes_a_disk_that_was_set_back_for_the_one_in_sync": 0,
 }
 
 

@@ -32,6 +32,10 @@ class SetAside:
     """What a part ends for: the log is damaged, and others have it."""
 
 
+class GoesBack:
+    """What a part ends for: the shard went back in time, and this log is to say so as well."""
+
+
 class Mending:
     """Of one server."""
 
@@ -65,7 +69,13 @@ class Mending:
             raise trouble
         self.met(why, opens=False)
 
-    def may_give_up(self) -> bool:
+    def compares(self) -> SetAside | GoesBack | None:
+        """What the log is to be closed for, where it went back in time alone, or the shard did."""
+        if self._agreement.lacks_loss:
+            return GoesBack()
+        return SetAside() if self._may_give_up() else None
+
+    def _may_give_up(self) -> bool:
         """Whether the log went back in time, the cluster's did not, and a server with that is here.
 
         It is whole, and may be all that is left: so it is not enough that another is known of.

@@ -21,7 +21,7 @@ from oncemq.cluster.agreement.shard_agreement import ShardAgreement
 from oncemq.cluster.following import Closing, Following
 from oncemq.cluster.keeper import Keeper
 from oncemq.cluster.leading import Leading
-from oncemq.cluster.mending import Mending, SetAside
+from oncemq.cluster.mending import GoesBack, Mending, SetAside
 from oncemq.cluster.replica_directory import ReplicaDirectory, ReplicaPlace, format_of, make_empty
 from oncemq.cluster.sends import Sends
 from oncemq.cluster.transfer.filling import Filling
@@ -78,7 +78,7 @@ class Parts:
         self.following: Following | None = None
         self.leading: Leading | None = None
         self.filling: Filling | None = None
-        self.closing: Closing | StepDown | SetAside | None = None
+        self.closing: Closing | StepDown | SetAside | GoesBack | None = None
         self.mending = Mending(place.me, place.home, agreement)
         self.trouble = ""  # why there is no log, or why it was not filled
         self.outgoing: list[Outgoing] = []
@@ -120,11 +120,11 @@ class Parts:
         elif self.opened is None:
             if now >= self._begin_from:
                 self._begin()
-        elif self._is_of_another_log() or self._agreement.lacks_loss:
+        elif self._is_of_another_log():
             self.opened.close()
             self.opened = self.following = self.housekeeping = self._member = None
-        elif self.mending.may_give_up():
-            self.closing = SetAside()
+        elif (ends_for := self.mending.compares()) is not None:
+            self.closing = ends_for
         elif self._member is not None:
             self._do(self._member.tick(self.opened.promised.leader_epoch, now))
         self._mend()
@@ -235,6 +235,8 @@ class Parts:
                 self._open_again(cut_to)
             case BeginRefill(begin):
                 self._fill(begin, route)
+            case GoesBack():
+                self._forget_log()
             case SetAside():
                 self._forget_log()
                 self.mending.set_aside()

@@ -168,7 +168,7 @@ def _of_server(report: ClusterReport, server: ServerReport) -> Iterator[str]:
 
 def _out_of_reach(report: ClusterReport, server: ServerReport) -> str | None:
     """Why its leader does not hear of a server that answers here."""
-    if server.id == report.leader or server.declined or not report.led:
+    if server.id == report.leader or server.declined or not report.is_led:
         return None
     is_replica = server.in_sync or server.joining
     if is_replica and not server.advertised:

@@ -91,8 +91,7 @@ class ClusterReport:
     shard: int = 1
     leader: str = ""  # its id, as agreed; whether it answers, its server's report says
     leader_epoch: int = 0
-    led: bool = False  # a leader answers
-    serving: bool = False  # it takes puts
+    serving: bool = False  # a leader takes puts
     refuses: str = ""  # why it takes none
     founded: bool = False
     founder: str = ""
@@ -114,6 +113,12 @@ class ClusterReport:
     def server(self, name: str) -> ServerReport | None:
         """The report of one of them."""
         return next((each for each in self.servers if each.id == name), None)
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a leader answers."""
+        leader = self.server(self.leader)
+        return leader is not None and leader.role in (LEADS, BEGINS)
 
     @property
     def is_etcd_away(self) -> bool:
@@ -279,7 +284,6 @@ def _take_leader(report: ClusterReport, facts: Facts) -> None:
     """What who leads knows of the others."""
     me = str(facts["cluster_server"])
     if report.leader == me:
-        report.led = True
         report.refuses = str(facts.get("cluster_refuses", ""))
         report.serving = facts.get("cluster_role") == LEADS and not report.refuses
         report.commit, report.last = int(facts["cluster_commit"]), int(facts["cluster_last"])
