@@ -193,14 +193,15 @@ def test_a_run_of_frames_is_read_once_from_a_place_nearby(
         if number % 10 == 9:
             leader.commit()
     asked: list[int] = []
-    disk_file = type(leader.log._current.file)
-    read = disk_file.read
+    file = leader.log._current.file
+    assert file is not None
+    read = file.read
 
-    def counted(file: object, position: int, size: int) -> bytes:
+    def counted(position: int, size: int) -> bytes:
         asked.append(size)
-        return read(file, position, size)
+        return read(position, size)
 
-    monkeypatch.setattr(disk_file, "read", counted)
+    monkeypatch.setattr(file, "read", counted)
     run = leader.log.frames_after(150, 20_000)
     assert run is not None
     assert 18_000 < len(run.frames) <= 20_000
