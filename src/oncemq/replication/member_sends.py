@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from oncemq.protocol.names import Micros, Serial
 from oncemq.replication.actions import LeaderAction, SendFrames, SendToMember, StartRefill
 from oncemq.replication.in_sync_set import InSyncSet
-from oncemq.replication.remote_member import MemberStage, RemoteMember, Turn
+from oncemq.replication.remote_member import MemberStage, RemoteMember, SendingTurn
 from oncemq.replication.view import ReplicationLimits
 
 
@@ -36,7 +36,7 @@ class MemberSends:
         """So many bytes of frames left."""
         remote.is_unreached = False
         if remote.turn is None:
-            remote.turn = Turn(now, self._grown)
+            remote.turn = SendingTurn(now, self._grown)
         remote.turn.size += size
 
     def answered(self, remote: RemoteMember, now: Micros) -> None:

@@ -23,7 +23,7 @@ class MemberStage(Enum):
 
 
 @dataclass(slots=True)
-class Turn:
+class SendingTurn:
     """Frames that are on their way to a member, from the first that left to the last answer."""
 
     begun_at: Micros
@@ -52,7 +52,7 @@ class RemoteMember:
     refill_tail: Place | None = None
     in_flight: deque[tuple[Serial, int]] = field(default_factory=deque[tuple[Serial, int]])
     in_flight_bytes: int = 0
-    turn: Turn | None = None  # since nothing was under way
+    turn: SendingTurn | None = None  # since nothing was under way
     rests_until: Micros = Micros(0)  # while clients wait: see `member_sends`
     is_unreached: bool = False  # frames did not leave: the next heartbeat tries again
     is_outrun: bool = False  # the log grows half as fast as it catches up, or faster

@@ -185,6 +185,27 @@ def test_what_does_not_leave_is_sent_again(serving: LeadingServer) -> None:
     assert [each.previous for each in to_c if isinstance(each, Append)] == [before]
 
 
+def test_for_who_is_not_reached_nothing_is_read_with_each_record(
+    serving: LeadingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving.reached = {B}
+    read: list[int] = []
+    log = serving.directory.log
+    frames_after = log.frames_after
+
+    def counted(serial: int, bytes_max: int) -> object:
+        read.append(serial)
+        return frames_after(serial, bytes_max)
+
+    monkeypatch.setattr(log, "frames_after", counted)
+    first = log.last_serial
+    for number in range(3):
+        serving.ask(structs.replace(SUBSCRIBE, topic=f"new{number}"))
+        serving.write()
+    assert read.count(first) == 2  # once for B, and once for C
+    assert len(read) == 4
+
+
 def test_a_new_connection_is_asked_where_the_member_is(serving: LeadingServer) -> None:
     serving.leading.reconnected(B, serving.now)
     probe = Append(SHARD, EPOCH, serving.directory.tail, 0, Serial(BEGIN))

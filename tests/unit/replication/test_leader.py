@@ -386,6 +386,29 @@ def test_who_catches_up_is_sent_little_at_a_time_until_commits_wait_for_it() -> 
     assert SendFrames(C, BEGIN, 70) in lead.says(C, 11)
 
 
+def test_frames_that_do_not_leave_are_tried_again_at_a_heartbeat_and_not_at_each_record() -> None:
+    """They are read for it: a member that is away costs clients nothing."""
+    lead = Lead(TWO).serve()
+    lead.now = Micros(SECOND)
+    assert SendFrames(C, Serial(10), 30) in lead.says(C, 10)
+    lead.leader.unsent(C)
+    assert frames_to(C, lead.leader.appended(Serial(12), lead.now)) == []
+    lead.now = Micros(lead.now + SECOND // 5)
+    assert frames_to(C, lead.leader.tick(lead.now)) == [SendFrames(C, Serial(10), 30)]
+    assert frames_to(C, lead.leader.appended(Serial(13), lead.now)) == []
+    assert frames_to(C, lead.leader.reconnected(C, lead.now)) == [SendFrames(C, Serial(10), 10)]
+
+
+def test_who_took_frames_again_gets_them_with_each_record() -> None:
+    lead = Lead(TWO).serve()
+    lead.leader.unsent(B)
+    assert frames_to(B, lead.leader.appended(Serial(12), lead.now)) == []
+    lead.leader.sent(B, Serial(12), 5, lead.now)
+    assert frames_to(B, lead.leader.appended(Serial(13), lead.now)) != []
+    lead.leader.unsent(B)
+    assert frames_to(B, lead.says(B, 12)) != []
+
+
 class CatchingUp(Lead):
     """A leader whose clients put, and C, which has 10 of 30 records."""
 

@@ -10,6 +10,7 @@ import pytest
 from oncemq.errors import Corrupt, Locked, StorageRefused
 from oncemq.protocol.names import LeaderEpoch
 from oncemq.protocol.records import EpochBegan, Marked, Record
+from oncemq.storage.log import frame_runs
 from oncemq.storage.log.frame_runs import FramesRefused
 from oncemq.storage.log.log import LogOptions
 from oncemq.storage.segments.framing import LOCAL_BYTES, encode, frame_key, local_part
@@ -182,6 +183,31 @@ def test_frames_are_read_from_any_serial_on_and_one_at_least(pair: tuple[Replica
         assert run.last.serial == newest
 
 
+def test_a_run_of_frames_is_read_once_from_a_place_nearby(
+    pair: tuple[Replica, Replica], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's clients wait meanwhile."""
+    leader, _ = pair
+    for number in range(300):
+        leader.put(1, b"m%d" % number + b"x" * 1000)
+        if number % 10 == 9:
+            leader.commit()
+    asked: list[int] = []
+    file = leader.log._current.file
+    assert file is not None
+    read = file.read
+
+    def counted(position: int, size: int) -> bytes:
+        asked.append(size)
+        return read(position, size)
+
+    monkeypatch.setattr(file, "read", counted)
+    run = leader.log.frames_after(150, 20_000)
+    assert run is not None
+    assert 18_000 < len(run.frames) <= 20_000
+    assert asked == [frame_runs.WALKED_BYTES, 20_000]
+
+
 def test_what_was_compacted_is_brought_by_files(pair: tuple[Replica, Replica]) -> None:
     leader = Replica()
     for number in range(20):
@@ -233,6 +259,29 @@ def test_a_damaged_frame_is_not_sent(pair: tuple[Replica, Replica]) -> None:
     leader.disk.flip_bit(place.segment.path, place.position + 40)  # type: ignore[attr-defined]
     with pytest.raises(Corrupt, match="is damaged at byte 68"):
         leader.log.frames_after(0, 1000)
+
+
+def test_a_frame_that_the_file_does_not_hold_is_damage(pair: tuple[Replica, Replica]) -> None:
+    leader, _ = pair
+    leader.store(1, b"a")
+    leader.store(1, b"b" * 1000)
+    file = leader.log._current.file
+    assert file is not None
+    file.truncate(leader.log._current.end - 10)
+    with pytest.raises(Corrupt, match="goes beyond the end"):
+        leader.log.frames_after(1, 100)
+
+
+def test_zeros_where_a_frame_should_be_are_damage(pair: tuple[Replica, Replica]) -> None:
+    leader, _ = pair
+    leader.store(1, b"a")
+    position = leader.log._current.end
+    leader.store(1, b"b")
+    file = leader.log._current.file
+    assert file is not None
+    file.write([bytes(100)], position)
+    with pytest.raises(Corrupt, match="no frame begins there"):
+        leader.log.frames_after(1, 100)
 
 
 def test_frames_that_overlap_the_own_log_are_checked_against_the_one_before_them(
