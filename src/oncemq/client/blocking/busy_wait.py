@@ -1,9 +1,9 @@
 """Looking for an answer for a moment before sleeping: a core that sleeps is slow to wake up.
 
 Who sleeps until the answer comes gives the core away. It takes 30 to 60 µs until it runs again, and
-then it has forgotten what it was doing. So who waits for the only answer that is under way looks
-for it over and over, for as long as such answers lately took and half as long again, and only then
-sleeps.
+then it has forgotten what it was doing. So a program that has its cores to itself may ask for this
+(ONCEMQ_BUSY_MICROS): who waits for the only answer that is under way looks for it over and over,
+for as long as such answers lately took and half as long again, and only then sleeps.
 
 Laws: nobody looks for longer than `most`, and where answers lately took as long, nobody looks at
 all. After each look in vain every other process that wants this core is let go first (the server
@@ -19,7 +19,6 @@ from typing import Protocol
 from oncemq.client.state.paths import BUSY_MICROS, busy_micros
 from oncemq.errors import ConfigError
 
-MOST_MICROS = 300  # by default: where answers take longer, a wake-up is a small part of that
 MICRO = 1_000_000
 AS_LONG = 1.5  # times what answers took
 REST_SECONDS = 1.0  # without looking, where others compute on this core
@@ -73,8 +72,8 @@ class BusyWait:
 
 
 def most_micros_asked_for() -> int:
-    """What ONCEMQ_BUSY_MICROS says; with 0 who waits sleeps at once."""
+    """What ONCEMQ_BUSY_MICROS says; without it who waits sleeps at once."""
     text = busy_micros().strip()
     if text and not text.isdecimal():
         raise ConfigError(f"variable {BUSY_MICROS}: {text!r} is no number of microseconds")
-    return int(text) if text else MOST_MICROS
+    return int(text or 0)
