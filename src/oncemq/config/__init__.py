@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oncemq.client.state.paths import BUSY_MICROS
 from oncemq.config.of_clusters import etcd_addresses, part_of_key
 from oncemq.config.quantities import MS, format_size, parse_duration, parse_size
 from oncemq.errors import ConfigError
@@ -24,6 +25,7 @@ DEFAULT = "default"
 SERVER = "tcp://127.0.0.1:5556"
 PREFIX = "ONCEMQ_"
 FILE_VARIABLE = "ONCEMQ_CONFIG"
+NO_SETTINGS = (FILE_VARIABLE, BUSY_MICROS)
 FILE_NAME = "oncemq.toml"
 
 _ADDRESS = re.compile(r"(tcp)://(.+):(\d{1,5}|\*)|(ipc|inproc)://(.+)")
@@ -326,10 +328,10 @@ def _from_environment(environ: Mapping[str, str]) -> list[Given]:
     variables = {PREFIX + name.upper(): name for name in SETTINGS}
     given: list[Given] = []
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable == FILE_VARIABLE or not text:
+        if not variable.startswith(PREFIX) or variable in NO_SETTINGS or not text:
             continue  # an empty variable is an unset one, as everywhere
         if variable not in variables:
-            hint = nearest(variable, [*variables, FILE_VARIABLE])
+            hint = nearest(variable, [*variables, *NO_SETTINGS])
             raise ConfigError(f"unknown variable {variable}; {hint}")
         given.append((variables[variable], text, f"variable {variable}"))
     return given

@@ -126,6 +126,17 @@ class InFlight:
         """Whether something was sent and not answered in time: try the next server."""
         return any(each.attempts > 1 for each in self.open.values())
 
+    @property
+    def awaits_one(self) -> bool:
+        """Whether just one answer is under way that the server gives as soon as it can."""
+        soon = 0
+        for each in self.open.values():
+            if not each.patience:
+                soon += 1
+                if soon > 1:
+                    return False
+        return soon == 1
+
     def next_due(self) -> Micros | None:
         """When something that was sent counts as lost; what was not sent waits for no clock."""
         found: Micros | None = None

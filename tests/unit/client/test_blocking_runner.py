@@ -2,13 +2,15 @@
 
 import select
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from oncemq.client.blocking.runner import Runner
+from oncemq.client.ticket import Ticket
 from oncemq.transport.wakeup import Wakeup
 from tests.harness.waiting import until
 
@@ -54,6 +56,70 @@ def test_who_waited_for_another_asks_the_connection_when_the_time_is_over(
     Runner._be_told(turns, 1.0)
     assert turns._readable is not told
     assert turns._told == 0
+
+
+def test_only_who_waits_for_an_answer_that_soon_comes_looks_before_it_sleeps(turns: Any) -> None:
+    looked: list[float] = []
+    turns._busy = SimpleNamespace(wait=lambda poll, pause: looked.append(pause) or poll.poll(0))
+    turns._bell.ring()
+    with turns.lock:
+        Runner._wait_for_news(turns, 0.1, looks=True)
+    assert looked == [0.1]
+    assert not turns._readable, "the bell rang, as if it had slept"
+    turns._bell.ring()
+    wait(turns)
+    assert looked == [0.1]
+
+
+def test_a_verb_takes_the_lock_once() -> None:
+    """Each time it is taken, signals are put off and let in again: that is a tenth of a get."""
+    done: list[str] = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        done.append("lock")
+        yield
+        done.append("unlock")
+
+    def verb() -> Generator[Ticket[None], None, str]:
+        for _ in range(2):
+            yield Ticket[None]()
+        return "an answer"
+
+    def wait_here(ready: Callable[[], bool], timeout: float | None, what: str) -> None:
+        done.append(f"wait {timeout}")
+
+    engine = SimpleNamespace(check_open=lambda: done.append("is it ours"))
+    turns: Any = SimpleNamespace(_engine=engine, _changes=[], lock=lock(), wait_here=wait_here)
+    assert Runner.run(turns, verb(), timeout=2.0) == "an answer"
+    assert done == ["is it ours", "lock", "wait 2.0", "wait 2.0", "unlock"]
+
+
+def test_a_verb_whose_wait_is_interrupted_is_closed_under_the_lock() -> None:
+    """What it does at its end moves the engine."""
+    done: list[str] = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            done.append("unlock")
+
+    def verb() -> Generator[Ticket[None], None, None]:
+        try:
+            yield Ticket[None]()
+        finally:
+            done.append("closed")
+
+    def wait_here(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    engine = SimpleNamespace(check_open=lambda: None)
+    turns: Any = SimpleNamespace(_engine=engine, _changes=[], lock=lock(), wait_here=wait_here)
+    with pytest.raises(KeyboardInterrupt):
+        Runner.run(turns, verb())
+    assert done == ["closed", "unlock"]
 
 
 def test_a_thread_that_waits_for_another_at_the_socket_is_told_when_that_one_is_back(

@@ -73,6 +73,19 @@ def test_a_long_poll_has_the_time_it_asked_for_on_top() -> None:
     assert open_.next_due() == 7_000_000 + FIRST_WAIT
 
 
+def test_it_knows_whether_just_one_answer_is_soon_to_come() -> None:
+    open_ = exchanges()
+    assert not open_.awaits_one
+    open_.begin(ASKING, object(), patience_ms=55_000)
+    assert not open_.awaits_one, "of a long poll nobody knows when it comes"
+    first = open_.begin(ASKING, object())
+    assert open_.awaits_one
+    open_.begin(ASKING, object())
+    assert not open_.awaits_one
+    open_.end(first)
+    assert open_.awaits_one
+
+
 def test_an_answered_request_is_not_sent_again() -> None:
     open_ = exchanges()
     token = open_.begin(ASKING, object())

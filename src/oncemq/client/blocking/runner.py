@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from oncemq.client.blocking.busy_wait import BusyWait
 from oncemq.client.blocking.getting import Getting
 from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
@@ -58,6 +59,7 @@ class Runner:
         self._bell = Wakeup()
         self._polled: tuple[int, ...] = ()
         self._poll = _poll_for(())  # made once: that costs as much as a wait
+        self._busy = BusyWait()
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
@@ -75,20 +77,19 @@ class Runner:
     def run(self, verb: Verb[T], *, timeout: float | None = None) -> T:
         """Carry out a verb, waiting for each ticket it yields."""
         self._engine.check_open()
-        try:
-            with self.lock:
+        # The lock is taken once: it is let go, and signals are heard, while this waits.
+        with self.lock:
+            try:
                 if self._changes:
                     self._catch_up()
                 ticket = next(verb)
-            while True:
-                waited: Awaited = ticket
-                self.wait_until(lambda t=waited: t.done, timeout, "an answer")
-                with self.lock:
+                while True:
+                    waited: Awaited = ticket
+                    self.wait_here(lambda t=waited: t.done, timeout, "an answer")
                     ticket = verb.send(None)
-        except StopIteration as end:
-            return end.value
-        finally:
-            with self.lock:
+            except StopIteration as end:
+                return end.value
+            finally:
                 verb.close()
 
     def wait_until(self, ready: Callable[[], bool], timeout: float | None, what: str) -> None:
@@ -111,7 +112,7 @@ class Runner:
                 raise Unreachable(CLOSED, code="closed")
             if left <= 0:
                 raise engine.gave_up(limit, what)
-            self._wait_for_news(left)
+            self._wait_for_news(left, looks=self._engine.exchanges.awaits_one)
             if SHIELD.came:
                 SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
             left = deadline - time.monotonic()
@@ -194,8 +195,11 @@ class Runner:
         engine = self._engine
         return Getting(engine.check_open, partial(_put_back, engine, self.lock))
 
-    def _wait_for_news(self, left: float) -> None:
-        """One thread waits on the socket, the others for it to tell them."""
+    def _wait_for_news(self, left: float, *, looks: bool = False) -> None:
+        """One thread waits on the socket, the others for it to tell them.
+
+        `looks`: for an answer that soon comes, before it sleeps.
+        """
         pause = min(IDLE_SECONDS, left)
         deadline = self._engine.next_deadline()
         if deadline is not None:
@@ -213,7 +217,7 @@ class Runner:
         self.lock.release()
         try:
             # One that another thread has closed meanwhile counts as readable.
-            found = poll.poll(pause * 1000)
+            found = self._busy.wait(poll, pause) if looks else poll.poll(pause * 1000)
         finally:
             self.lock.acquire()
             rung = False

@@ -1,16 +1,22 @@
-"""Where things are by default: the server, and the state of clients and pipelines."""
+"""What is so by default: where the server is, and the state of clients and pipelines, and more."""
 
 import os
 import re
 from hashlib import blake2b
 from pathlib import Path
 
+BUSY_MICROS = "ONCEMQ_BUSY_MICROS"
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 
 def default_servers() -> str:
     """The servers that ONCEMQ_SERVER names, or nothing."""
     return os.environ.get("ONCEMQ_SERVER", "")
+
+
+def busy_micros() -> str:
+    """What ONCEMQ_BUSY_MICROS says, or nothing: how long who waits for an answer may look."""
+    return os.environ.get(BUSY_MICROS, "")
 
 
 def state_directory(client: str, state: str | Path | None) -> Path:
