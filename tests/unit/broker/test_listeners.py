@@ -3,11 +3,12 @@
 import pytest
 
 from oncemq.protocol.limits import ServerLimits
-from oncemq.protocol.names import ClientId, Epoch, Offset
+from oncemq.protocol.names import ClientId, Epoch, Micros, Offset
 from oncemq.protocol.replies import Done, ListenedAnswer, ListeningAnswer, RefusedReply, Reply
 from oncemq.protocol.requests import (
     DeleteTopic,
     Hello,
+    Lease,
     Leave,
     Listen,
     Settled,
@@ -188,6 +189,20 @@ def test_a_subscription_that_is_made_or_ends_is_told_once_it_is_durable(room: Ro
     unsubscribe = Unsubscribe(ClientId("billing"), desk.epoch("billing"), "refunds")
     _, told = desk.step(unsubscribe).replies
     assert ends([told]) == {"orders": (0, 0)}
+
+
+def test_a_listener_is_told_when_the_lease_of_its_subscriptions_is_over(room: Room) -> None:
+    desk = room.desk
+    desk.subscribe("orders")
+    lease = Lease(ClientId("billing"), desk.epoch("billing"), 86_400_000, "mine")
+    assert desk.ask(lease) == Done(changed=True)
+    room.listen("orders")
+    room.listen("orders", wait=60)
+    desk.now += 7 * 86_400_000_000
+    (told,) = desk.note(desk.broker.forget_guests(Micros(desk.now))).replies
+    assert isinstance(told.answer, RefusedReply)
+    assert told.answer.code == "not_subscribed"
+    assert told.after == desk.shard.serial
 
 
 def test_a_topic_that_is_left_or_deleted_refuses_its_listener(room: Room) -> None:

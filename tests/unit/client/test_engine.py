@@ -717,6 +717,36 @@ def test_a_configuration_that_somebody_else_changed_meanwhile_is_left_alone(worl
     assert reader.run(verbs.configure_topic(reader.engine, "orders", second)) is False
 
 
+@pytest.mark.parametrize(
+    ("make", "looks", "again"),
+    [
+        (lambda engine: verbs.subscribe(engine, "refunds", "new"), False, "deleted_since"),
+        (lambda engine: verbs.create_topic(engine, "refunds", Retention()), True, "outdated"),
+    ],
+)
+def test_a_deletion_meanwhile_makes_a_verb_ask_again_and_another_refusal_ends_it(
+    reader, make, looks: bool, again: str
+) -> None:
+    def asked() -> Ticket:
+        if looks:  # what there is, before it asks
+            next(verb)
+            reader.turn()
+        return next(verb)
+
+    verb = make(reader.engine)
+    asked().fail(Refused("its topic was deleted", code=again))
+    asked().fail(Refused("there is no room", code="storage_full"))
+    with pytest.raises(Refused, match="there is no room"):
+        next(verb)
+
+
+def test_a_client_that_failed_takes_no_put(shop) -> None:
+    failure = HistoryLost("the server went back in time")
+    shop.engine.fail(failure)
+    with pytest.raises(HistoryLost):
+        shop.engine.outflow.check("orders", 1)
+
+
 def test_a_verb_given_up_takes_its_request_back(world, reader) -> None:
     reader.wire.cut()
     verb = verbs.status(reader.engine)

@@ -108,6 +108,12 @@ def shop(world, listener):
     return shop
 
 
+def test_a_client_that_is_closed_lets_go_of_the_feed(listener) -> None:
+    assert listener.ear.address
+    listener.engine.close()
+    assert listener.ear.address == ""
+
+
 def test_who_listens_before_being_let_in_is_let_in_all_the_same(world) -> None:
     early = Listener(world, "early")
     early.node.pump()  # the hello leaves

@@ -115,6 +115,15 @@ def test_a_query_that_runs_on_and_on_has_a_bounded_number_of_stages(sink) -> Non
     assert sink.read("rows") == rows
 
 
+def test_without_room_no_stage_ends_and_that_is_said(sink, monkeypatch) -> None:
+    micro_batch(sink, 1)
+    stages, serial = list(sink.broker.shard.stages.by_id), sink.log.last_serial
+    monkeypatch.setattr(sink.log, "has_room", lambda size, *, now_ms, fact=False: False)
+    assert sink.driver.end_stages(stages, Micros(sink.now)) is False
+    sink.commit()
+    assert sink.log.last_serial == serial
+
+
 def test_stages_end_and_their_rows_are_the_topics_own(sink) -> None:
     rows = [row for number in range(30) for row in micro_batch(sink, number)]
     before = heads(sink)

@@ -131,6 +131,17 @@ def test_what_gathers_while_a_sync_stalls_is_bounded(make_host: Any, looping_on:
     assert not host.driver.is_full
 
 
+def test_so_many_answers_may_wait_for_the_disk(make_host: Any) -> None:
+    host = make_host(rules=ServerLimits(held_answers_max=2))
+    host.subscribe("orders")
+    for is_full in (False, True):
+        host.send(*host.putting("orders", b"x"))
+        host.sequences["orders", b"p" * 16] = host.sequences.get(("orders", b"p" * 16), 0) + 1
+        assert host.driver.is_full is is_full
+    host.commit()
+    assert not host.driver.is_full
+
+
 def test_the_time_that_passed_is_told_to_the_driver_in_the_next_turn(
     host: Any, looping: Any
 ) -> None:
