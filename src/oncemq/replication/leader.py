@@ -137,7 +137,7 @@ class Leader:
         remote = self._remotes.get(member)
         if isinstance(message, Stale):
             return self.challenged(message.promised)
-        if remote is None or not self._is_mine(message):
+        if remote is None or message.leader_epoch != self.leader_epoch:
             return []
         if not remote.hears(message.answered, now, self._limits.lag_max):
             return []
@@ -162,9 +162,6 @@ class Leader:
         """Whether nothing about this member asks for a change of the in-sync set."""
         is_well = remote.stage is MemberStage.STREAMING and not remote.is_full
         return is_well and self._in_sync.holds(remote.name, remote.incarnation)
-
-    def _is_mine(self, message: MemberMessage) -> bool:
-        return message.leader_epoch == self.leader_epoch
 
     def challenged(self, leader_epoch: LeaderEpoch) -> list[LeaderAction]:
         """Somebody knows of this epoch: a higher one ends this leader."""
