@@ -31,7 +31,7 @@ class Tasks:
     """Tasks that get, each when it is told to, and end when they are told to."""
 
     def __init__(self) -> None:
-        self.getting = AsyncGetting(lambda: None)
+        self.getting = AsyncGetting(lambda: None, lambda feeds: None)
         self.inside: list[str] = []
         self._ended: dict[str, asyncio.Event] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
