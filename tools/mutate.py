@@ -233,30 +233,32 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = sorted(random.Random(arguments.seed).sample(everything, arguments.count))
     print(f"{len(chosen)} of {len(everything)} mutants, seed {arguments.seed}", flush=True)
     kept = Kept(arguments.keep)
-    before: list[Verdict] = []
-    stages: dict[Mutant, list[Stage]] = {}
+    verdicts: list[Verdict] = []
+    meets: dict[Mutant, list[Stage]] = {}
+    stages: dict[Mutant, list[Stage]] = {}  # what is left of them
     for each in chosen:
         given = [Stage(arguments.tests)] if arguments.tests else []
-        meets = given or stages_of(coverage, each, only_quick=arguments.quick)
+        meets[each] = given or stages_of(coverage, each, only_quick=arguments.quick)
         known = kept.verdict(each)
-        if known and (known.word in DECIDED or not after(meets, known.met)):
-            before.append(known)
+        if known and (known.word in DECIDED or not after(meets[each], known.met)):
+            verdicts.append(known)
         else:
-            stages[each] = after(meets, known.met if known else 0)
+            stages[each] = after(meets[each], known.met if known else 0)
     trees = Trees(root, arguments.processes)
     if not arguments.trusting:
         trees.collect({test for each in stages.values() for stage in each for test in stage.tests})
     until = time.monotonic() + 60 * arguments.minutes
-    verdicts = judge(trees, stages, arguments.processes, root, kept, until)
-    failing = trees.failing({each.by for each in verdicts if "::" in each.by})
+    verdicts += judge(trees, stages, arguments.processes, root, kept, until)
+    is_last = len(verdicts) == len(chosen)
+    failing = trees.failing({each.by for each in verdicts if is_last and "::" in each.by})
     again = {each.mutant for each in verdicts if each.by in failing}
     if again:
         print(f"again, without what fails with nothing broken: {', '.join(failing)}", flush=True)
-        less = {each: [stage.without(failing) for stage in stages[each]] for each in again}
+        less = {each: [stage.without(failing) for stage in meets[each]] for each in again}
         verdicts = [each for each in verdicts if each.mutant not in again]
         verdicts += judge(trees, less, arguments.processes, root, kept)
     trees.remove()
-    counts = Counter(each.word for each in before + verdicts)
+    counts = Counter(each.word for each in verdicts)
     counts["left"] = len(chosen) - counts.total()
     print("  ".join(f"{word} {number}" for word, number in sorted(counts.items())))
     return 1 if counts.keys() & {"survived", "unmet"} else 0

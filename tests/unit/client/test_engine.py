@@ -740,6 +740,14 @@ def test_a_deletion_meanwhile_makes_a_verb_ask_again_and_another_refusal_ends_it
         next(verb)
 
 
+def test_who_waits_in_vain_is_told_of_what_is_recorded_and_of_nothing_else(shop, reader) -> None:
+    for node, recorded in ((shop, True), (reader, False)):
+        node.wire.cut()
+        assert "recorded" not in node.engine.gave_up(3, "an answer").detail
+        node.put("orders", b"a")
+        assert ("1 puts are recorded" in node.engine.gave_up(3, "an answer").detail) is recorded
+
+
 def test_a_client_that_failed_takes_no_put(shop) -> None:
     failure = HistoryLost("the server went back in time")
     shop.engine.fail(failure)

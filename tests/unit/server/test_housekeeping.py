@@ -138,6 +138,28 @@ def test_a_checkpoint_in_parts_that_finds_no_room_is_put_off_and_comes_later(
     assert host.log.reclaiming.checkpoints
 
 
+def test_a_checkpoint_leaves_in_parts_and_never_gathers_in_memory(
+    make_host: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = make_host(SMALL)
+    fill(host)
+    housekeeping = Housekeeping(host.driver, Micros(host.now))
+    monkeypatch.setattr(checkpoint, "FLUSH_BYTES", 1)
+    monkeypatch.setattr("oncemq.server.housekeeping.CAPTURED_A_TURN", 1)
+    parts: list[int] = []
+    write = checkpoint._Target.write
+
+    def noted(target: Any, blobs: list[bytes]) -> None:
+        parts.append(len(blobs))
+        write(target, blobs)
+
+    monkeypatch.setattr(checkpoint._Target, "write", noted)
+    seconds_pass(host, housekeeping, 20)
+    assert host.log.reclaiming.checkpoints
+    assert len(parts) > 2
+    assert max(parts) <= 2
+
+
 class Behind:
     """A household that follows another, which says nothing new."""
 

@@ -347,6 +347,18 @@ def test_where_there_is_little_room_segments_are_small(
     scribe.log.close()
 
 
+@pytest.mark.parametrize(
+    ("most", "size"), [(8 << 20, 1 << 20), (12 << 20, 3 << 19), (4 << 20, 1 << 20), (0, 1 << 20)]
+)
+def test_a_segment_is_a_share_of_what_a_log_may_take_and_never_less_than_a_mebibyte(
+    tmp_path: Path, make_scribe: Any, quick_disk: Any, most: int, size: int
+) -> None:
+    options = LogOptions(segment_share=8, disk_bytes_max=most)
+    scribe = make_scribe(tmp_path / "data", quick_disk, options)
+    assert scribe.log.options.segment_bytes == size
+    scribe.log.close()
+
+
 def test_a_log_opens_on_a_disk_that_has_no_room_for_its_indexes(
     tmp_path: Path, make_scribe: Any, small: SmallDisk
 ) -> None:

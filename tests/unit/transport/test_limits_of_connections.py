@@ -128,8 +128,11 @@ def test_when_all_connections_are_taken_a_newcomer_is_closed_at_once(place, capl
     second.close()
     until_served(here.door, lambda: (here.door.receive(), here.connections.count == 1)[1] or None)
     here.pass_time(1)
-    assert "connections below the limit connections=1" in caplog.text
+    here.pass_time(5)
+    assert caplog.text.count("connections below the limit connections=1") == 1
     here.known()
+    until_served(here.door, here.peer(handshake()).is_over)
+    assert caplog.text.count("connections at the limit connections=2") == 2
 
 
 def test_one_that_has_not_shaken_hands_makes_room_for_a_newcomer(place) -> None:
@@ -593,3 +596,23 @@ def test_a_reply_of_which_nothing_fits_is_owed_whole(place, frames: list[bytes])
     said = b""
     while not said.endswith(expected):
         said += until_served(here.door, peer.heard)
+
+
+LARGE = bytes(range(256)) * 200
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [[LARGE], [b"x", LARGE], [LARGE, b"x"], [b"x", LARGE, b"y"], [LARGE] * 3, [b"x"] * 9],
+    ids=lambda frames: " ".join(str(len(frame)) for frame in frames),
+)
+def test_a_reply_comes_whole_however_many_buffers_it_is_sent_in(place, frames: list[bytes]) -> None:
+    here = place()
+    peer, route = here.known()
+    assert here.door.send(route, frames)
+    assert here.door.send(route, [b"next"])
+    expected = message(*frames) + message(b"next")
+    said = b""
+    while not said.endswith(expected):
+        said += until_served(here.door, peer.heard)
+    assert here.connections.owed_bytes == 0
