@@ -114,7 +114,7 @@ class Runner:
                 raise engine.gave_up(limit, what)
             self._wait_for_news(left, looks=self._engine.exchanges.awaits_one)
             if SHIELD.came:
-                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+                self._hear_signals()  # an interrupt ends the wait here, where nothing is half-way
             left = deadline - time.monotonic()
 
     def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
@@ -179,8 +179,8 @@ class Runner:
             while self._at_socket:  # nobody may sleep on descriptors that are closed and reused
                 self.lock.wait(IDLE_SECONDS)
             sender = self._sender
-        if sender is not None:
-            sender.join()
+        if sender is not None and sender is not threading.current_thread():
+            sender.join()  # it may itself collect what closes its client
         self._bell.close()
 
     def forked(self, error: Forked) -> None:
@@ -230,6 +230,14 @@ class Runner:
             self._at_socket = False
             if self._told or self.closed:
                 self.lock.notify_all()
+
+    def _hear_signals(self) -> None:
+        """Run the handlers that were put off: without the lock, for they may wait for others."""
+        taken = self.lock.release_all()
+        try:
+            SHIELD.deliver()
+        finally:
+            self.lock.take_again(taken)
 
     def _be_told(self, pause: float) -> None:
         self._told += 1
