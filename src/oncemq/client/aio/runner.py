@@ -197,7 +197,10 @@ class AsyncRunner:
         return AsyncGetting(self.check, partial(_put_back, self._engine))
 
     def _come_back(self) -> None:
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # what a closed loop left open is collected; the next verb comes back
         weakly = partial(_pump_if_alive, weakref.ref(self))
         self._watch.change(loop, self._engine.descriptors, weakly)
         if self._timer is not None:
