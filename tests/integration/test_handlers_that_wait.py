@@ -1,5 +1,7 @@
 """Signal handlers that use the client that they interrupt, and wait for its other threads."""
 
+import pytest
+
 from tests.integration.lone import alone
 
 HEAD = """
@@ -47,7 +49,7 @@ def test_a_handler_waits_for_a_thread_that_puts(server: str) -> None:
     assert alone(HEAD + JOINS, server) == ["[b'1']"]
 
 
-COLLECTED = """
+SHOP = """
 import gc, sys, threading
 from oncemq import Client
 
@@ -65,17 +67,21 @@ class Shop:
             closed_by.append(repr(error))
 
 
+closed_by = []
+gc.disable()
+shop = Shop()
+mq = shop.mq
+"""
+
+COLLECTED = """
+
 def collect_in_sender(frame, event, _):
     if threading.current_thread().name == "oncemq-sender":
         sys.setprofile(None)
         gc.collect()
 
 
-closed_by = []
-gc.disable()
 threading.setprofile(collect_in_sender)
-shop = Shop()
-mq = shop.mq
 del shop
 mq.put("orders", b"1", wait=False)
 sender = next(each for each in threading.enumerate() if each.name == "oncemq-sender")
@@ -85,4 +91,26 @@ print(closed_by)
 
 
 def test_a_thread_that_sees_puts_out_may_collect_what_closes_its_client(server: str) -> None:
-    assert alone(COLLECTED, server) == ["['oncemq-sender']"]
+    assert alone(SHOP + COLLECTED, server) == ["['oncemq-sender']"]
+
+
+IN_A_VERB = """
+def collect(frame, event, _):
+    global shop
+    if shop and frame.f_code.co_name == sys.argv[2]:
+        shop = None
+        gc.collect()
+
+
+sys.setprofile(collect)
+print(mq.put("orders", b"1").stored)
+sys.setprofile(None)
+print(mq)
+"""
+
+
+@pytest.mark.parametrize("function", ["descriptors", "wait", "_send", "_read"])
+def test_a_verb_that_collects_what_closes_its_client_ends(server: str, function: str) -> None:
+    """Where it is about to sleep, or in the middle of a send: the close waits for the put, too."""
+    stored, shown = alone(SHOP + IN_A_VERB, server, function)
+    assert (stored, shown.endswith(" closed>")) == ("False", True)
