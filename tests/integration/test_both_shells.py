@@ -24,8 +24,10 @@ from oncemq import (
 from oncemq.client.aio import base as awaited_base
 from oncemq.client.blocking import base as blocking_base
 from oncemq.client.verbs import columns
+from oncemq.protocol.client_replies import ClientList
+from oncemq.protocol.names import Offset, TopicId
 from oncemq.protocol.records import Retention
-from oncemq.protocol.replies import PutAccepted
+from oncemq.protocol.replies import CommitDone, PutAccepted, Result
 from oncemq.wire import codec
 from tests.integration.conftest import Connect
 
@@ -81,6 +83,74 @@ def test_a_receipt_for_other_messages_is_not_believed(
     monkeypatch.setattr(codec, "decode_reply", lying)
     with pytest.raises(Corrupt, match=f"the server gave a receipt for {count}: nobody knows"):
         put(mq)
+    monkeypatch.undo()
+    with pytest.raises(Corrupt):
+        mq.status()
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        (),
+        (Result("orders", TopicId(1), Offset(0), 1),),
+        (Result("bills", TopicId(2), Offset(0), 0),),
+    ],
+    ids=["none", "of one topic", "of no message"],
+)
+def test_receipts_of_a_commit_for_other_messages_are_not_believed(
+    mq: Any, results: tuple[Result, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq.subscribe("orders")
+    mq.subscribe("bills")
+    honest = codec.decode_reply
+
+    def lying(frames: Any) -> Any:
+        token, reply, bodies = honest(frames)
+        if isinstance(reply, CommitDone):
+            reply = msgspec.structs.replace(reply, results=results)
+        return token, reply, bodies
+
+    monkeypatch.setattr(codec, "decode_reply", lying)
+    with pytest.raises(Corrupt, match=r"the server gave receipts for .*: nobody knows"):
+        mq.put(["orders", "bills"], b"1")
+    monkeypatch.undo()
+    with pytest.raises(Corrupt):
+        mq.status()
+
+
+ASKED: dict[str, Callable[[Any], Any]] = {
+    **PUTS,
+    "put to several topics": lambda mq: mq.put(["orders", "bills"], b"1"),
+    "get": lambda mq: mq.get("orders"),
+    "get of any topic": lambda mq: mq.get(),
+    "consume": lambda mq: mq.consume("orders", wait=0).__enter__(),
+    "listen": lambda mq: next(iter(mq.listen("orders"))),
+    "read": lambda mq: mq.read("orders", 0),
+    "subscribe": lambda mq: mq.subscribe("bills"),
+    "unsubscribe": lambda mq: mq.unsubscribe("orders"),
+    "topics": lambda mq: mq.topics(),
+    "topic": lambda mq: mq.topic("orders"),
+    "create_topic": lambda mq: mq.create_topic("bills"),
+    "subscriptions": lambda mq: mq.subscriptions(),
+    "status": lambda mq: mq.status(),
+    "ends": lambda mq: mq.ends([("orders", 0)]),
+}
+
+
+@pytest.mark.parametrize("verb", ASKED.values(), ids=ASKED)
+def test_an_answer_to_something_else_is_not_believed(
+    mq: Any, verb: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mq.subscribe("orders")
+    honest = codec.decode_reply
+
+    def lying(frames: Any) -> Any:
+        token, _, _ = honest(frames)
+        return token, ClientList((), more=False), ()
+
+    monkeypatch.setattr(codec, "decode_reply", lying)
+    with pytest.raises(Corrupt, match="the server answered ClientList: nobody knows"):
+        verb(mq)
     monkeypatch.undo()
     with pytest.raises(Corrupt):
         mq.status()

@@ -241,9 +241,9 @@ WAITS: dict[str, Callable[[Client], Any]] = {
 
 @pytest.mark.parametrize("verb", WAITS.values(), ids=WAITS)
 def test_who_waits_while_another_thread_closes_the_client_is_told_so(
-    server: str, ada: dict[str, Any], verb: Callable[[Client], Any]
+    server: str, options: dict[str, Any], verb: Callable[[Client], Any]
 ) -> None:
-    mq = Client(server, timeout=20, **ada)
+    mq = Client(server, timeout=20, **options)
     mq.subscribe("orders")
     errors: list[object] = []
 

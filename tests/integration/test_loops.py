@@ -1,6 +1,8 @@
 """One asyncio client and several event loops: it goes along, unless the one before still runs."""
 
 import asyncio
+import gc
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -90,6 +92,34 @@ def test_a_loop_that_was_closed_with_tasks_of_it_left_is_left(mq: AsyncClient) -
     assert [each.done() for each in left] == [False, False]
     for each in left:
         each.get_coro().close()  # else they say, when they are collected, that they were left
+
+
+def test_a_transaction_of_a_closed_loop_ends_in_silence_when_it_is_collected(
+    mq: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coroutine that nobody has any more is closed where that is, also where no loop runs."""
+
+    async def left_open(begun: asyncio.Event) -> None:
+        async with mq.transaction() as tx:
+            await tx.put("orders", b"1")
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def left() -> None:
+        begun = asyncio.Event()
+        task = asyncio.create_task(left_open(begun))
+        await begun.wait()
+        assert not task.done()
+
+    raised: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: raised.append(told.exc_value))
+    asyncio.run(subscribed(mq))
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(left())
+    loop.close()
+    gc.collect()
+    assert raised == []
+    assert asyncio.run(got(mq)) == []
 
 
 def test_two_loops_that_run_in_turns_share_a_client(mq: AsyncClient) -> None:

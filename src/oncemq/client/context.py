@@ -33,6 +33,7 @@ class ClientContext:
         self.leader_epoch = 0  # of the leader that answers, as it said; a server alone says nothing
         # Raised with an empty traceback each time: else it would keep every frame it was raised in.
         self.failure: OnceMQError | None = None
+        self.leaving = False  # it is being closed, and a guest's subscriptions end before it is
         self.address = ""  # of the server it talks to, or tries to
         self.news = News(self.client)
 
@@ -52,4 +53,6 @@ class ClientContext:
 
     def error_of(self, reply: RefusedReply) -> OnceMQError:
         """What whoever waited is told: why it was refused, or why this client is done for."""
+        if self.leaving and reply.code == "not_subscribed":
+            return self.failure or Unreachable(CLOSED, code="closed")
         return self.failure or error_of(reply)

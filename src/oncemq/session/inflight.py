@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from oncemq.protocol.names import Epoch, Micros
-from oncemq.protocol.requests import Settled
+from oncemq.protocol.requests import Request, Settled
 from oncemq.session.outgoing import RequestOwner, Wanted
 
 FIRST_WAIT = 1_000_000  # microseconds until a request counts as lost on a live connection
@@ -30,6 +30,7 @@ class InFlightRequest(msgspec.Struct):
     attempts: int = 0
     due: Micros = Micros(0)
     first_epoch: Epoch | None = None  # of the client when it first left; a copy may still come
+    asked: type[Request] | None = None  # what left; nothing yet, so there is no answer either
     said: tuple[Settled, ...] = ()  # what its first copy told the server is settled
 
 

@@ -6,6 +6,7 @@ Law: no verb leaves the engine half-way: an interrupt ends the wait, never the s
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -85,6 +86,10 @@ class AsyncBaseClient:
         if self._turns.closed:
             return
         self._turns.check()
+        if not self._turns.puts_off(partial(self._close_now, timeout)):
+            await self._close_now(timeout)
+
+    async def _close_now(self, timeout: float) -> None:
         lost: OnceMQError | None = None
         try:
             if timeout > 0:

@@ -121,6 +121,11 @@ class AsyncRunner:
         with self.lock:
             change()
 
+    def puts_off(self, close: Callable[[], object]) -> bool:
+        """Whether a close is carried out later: not here, nothing comes between two awaits."""
+        del close
+        return False
+
     def pump(self) -> None:
         """Move the engine, wake who waits, and come back when there is reason to."""
         if self.closed:
@@ -197,7 +202,10 @@ class AsyncRunner:
         return AsyncGetting(self.check, partial(_put_back, self._engine))
 
     def _come_back(self) -> None:
-        loop = asyncio.get_running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # what a closed loop left open is collected; the next verb comes back
         weakly = partial(_pump_if_alive, weakref.ref(self))
         self._watch.change(loop, self._engine.descriptors, weakly)
         if self._timer is not None:

@@ -7,6 +7,7 @@ Law: no verb leaves the engine half-way: an interrupt ends the wait, never the s
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -86,6 +87,10 @@ class BaseClient:
         if self._turns.closed:
             return
         self._turns.check()
+        if not self._turns.puts_off(partial(self._close_now, timeout)):
+            self._close_now(timeout)
+
+    def _close_now(self, timeout: float) -> None:
         lost: OnceMQError | None = None
         try:
             if timeout > 0:

@@ -51,7 +51,7 @@ class Runner:
         # A plain put that nobody waits for, without a step in between; nothing until `begin`.
         self.append: Append = _append_nothing
         self.closed = False
-        self._at_socket = False  # a thread is in select
+        self._at_socket = 0  # the thread that is in select
         self._changes: deque[Callable[[], None]] = deque()  # of blocks that were collected
         self._told = 0  # threads that wait for it to tell them
         self._resting = False  # the sender has nothing to do
@@ -114,7 +114,9 @@ class Runner:
                 raise engine.gave_up(limit, what)
             self._wait_for_news(left, looks=self._engine.exchanges.awaits_one)
             if SHIELD.came:
-                SHIELD.deliver()  # an interrupt ends the wait here, where nothing is half-way
+                self._without_the_lock(
+                    SHIELD.deliver
+                )  # an interrupt ends the wait here, where nothing is half-way
             left = deadline - time.monotonic()
 
     def answer(self, ticket: Ticket[Receipts], timeout: float | None) -> Receipts:
@@ -134,6 +136,16 @@ class Runner:
             return
         with self.lock:
             change()
+
+    def puts_off(self, close: Callable[[], object]) -> bool:
+        """Whether a close comes in the middle of what this thread does, and is carried out later.
+
+        Finalizers close clients, and the collector runs them between any two lines.
+        """
+        if not self.lock.is_owned() and self._at_socket != threading.get_ident():
+            return False
+        self._changes.append(partial(self._without_the_lock, close))
+        return True
 
     def pump(self) -> None:
         """Move the engine once; under the lock."""
@@ -179,8 +191,8 @@ class Runner:
             while self._at_socket:  # nobody may sleep on descriptors that are closed and reused
                 self.lock.wait(IDLE_SECONDS)
             sender = self._sender
-        if sender is not None:
-            sender.join()
+        if sender is not None and sender is not threading.current_thread():
+            sender.join()  # it may itself collect what closes its client
         self._bell.close()
 
     def forked(self, error: Forked) -> None:
@@ -207,7 +219,7 @@ class Runner:
         if self._at_socket:
             self._be_told(pause)
             return
-        self._at_socket = True
+        self._at_socket = threading.get_ident()
         found: list[tuple[int, int]] = []
         bell = self._bell
         descriptors = (bell.descriptor, *self._engine.descriptors)
@@ -227,9 +239,17 @@ class Runner:
                 bell.silence()
             # Nothing found: the time is over, and what is due may be on the connection.
             self._readable = self._readable or len(found) != 1 or not rung
-            self._at_socket = False
+            self._at_socket = 0
             if self._told or self.closed:
                 self.lock.notify_all()
+
+    def _without_the_lock(self, step: Callable[[], object]) -> None:
+        """In the middle of a verb, where nothing is half-way: the step may wait for others."""
+        taken = self.lock.release_all()
+        try:
+            step()
+        finally:
+            self.lock.take_again(taken)
 
     def _be_told(self, pause: float) -> None:
         self._told += 1

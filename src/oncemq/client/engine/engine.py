@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from oncemq.client.context import ClientContext
+from oncemq.client.engine.answers import check_answer
 from oncemq.client.engine.current_server import CurrentServer
 from oncemq.client.engine.fetches import Fetches
 from oncemq.client.engine.handshake import HandshakeEngine, LetIn
@@ -326,8 +327,8 @@ class Engine:
         if self.outgoing.wanted:
             self._take_out()  # what was given up is answered to nobody
         exchange = self.exchanges.open.get(token)
-        if exchange is None:
-            return  # answered before, or nobody wants it
+        if exchange is None or exchange.asked is None:
+            return  # answered before, or nobody wants it, or it was never sent
         if isinstance(reply, RefusedReply) and self._comes_again(exchange, reply):
             return
         if not self._server.has_answered:
@@ -337,6 +338,8 @@ class Engine:
             self.telling.answered(exchange, reply)
         self.exchanges.end(token)
         try:
+            if not isinstance(reply, RefusedReply):
+                check_answer(exchange.asked, reply)
             exchange.owner.on_reply(exchange.key, reply, bodies)
             if self._arrival.outcomes:
                 self._go_on_from_handshake()
@@ -391,5 +394,6 @@ class Engine:
                 self._full = True
                 break
             self.exchanges.sent(exchange, now, client_epoch)
+            exchange.asked = type(request)
             if is_telling:
                 self.telling.sent(exchange, request)

@@ -137,6 +137,9 @@ class SignalSafeLock:
         self.notify_all = self._condition.notify_all
         lock: Any = self.plain
         self.is_owned: Callable[[], bool] = lock._is_owned  # by this thread; as Condition asks it
+        # Of a thread that took it more than once, as Condition does before and after it waits.
+        self.release_all: Callable[[], object] = lock._release_save
+        self.take_again: Callable[[object], None] = lock._acquire_restore
 
     def __enter__(self) -> None:
         SHIELD.up()

@@ -341,5 +341,6 @@ def leave(engine: Engine) -> Verb[None]:
             if ticket.error is not None:
                 return  # the next start tells it
         return
+    engine.context.leaving = True
     for name in (*engine.subscriber.patterns, *engine.subscriber.cursors.topics):
         yield from unsubscribe(engine, name)

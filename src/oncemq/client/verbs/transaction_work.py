@@ -6,6 +6,7 @@ What became of a commit without an answer is learned before the next get or comm
 then, or never will. The cursor on this client's disk follows the server's, never leads it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from oncemq.client.checks import size_of
@@ -17,7 +18,7 @@ from oncemq.client.ticket import Ticket, Until, Verb
 from oncemq.client.values import Commit as CommitReceipt
 from oncemq.client.values import Message, commit_receipt, input_of, must_be_of
 from oncemq.client.verbs.messages import take
-from oncemq.errors import InvalidRequest
+from oncemq.errors import Corrupt, InvalidRequest
 from oncemq.protocol.names import ANONYMOUS_EPOCH, Epoch, Offset
 from oncemq.protocol.replies import CommitDone, RefusedReply, Reply
 from oncemq.protocol.requests import CommitRequest, Piece, Request
@@ -161,7 +162,7 @@ class TransactionWork:
                 reply = yield from ask_once(engine, make)
         if isinstance(reply, RefusedReply):
             # Why a batch was refused says more than that the commit misses it.
-            error = session.stage.error or error_of(reply)
+            error = session.stage.error or engine.context.error_of(reply)
             yield from self.resolve()  # another copy may be on its way yet
             if self.result is None:
                 raise error
@@ -206,7 +207,22 @@ class TransactionWork:
         assert isinstance(reply, CommitDone)
         return reply
 
+    def _check_receipts(self, reply: CommitDone) -> None:
+        """Refuse receipts of other messages than were put: that server is not believed."""
+        put: Counter[str] = Counter()
+        for topics, _, count in self._pieces:
+            put.update(dict.fromkeys(topics, count))
+        got = {each.topic: each.count for each in reply.results}
+        if got != put and not (reply.already and not got):  # that was long ago, and is forgotten
+            error = Corrupt(
+                f"{dict(put)} were put in a transaction, by topics, and the server gave receipts "
+                f"for {got}: nobody knows what it has stored. Is it a OnceMQ server?"
+            )
+            self._engine.fail(error)
+            raise error
+
     def _committed(self, reply: CommitDone) -> None:
+        self._check_receipts(reply)
         self._resolved = True
         self.result = commit_receipt(reply)
         for receipts in self.result.receipts.values():
