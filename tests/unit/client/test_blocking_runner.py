@@ -60,7 +60,7 @@ def test_who_waited_for_another_asks_the_connection_when_the_time_is_over(
 
 def test_only_who_waits_for_an_answer_that_soon_comes_looks_before_it_sleeps(turns: Any) -> None:
     looked: list[float] = []
-    turns._busy = SimpleNamespace(wait=lambda poll, pause: looked.append(pause) or poll.poll(0))
+    turns._busy = SimpleNamespace(wait=lambda poll, pause: looked.append(pause) or poll(0))
     turns._bell.ring()
     with turns.lock:
         Runner._wait_for_news(turns, 0.1, looks=True)

@@ -57,7 +57,7 @@ def answered(core: Core, waits: BusyWait, took: Iterable[int]) -> list[tuple[int
     for micros in took:
         core.looks = core.sleeps = 0
         core.answer_at = core.micros + micros
-        assert waits.wait(core, PAUSE) == ANSWER
+        assert waits.wait(core.poll, PAUSE) == ANSWER
         found.append((core.looks, core.sleeps))
     return found
 
@@ -82,7 +82,7 @@ def test_nobody_looks_for_longer_than_allowed(core: Core, waits: BusyWait) -> No
 def test_nobody_looks_for_longer_than_he_was_to_wait(core: Core, waits: BusyWait) -> None:
     answered(core, waits, [200] * 12)
     core.looks, core.answer_at = 0, core.micros + 1_000_000
-    assert waits.wait(core, 0.000_020) == []
+    assert waits.wait(core.poll, 0.000_020) == []
     assert core.looks == 10
 
 

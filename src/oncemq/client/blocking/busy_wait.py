@@ -14,7 +14,6 @@ beside it who sleeps is woken at once, and who looks waits for it; so nobody loo
 import time
 from collections.abc import Callable
 from os import sched_yield
-from typing import Protocol
 
 from oncemq.client.state.paths import BUSY_MICROS, busy_micros
 from oncemq.errors import ConfigError
@@ -24,12 +23,7 @@ AS_LONG = 1.5  # times what answers took
 REST_SECONDS = 1.0  # without looking, where others compute on this core
 
 Found = list[tuple[int, int]]
-
-
-class Poll(Protocol):
-    """What `select.poll` is of."""
-
-    def poll(self, timeout: float | None = None, /) -> Found: ...
+Poll = Callable[[float], Found]  # as of `select.poll`, in milliseconds
 
 
 class BusyWait:
@@ -54,7 +48,7 @@ class BusyWait:
         if self._recent < self._most and begun >= self._rests_until:
             found = self._look(poll, begun, min(AS_LONG * self._recent, self._most, pause))
         if not found:
-            found = poll.poll(pause * 1000)
+            found = poll(pause * 1000)
         # One slow answer is believed at once, and forgotten after three quick ones.
         self._recent = min(max(self._clock() - begun, self._recent * 3 / 4), 2 * self._most)
         return found
@@ -62,7 +56,7 @@ class BusyWait:
     def _look(self, poll: Poll, begun: float, seconds: float) -> Found:
         clock, before, until = self._clock, begun, begun + seconds
         while True:
-            found, now = poll.poll(0), clock()
+            found, now = poll(0), clock()
             if now - before > self._most:
                 self._rests_until = now + REST_SECONDS
             if found or now >= until:

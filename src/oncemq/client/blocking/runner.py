@@ -225,11 +225,11 @@ class Runner:
         descriptors = (bell.descriptor, *self._engine.descriptors)
         if descriptors != self._polled:
             self._polled, self._poll = descriptors, _poll_for(descriptors)
-        poll = self._poll
+        poll = self._poll.poll
         self.lock.release()
         try:
             # One that another thread has closed meanwhile counts as readable.
-            found = self._busy.wait(poll, pause) if looks else poll.poll(pause * 1000)
+            found = self._busy.wait(poll, pause) if looks else poll(pause * 1000)
         finally:
             self.lock.acquire()
             rung = False
