@@ -57,6 +57,12 @@ class InSyncChanges:
         heard = [each.acked for each in streaming if not each.is_silent(now, patience)]
         return min(heard, default=None)
 
+    def takes_in(self, member: ServerId, now: Micros) -> None:
+        """A large message arrives there, a part after the other: before it is whole, who gets it
+        cannot answer, and is not silent. It may fall behind, and leave for that."""
+        if (remote := self._remotes.get(member)) is not None:
+            remote.heard_at = remote.progressed_at = now
+
     def is_lost(self, member: ServerId) -> bool:
         """Whether the directory that was in sync is known to be gone."""
         remote = self._remotes[member]

@@ -69,7 +69,7 @@ class Leader:
         self._changes = InSyncChanges(self._in_sync, self._remotes, limits)
         self._to_members = MemberSends(self._in_sync, limits)
         self.refused = self._in_sync.refused  # what was asked at a revision
-        self.caught_up_to = self._changes.caught_up_to
+        self.caught_up_to, self.takes_in = self._changes.caught_up_to, self._changes.takes_in
         self._hand_over_to: ServerId | None = None
         self._is_draining = False
         self._ticked_at = self._moved_at = now

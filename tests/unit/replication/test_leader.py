@@ -264,6 +264,16 @@ def test_a_leader_that_hears_somebody_does_not() -> None:
     assert Resign(B) not in asks(lead.pass_time(5, C, synced=4))
 
 
+def test_a_leader_whose_message_still_arrives_does_not_give_the_shard_away() -> None:
+    """A message of 15 MB needs 3 s to two servers at 100 Mbit/s: leaders changed for ever."""
+    lead = Lead().serve()
+    for _ in range(50):
+        lead.leader.takes_in(B, lead.now)
+        lead.leader.takes_in(ServerId("nobody"), lead.now)
+        assert not [each for each in asks(lead.pass_time(0.1)) if isinstance(each, Resign)]
+    assert Resign(B) in asks(lead.pass_time(3))
+
+
 def test_a_leader_that_stood_still_blames_nobody() -> None:
     lead = Lead().serve()
     lead.now = Micros(30 * SECOND)
