@@ -50,6 +50,14 @@ class InSyncChanges:
         able = self._in_sync.others - self._leaving(now) - self._in_sync.view.draining
         return max(able, key=lambda name: (self._remotes[name].heard_at, name), default=None)
 
+    def relief(self, synced: Serial, now: Micros) -> ServerId | None:
+        """The member that may lead instead, if its disk has what the leader's own does not get.
+
+        Where all disks are slow, it has not: leaders do not change for that.
+        """
+        to = self.heir(now)
+        return to if to is not None and self._remotes[to].acked > synced else None
+
     def caught_up_to(self, now: Micros) -> Serial | None:
         """Up to here all have the log that are sent frames and answer; None: there is nobody."""
         patience = self._limits.lag_max
