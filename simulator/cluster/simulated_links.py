@@ -59,6 +59,10 @@ class SimulatedLinks:
         reached, self._reached = self._reached, []
         return list(dict.fromkeys(reached))
 
+    def taking(self) -> Iterable[ServerId]:
+        """Messages arrive whole, or not at all."""
+        return ()
+
     def look(self, now: Micros) -> None:
         """The network dials by itself; who does not answer is dialed anew."""
         passed, self._looked_at = Micros(now - self._looked_at), now

@@ -56,6 +56,9 @@ class NoLinks:
     def receive(self) -> Iterator[tuple[ServerId, Sequence[Body]]]:
         return iter(())
 
+    def taking(self) -> list[ServerId]:
+        return []
+
     def connected(self) -> list[ServerId]:
         return []
 

@@ -76,6 +76,14 @@ class Network:
                     namespace=self.namespace(sender),
                 )
 
+    def slow(self, host: str, megabits: int) -> None:
+        """What this host sends leaves at this speed from now on."""
+        rate = ["rate", f"{megabits}mbit", "burst", "128kb", "latency", "50ms"]
+        space = ["-n", self.namespace(host)]
+        subprocess.run(
+            ["tc", *space, "qdisc", "replace", "dev", "wire", "root", "tbf", *rate], check=True
+        )
+
     def part(self, one: str, others: Sequence[str] = ()) -> None:
         """Cut in both directions; from everybody, if from nobody in particular."""
         others = others or self.hosts

@@ -111,6 +111,11 @@ def test_a_disk_that_stalls_or_fails(storm: ClusterStorm) -> None:
     )
     assert silence < patience()
     storm.cluster.until_in_sync()
+    leader = storm.cluster.until_led()
+    silence = storm.after("hung sync of the leader", lambda: storm.stall(leader, 15.0))
+    assert storm.cluster.until_led() != leader
+    assert silence < patience()
+    storm.cluster.until_in_sync()
     silence = storm.after(
         "failed sync of the leader", lambda: storm.fail(storm.cluster.until_led())
     )

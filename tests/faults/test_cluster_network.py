@@ -3,12 +3,15 @@
 Some are cut in one direction only: what a host sends arrives nowhere, and it hears everything.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from oncemq import Client
+from oncemq.protocol.records import Retention
 from tests.faults.cast import FaultNursery
 from tests.faults.cluster_machines import CLIENTS, ETCD, Machines
 from tests.faults.cluster_serving import SERVERS
@@ -93,3 +96,23 @@ def test_a_follower_is_cut_off_and_clients_from_their_leader(storm: ClusterStorm
     assert storm.silence_since(mended) < patience(), "nobody hears that the wire is mended"
     assert storm.silence_since(begun) > 2.0, "the cut was none"
     storm.prove("cluster-wires-cut")
+
+
+def test_a_message_that_is_long_on_its_way_deposes_nobody(
+    storm: ClusterStorm, wires: Network
+) -> None:
+    """15 MB take 2.5 s to two followers at 100 Mbit/s: leaders changed for ever."""
+    if shutil.which("tc") is None:
+        pytest.skip("no slow wires here: tc is not installed (iproute2)")
+    for server in SERVERS:
+        wires.slow(server, 100)
+    storm.cluster.start()
+    with Client(storm.cluster.address, timeout=60) as client:
+        client.create_topic("large", Retention(forever=True))
+        leader = storm.cluster.until_led()
+        epoch = storm.cluster.facts(leader)["cluster_leader_epoch"]
+        for _ in range(2):
+            client.put("large", bytes(15 << 20))
+    facts = storm.cluster.facts(leader)
+    assert (facts["cluster_role"], facts["cluster_leader_epoch"]) == ("leads", epoch)
+    storm.cluster.until_in_sync()

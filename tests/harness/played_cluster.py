@@ -79,6 +79,9 @@ class PlayedLinks:
         while self.said:
             yield self.said.popleft()
 
+    def taking(self) -> list[ServerId]:
+        return []
+
     def connected(self) -> list[ServerId]:
         new, self.new = self.new, []
         return new

@@ -92,6 +92,9 @@ class Side:
     # ------------------------------------------------------------------ as `ReplicaLinks`
 
     def meet(self, addresses: Mapping[ServerId, str]) -> None: ...
+    def taking(self) -> list[ServerId]:
+        return []
+
     def connected(self) -> list[ServerId]:
         return []
 

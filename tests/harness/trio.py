@@ -57,6 +57,9 @@ class QueueLinks:
         while self.heard:
             yield self.heard.popleft()
 
+    def taking(self) -> list[ServerId]:
+        return []
+
     def connected(self) -> list[ServerId]:
         return []
 

@@ -15,7 +15,7 @@ itself (status).
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from oncemq.cluster.replica_directory import ReplicaDirectory, place
@@ -132,6 +132,11 @@ class Leading:
         """When `tick_clients` is due."""
         waits = None if self.driver is None else self.driver.next_deadline()
         return sooner(waits, self.rules.next_deadline(now))
+
+    def takes_in(self, members: Iterable[ServerId], now: Micros) -> None:
+        """These could not answer yet: a large message is on its way to them."""
+        for member in members:
+            self.rules.takes_in(member, now)
 
     def reconnected(self, member: ServerId, now: Micros) -> None:
         """What was under way to a member may be lost."""

@@ -17,7 +17,7 @@ from typing import Protocol
 from oncemq.errors import ConfigError, TooManyFiles
 from oncemq.protocol.names import Micros, ServerId
 from oncemq.protocol.step import Body
-from oncemq.replication.awaited_answer import AwaitedAnswer
+from oncemq.replication.awaited_answer import Arrival, AwaitedAnswer
 from oncemq.transport.dealer import DealerSocket
 from oncemq.transport.wakeup import Bell
 
@@ -42,7 +42,8 @@ class ServerLink:
         self.socket = DealerSocket(OWED_BYTES_MAX)
         self.is_rung = False
         self.is_new = False  # connected since this was last asked
-        self._awaited = AwaitedAnswer()
+        self.is_taking = False  # it takes a large message in, as was seen since this was asked
+        self._awaited, self._arrival = AwaitedAnswer(), Arrival()
         self.socket.connect(address)
         self.descriptor = self.socket.descriptors[0]
 
@@ -55,6 +56,7 @@ class ServerLink:
         is_sent = self.socket.send(frames)
         if is_sent:
             self._awaited.sent()
+            self._arrival.sent(sum(map(len, frames)), self.socket.unarrived)
         return is_sent
 
     def receive(self) -> Iterator[Sequence[Body]]:
@@ -63,6 +65,7 @@ class ServerLink:
         while (news := self.socket.news()) is not None:
             self.is_new = news
             self._awaited.is_gone()
+            self._arrival.is_gone()
         for _ in range(MESSAGES_A_LOOK):
             if (message := self.socket.receive()) is None:
                 return
@@ -72,7 +75,11 @@ class ServerLink:
 
     def look(self, passed: Micros) -> None:
         """Go on connecting where that is due, and begin anew where nothing is answered."""
+        if self._arrival.goes_on(self.socket.unarrived):
+            self.is_taking = True
+            self._awaited.arrives()
         if self._awaited.is_in_vain(passed):
+            self._arrival.is_gone()
             logger.info("server answers nothing, connected anew address=%s", self.address)
             with suppress(TooManyFiles):  # then at a later look
                 self.socket.connect(self.address)
@@ -130,6 +137,13 @@ class ReplicaLinks:
         found = [server for server, link in self._links.items() if link.is_new]
         for server in found:
             self._links[server].is_new = False
+        return found
+
+    def taking(self) -> list[ServerId]:
+        """Who could not answer since this was last asked: a large message is on its way to it."""
+        found = [server for server, link in self._links.items() if link.is_taking]
+        for server in found:
+            self._links[server].is_taking = False
         return found
 
     def look(self, now: Micros) -> None:

@@ -50,12 +50,26 @@ class InSyncChanges:
         able = self._in_sync.others - self._leaving(now) - self._in_sync.view.draining
         return max(able, key=lambda name: (self._remotes[name].heard_at, name), default=None)
 
+    def relief(self, synced: Serial, now: Micros) -> ServerId | None:
+        """The member that may lead instead, if its disk has what the leader's own does not get.
+
+        Where all disks are slow, it has not: leaders do not change for that.
+        """
+        to = self.heir(now)
+        return to if to is not None and self._remotes[to].acked > synced else None
+
     def caught_up_to(self, now: Micros) -> Serial | None:
         """Up to here all have the log that are sent frames and answer; None: there is nobody."""
         patience = self._limits.lag_max
         streaming = [each for each in self._remotes.values() if _is_streaming(each)]
         heard = [each.acked for each in streaming if not each.is_silent(now, patience)]
         return min(heard, default=None)
+
+    def takes_in(self, member: ServerId, now: Micros) -> None:
+        """A large message arrives there, a part after the other: before it is whole, who gets it
+        cannot answer, and is not silent. It may fall behind, and leave for that."""
+        if (remote := self._remotes.get(member)) is not None:
+            remote.heard_at = remote.progressed_at = now
 
     def is_lost(self, member: ServerId) -> bool:
         """Whether the directory that was in sync is known to be gone."""

@@ -63,15 +63,14 @@ class Leader:
         self.rounds = LeaderRounds()
         self._me, self._shard, self._limits = me, shard, limits
         self._begin, self._starts, self._synced = Serial(last + 1), starts, Serial(0)
-        self._has_begun = False
         self._in_sync = InSyncSet(me, view, limits)
         self._remotes: dict[ServerId, RemoteMember] = {}
         self._changes = InSyncChanges(self._in_sync, self._remotes, limits)
         self._to_members = MemberSends(self._in_sync, limits)
         self.refused = self._in_sync.refused  # what was asked at a revision
-        self.caught_up_to = self._changes.caught_up_to
+        self.caught_up_to, self.takes_in = self._changes.caught_up_to, self._changes.takes_in
         self._hand_over_to: ServerId | None = None
-        self._is_draining = False
+        self._has_begun = self._is_draining = False
         self._ticked_at = self._moved_at = now
         self._meet(now)
 
@@ -143,8 +142,7 @@ class Leader:
             return []
         match message:
             case Appended():
-                last, kept_from = self.last, self.kept_from
-                remote.acknowledged(message, last=last, kept_from=kept_from, now=now)
+                remote.acknowledged(message, last=self.last, kept_from=self.kept_from, now=now)
                 self._to_members.answered(remote, now)
                 actions = self._surveyed(remote) + self._advance(now)
                 if self._keeps_up(remote) and not self._is_to_give_up:
@@ -224,6 +222,7 @@ class Leader:
         passed = Micros(now - self._ticked_at)
         self._ticked_at = now
         if passed > self._limits.late_tick:
+            self._moved_at = Micros(self._moved_at + passed)
             for remote in self._remotes.values():
                 remote.forgive(passed)
         if self.last == self.commit:
@@ -365,6 +364,8 @@ class Leader:
         to = self._hands_over(now)
         if to is None and self._is_to_give_up and self.commit == self.last:
             to = self._changes.heir(now)
+        if to is None and now - self._moved_at >= self._limits.own_sync_max:
+            to = self._changes.relief(self._synced, now)
         if to is not None:
             return Resign(to)
         return self._changes.wanted(now, Serial(max(self.commit, self._begin)))

@@ -77,6 +77,7 @@ class ReplicationLimits(msgspec.Struct, frozen=True):
     near: Micros = Micros(SECOND // 2)  # one that is no further behind is proposed
     resend_after: Micros = Micros(SECOND)  # without an answer to what is under way
     ask_again: Micros = Micros(SECOND)  # the coordinator, when it does not answer
+    own_sync_max: Micros = Micros(3 * SECOND)  # the leader's own; then another leads
     refuse_after: Micros = Micros(3 * SECOND)  # without a commit of what waits for one
     late_tick: Micros = Micros(SECOND)  # whoever hears so late of the time stood still itself
     rank_delay: Micros = Micros(3 * SECOND // 20)  # between candidates, so that the first may win

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from oncemq.transport.connecting.link import ClientLink
 from oncemq.transport.connecting.owed_bytes import OWED_BYTES_MAX
+from oncemq.transport.tcp_options import unacknowledged
 from oncemq.zmtp.limits import WireLimits
 from oncemq.zmtp.messages import Frame, encode
 
@@ -24,3 +25,8 @@ class DealerSocket(ClientLink):
         if owed.size and owed.is_full and not self._flush() and owed.is_full:
             return False
         return self._send(encode(frames))
+
+    @property
+    def unarrived(self) -> int:
+        """How many bytes of what was sent the other end's system does not have, as far as known."""
+        return 0 if self._socket is None else self._owed.size + unacknowledged(self._socket)

@@ -1,6 +1,9 @@
 """The options of a TCP connection at either end, with their reasons."""
 
+import fcntl
 import socket
+import sys
+import termios
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_PROBES = 2
@@ -28,3 +31,12 @@ def set_tcp_options(each: socket.socket) -> None:
     each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _OPTIONS:
         each.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def unacknowledged(each: socket.socket) -> int:
+    """How many bytes this system keeps of what was sent; 0, where it does not tell."""
+    try:
+        told = fcntl.ioctl(each, termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return 0
+    return int.from_bytes(told, sys.byteorder, signed=True)

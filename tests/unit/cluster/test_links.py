@@ -33,6 +33,7 @@ class PlayedSocket:
         self.has_room, self.is_closed = True, False
         self.deadline: Micros | None = None
         self.connects = 0
+        self.unarrived = 0
 
     def connect(self, address: str) -> None:
         server_address(address)
@@ -211,6 +212,35 @@ def test_a_server_that_answers_keeps_its_connection(both: Played) -> None:
     both.heard()
     looked_at(both, 5)
     assert both.socket(A).connects == 1
+
+
+def test_a_server_that_takes_a_large_message_keeps_its_connection_and_is_named(
+    both: Played,
+) -> None:
+    """60 MB on a wire of 100 Mbit/s: it was connected anew each second, and sent them anew."""
+    socket = both.socket(A)
+    socket.unarrived = 60_000_000
+    both.links.send(A, [bytes(1_000)])
+    named: list[list[ServerId]] = []
+    for tenth in range(50):
+        socket.unarrived -= 1_200_000
+        both.links.look(Micros(NOW + tenth * 100_000))
+        named.append(both.links.taking())
+    assert socket.connects == 1
+    assert named == [[A]] * 49 + [[]]  # the last part: it is whole, and may be answered
+    for tenth in range(50, 60):
+        both.links.look(Micros(NOW + tenth * 100_000))
+    assert socket.connects == 2
+
+
+def test_a_server_that_takes_nothing_more_of_a_large_message_is_connected_anew(
+    both: Played,
+) -> None:
+    both.socket(A).unarrived = 60_000_000
+    both.links.send(A, [bytes(1_000)])
+    looked_at(both, 1)
+    assert both.socket(A).connects == 2
+    assert both.links.taking() == []
 
 
 def test_what_did_not_leave_is_owed_no_answer(both: Played) -> None:

@@ -264,6 +264,38 @@ def test_a_leader_that_hears_somebody_does_not() -> None:
     assert Resign(B) not in asks(lead.pass_time(5, C, synced=4))
 
 
+def test_a_leader_whose_own_disk_hangs_gives_the_shard_to_one_whose_disk_has_more() -> None:
+    """It answered and was answered, so nobody took over while its disk hung."""
+    lead = Lead().serve()
+    lead.leader.appended(Serial(12), lead.now)
+    assert asks(lead.pass_time(2.9, B, C, synced=12)) == []
+    assert asks(lead.pass_time(0.1, B, C, synced=12)) == [Resign(C)]
+
+
+def test_where_all_disks_are_slow_leaders_do_not_change_for_that() -> None:
+    lead = Lead(TWO).serve()
+    lead.leader.appended(Serial(12), lead.now)
+    assert asks(lead.pass_time(20, B)) == []
+
+
+def test_a_leader_that_stood_still_does_not_give_up_for_its_disk() -> None:
+    lead = Lead().serve()
+    lead.leader.appended(Serial(12), lead.now)
+    lead.now = Micros(30 * SECOND)
+    assert asks(lead.leader.tick(lead.now)) == []
+    assert asks(lead.pass_time(0.1, B, C, synced=12)) == []
+
+
+def test_a_leader_whose_message_still_arrives_does_not_give_the_shard_away() -> None:
+    """A message of 15 MB needs 3 s to two servers at 100 Mbit/s: leaders changed for ever."""
+    lead = Lead().serve()
+    for _ in range(50):
+        lead.leader.takes_in(B, lead.now)
+        lead.leader.takes_in(ServerId("nobody"), lead.now)
+        assert not [each for each in asks(lead.pass_time(0.1)) if isinstance(each, Resign)]
+    assert Resign(B) in asks(lead.pass_time(3))
+
+
 def test_a_leader_that_stood_still_blames_nobody() -> None:
     lead = Lead().serve()
     lead.now = Micros(30 * SECOND)

@@ -223,3 +223,13 @@ def test_nothing_is_read_across_what_was_compacted_away() -> None:
         assert (run is not None) == held
     leader.reopen()
     assert leader.log.kept_from == kept_from
+
+
+def test_a_log_that_is_closed_keeps_no_frames() -> None:
+    """It waits long for the collector: each epoch that a server had led kept 64 MB of it."""
+    leader = Replica(options=WIDE)
+    leader.log.keep_recent()
+    leader.put(1, bytes(100_000))
+    assert leader.log._recent is not None
+    leader.log.close()
+    assert leader.log._recent is None

@@ -111,6 +111,19 @@ def test_a_large_frame_comes_whole(server, line) -> None:
     assert (head, bytes(came)) == (b"head", body)
 
 
+def test_what_the_other_end_has_not_got_is_known(server, line) -> None:
+    assert line.unarrived == 0
+    connection = opened(server, line)
+    message = bytes(30_000_000)  # more than systems keep for one connection
+    assert line.send([message])
+    kept = line.unarrived
+    assert 0 < kept < 30_000_100
+    read(connection, 1_000_000)
+    assert until(lambda: moving(line) is None and line.unarrived < kept)
+    line.close()
+    assert line.unarrived == 0
+
+
 def test_what_came_before_the_end_is_given_out_before_that_is_news(server, line) -> None:
     connection = opened(server, line)
     connection.sendall(on_the_wire(b"first") + on_the_wire(b"last"))

@@ -358,6 +358,7 @@ class Log:
 
     def close(self) -> None:
         """Close the files and give the directory free. The writer has stopped before."""
+        self._recent = None  # 64 MB, and it may be long until the log itself is collected
         self._writer.close()
         self._catalog.close()
         self._lock.release()
