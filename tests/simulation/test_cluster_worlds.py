@@ -66,10 +66,10 @@ def test_fresh_worlds_of_three_servers_break_nothing_and_reach_every_mark() -> N
 @pytest.mark.parametrize("mark", marks.RARE_IN_CLUSTERS)
 def test_a_rare_thing_is_seen_in_worlds_of_clusters_that_have_more_of_it(mark: str) -> None:
     seen = 0
-    for seed in range(20):
+    for seed in range(60):
         options = replace(
-            cluster_options_of(seed), faults=("etcd_lossy", "disk_lost"), cluster_mishaps=20,
-            chaos_ms=15_000,
+            cluster_options_of(seed), faults=("etcd_lossy", "disk_lost"), cluster_mishaps=30,
+            chaos_ms=25_000,
         )  # fmt: skip
         outcome = run(schedule_of(seed, options))
         assert outcome.findings == []

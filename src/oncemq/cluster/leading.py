@@ -123,7 +123,7 @@ class Leading:
 
     def tick_clients(self, now: Micros) -> None:
         """The same for what clients wait for, and for members that have rested for them."""
-        self.do(self.rules.rested(now), now)
+        self.do(self.rules.sends(now), now)
         if self.driver is not None:
             self.driver.tick(now)
             self._hold_back()

@@ -88,7 +88,7 @@ class Leader:
         self.last = last
         if last == self._begin:
             self._starts.began(EpochStart(self.leader_epoch, last))
-        return self._sends(now)
+        return self.sends(now)
 
     def gathers(self, last: Serial, size: int, now: Micros) -> list[LeaderAction]:
         """So many bytes up to `last` wait for the group before theirs: sent now, if that is much.
@@ -136,7 +136,7 @@ class Leader:
         remote = self._remotes.get(member)
         if isinstance(message, Stale):
             return self.challenged(message.promised)
-        if remote is None or message.leader_epoch != self.leader_epoch:
+        if remote is None or not self._is_mine(message):
             return []
         if not remote.hears(message.answered, now, self._limits.lag_max):
             return []
@@ -161,6 +161,9 @@ class Leader:
         is_well = remote.stage is MemberStage.STREAMING and not remote.is_full
         return is_well and self._in_sync.holds(remote.name, remote.incarnation)
 
+    def _is_mine(self, message: MemberMessage) -> bool:
+        return message.leader_epoch == self.leader_epoch
+
     def challenged(self, leader_epoch: LeaderEpoch) -> list[LeaderAction]:
         """Somebody knows of this epoch: a higher one ends this leader."""
         if leader_epoch <= self.leader_epoch:
@@ -177,15 +180,11 @@ class Leader:
         if not self._in_sync.told(view):
             return []
         self._meet(now)
-        return self._advance(now) + self._sends(now) + self._ask(now)
+        return self._advance(now) + self.sends(now) + self._ask(now)
 
     def next_deadline(self, now: Micros) -> Micros | None:
-        """When a member may be sent more (`rested`) before the next tick."""
+        """When a member may be sent more (`sends`) before the next tick."""
         return self._to_members.next_deadline(self._remotes.values(), now)
-
-    def rested(self, now: Micros) -> list[LeaderAction]:
-        """What members get that have rested."""
-        return self._sends(now)
 
     def refill_ended(self, member: ServerId) -> list[LeaderAction]:
         """The files are not kept for this member any more: it has them, or was silent too long."""
@@ -233,7 +232,7 @@ class Leader:
                 remote.probe(remote.acked)
                 remote.sent_at = Micros(now - self._limits.heartbeat)  # without frames: it may have
         begins = self._begin_epoch() if self._needs_nobody() else []
-        return begins + self._sends(now) + self._ask(now)
+        return begins + self.sends(now) + self._ask(now)
 
     # ------------------------------------------------------------------ the beginning
 
@@ -320,7 +319,8 @@ class Leader:
 
     # ------------------------------------------------------------------ the others' logs
 
-    def _sends(self, now: Micros) -> list[LeaderAction]:
+    def sends(self, now: Micros) -> list[LeaderAction]:
+        """What each member gets now; also when one has rested."""
         return [
             action for remote in self._remotes.values() for action in self._send_to(remote, now)
         ]

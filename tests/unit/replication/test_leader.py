@@ -461,7 +461,7 @@ class CatchingUp(Lead):
 
     def after(self, millis: float) -> Sequence[LeaderAction]:
         self.now = Micros(self.now + int(millis * 1_000))
-        return [each for each in self.leader.rested(self.now) if isinstance(each, SendFrames)]
+        return [each for each in self.leader.sends(self.now) if isinstance(each, SendFrames)]
 
 
 def frames_to(member: ServerId, actions: Sequence[LeaderAction]) -> list[SendFrames]:
