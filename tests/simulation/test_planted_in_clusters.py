@@ -13,13 +13,13 @@ CAUGHT_BY = {
     "makes_checkpoints_of_what_is_only_durable": 1,
     "folds_before_the_commit": 18,
     "takes_a_followers_state_for_its_logs_end": 0,
-    "acknowledges_before_its_disk_has_it": 23,
+    "acknowledges_before_its_disk_has_it": 76,
     "acknowledges_what_its_full_disk_did_not_take": 1,
     "opens_anew_while_its_disk_is_at_work": 10,
     "waits_until_tcp_sends_again": 6,
     "answers_without_a_round": 10,
     "begins_to_lead_with_permits_that_it_has_forgotten": 3,
-    "compacts_by_what_is_only_durable": 16,
+    "compacts_by_what_is_only_durable": 107,
     "takes_a_disk_that_was_set_back_for_the_one_in_sync": 0,
 }
 

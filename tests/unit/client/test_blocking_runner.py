@@ -18,17 +18,20 @@ from tests.harness.waiting import until
 @pytest.fixture
 def turns() -> Iterator[Any]:
     bell = Wakeup()
-    engine = SimpleNamespace(descriptors=(), pumped_at=0, next_deadline=lambda: None)
+    engine = SimpleNamespace(
+        descriptors=(), pumped_at=0, next_deadline=lambda: None,
+        exchanges=SimpleNamespace(awaits_one=False),
+    )  # fmt: skip
     yield SimpleNamespace(
         _at_socket=False, _engine=engine, _bell=bell, _readable=False, _polled=(), _told=0,
-        lock=threading.Condition(), closed=False,
+        _busy=None, lock=threading.Condition(), closed=False,
     )  # fmt: skip
     bell.close()
 
 
-def wait(turns: Any) -> None:
+def wait(turns: Any, left: float = 1.0) -> None:
     with turns.lock:
-        Runner._wait_for_news(turns, 1.0)
+        Runner._wait_for_news(turns, left)
 
 
 def test_a_bell_that_woke_a_thread_is_silent_when_the_next_one_sleeps(turns: Any) -> None:
@@ -61,13 +64,14 @@ def test_who_waited_for_another_asks_the_connection_when_the_time_is_over(
 def test_only_who_waits_for_an_answer_that_soon_comes_looks_before_it_sleeps(turns: Any) -> None:
     looked: list[float] = []
     turns._busy = SimpleNamespace(wait=lambda poll, pause: looked.append(pause) or poll(0))
+    turns._engine.exchanges.awaits_one = True
     turns._bell.ring()
-    with turns.lock:
-        Runner._wait_for_news(turns, 0.1, looks=True)
+    wait(turns, 0.1)
     assert looked == [0.1]
     assert not turns._readable, "the bell rang, as if it had slept"
+    turns._engine.exchanges.awaits_one = False
     turns._bell.ring()
-    wait(turns)
+    wait(turns, 0.1)
     assert looked == [0.1]
 
 

@@ -4,7 +4,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from oncemq.client.blocking.busy_wait import BusyWait, most_micros_asked_for
+from oncemq.client.blocking.busy_wait import (
+    BusyWait,
+    busy_wait_asked_for,
+    most_micros_asked_for,
+)
 from oncemq.client.state.paths import BUSY_MICROS
 from oncemq.errors import ConfigError
 
@@ -114,9 +118,12 @@ def test_who_answers_on_the_same_core_is_let_go_and_looked_for(core: Core, waits
     assert answered(core, waits, [200] * 3) == [(3, 0)] * 3
 
 
-def test_nobody_looks_who_was_not_asked_to(core: Core) -> None:
-    waits = BusyWait(0, core.clock, core.step_aside)
-    assert answered(core, waits, [1] * 20) == [(0, 1)] * 20
+@pytest.mark.parametrize(("said", "is_asked_for"), [("", False), ("0", False), ("50", True)])
+def test_nobody_looks_who_was_not_asked_to(
+    monkeypatch: pytest.MonkeyPatch, said: str, is_asked_for: bool
+) -> None:
+    monkeypatch.setenv(BUSY_MICROS, said)
+    assert isinstance(busy_wait_asked_for(), BusyWait) is is_asked_for
 
 
 @pytest.mark.parametrize(("said", "most"), [("0", 0), (" 50", 50), ("", 0)])

@@ -31,11 +31,11 @@ class BusyWait:
 
     def __init__(
         self,
-        most_micros: int | None = None,
+        most_micros: int,
         clock: Callable[[], float] = time.perf_counter,
         step_aside: Callable[[], None] = sched_yield,
     ) -> None:
-        self._most = (most_micros_asked_for() if most_micros is None else most_micros) / MICRO
+        self._most = most_micros / MICRO
         self._clock = clock
         self._step_aside = step_aside
         self._recent = 2 * self._most  # how long answers lately took, at worst, in seconds
@@ -65,8 +65,14 @@ class BusyWait:
             self._step_aside()
 
 
+def busy_wait_asked_for() -> BusyWait | None:
+    """As ONCEMQ_BUSY_MICROS says; None: who waits sleeps at once."""
+    most = most_micros_asked_for()
+    return BusyWait(most) if most else None
+
+
 def most_micros_asked_for() -> int:
-    """What ONCEMQ_BUSY_MICROS says; without it who waits sleeps at once."""
+    """What ONCEMQ_BUSY_MICROS says, or none."""
     text = busy_micros().strip()
     if text and not text.isdecimal():
         raise ConfigError(f"variable {BUSY_MICROS}: {text!r} is no number of microseconds")

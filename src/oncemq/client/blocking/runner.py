@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from oncemq.client.blocking.busy_wait import BusyWait
+from oncemq.client.blocking.busy_wait import busy_wait_asked_for
 from oncemq.client.blocking.getting import Getting
 from oncemq.client.context import CLOSED
 from oncemq.client.engine.engine import Engine
@@ -59,7 +59,7 @@ class Runner:
         self._bell = Wakeup()
         self._polled: tuple[int, ...] = ()
         self._poll = _poll_for(())  # made once: that costs as much as a wait
-        self._busy = BusyWait()
+        self._busy = busy_wait_asked_for()
         self._sender: threading.Thread | None = None
         tell_of_forks(self)
         weakref.finalize(self, _close_for_good, engine, self._bell, self.lock)
@@ -112,7 +112,7 @@ class Runner:
                 raise Unreachable(CLOSED, code="closed")
             if left <= 0:
                 raise engine.gave_up(limit, what)
-            self._wait_for_news(left, looks=self._engine.exchanges.awaits_one)
+            self._wait_for_news(left)
             if SHIELD.came:
                 self._without_the_lock(
                     SHIELD.deliver
@@ -207,11 +207,8 @@ class Runner:
         engine = self._engine
         return Getting(engine.check_open, partial(_put_back, engine, self.lock))
 
-    def _wait_for_news(self, left: float, *, looks: bool = False) -> None:
-        """One thread waits on the socket, the others for it to tell them.
-
-        `looks`: for an answer that soon comes, before it sleeps.
-        """
+    def _wait_for_news(self, left: float) -> None:
+        """One thread waits on the socket, the others for it to tell them."""
         pause = min(IDLE_SECONDS, left)
         deadline = self._engine.next_deadline()
         if deadline is not None:
@@ -225,11 +222,12 @@ class Runner:
         descriptors = (bell.descriptor, *self._engine.descriptors)
         if descriptors != self._polled:
             self._polled, self._poll = descriptors, _poll_for(descriptors)
-        poll = self._poll.poll
+        poll, busy = self._poll.poll, self._busy
+        looks = busy is not None and self._engine.exchanges.awaits_one
         self.lock.release()
         try:
             # One that another thread has closed meanwhile counts as readable.
-            found = self._busy.wait(poll, pause) if looks else poll(pause * 1000)
+            found = busy.wait(poll, pause) if busy and looks else poll(pause * 1000)
         finally:
             self.lock.acquire()
             rung = False
