@@ -110,7 +110,10 @@ print(mq)
 
 
 @pytest.mark.parametrize("function", ["descriptors", "wait", "_send", "_read"])
-def test_a_verb_that_collects_what_closes_its_client_ends(server: str, function: str) -> None:
+def test_a_verb_that_collects_what_closes_its_client_ends(
+    server: str, function: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where it is about to sleep, or in the middle of a send: the close waits for the put, too."""
+    monkeypatch.setenv("ONCEMQ_BUSY_MICROS", "300")  # who looks before sleeping enters `wait`
     stored, shown = alone(SHOP + IN_A_VERB, server, function)
     assert (stored, shown.endswith(" closed>")) == ("False", True)
